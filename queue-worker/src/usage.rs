@@ -17,7 +17,7 @@ impl Usage {
         Usage { last: cpu_time().map(|used| (now, used)) }
     }
 
-    /// A worker's load at this time, of whose slots so many are busy.
+    /// The load at the time `now` of a worker with `slots` slots, of which `busy` hold a job.
     pub(crate) fn load(&mut self, busy: usize, slots: usize, now: Instant) -> WorkerLoad {
         let used = cpu_time();
         let millis =

@@ -4,6 +4,7 @@
 pub mod browser;
 pub mod chronicle;
 pub mod cluster;
+pub mod command_line;
 pub mod fleet;
 pub mod history;
 pub mod log_lines;

@@ -1,7 +1,6 @@
 //! Edits and copies of jobs, as a person makes them: on the command line, and over a broker that loses answers.
 
 use std::{
-    process::{Command, Output},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -18,11 +17,13 @@ use queue_core::{
 };
 use queue_testing::memory_broker::MemoryBroker;
 use queue_tests::{
+    command_line::Place,
     on_servers,
     server::{Kind, Server},
 };
 use serde_json::Value;
-use tempfile::TempDir;
+
+const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 
 #[task(queue = "orders", unique(by = [account]), group = account, limit(name = "stripe", by = [account], concurrency = 2))]
 async fn charge(account: String, cents: u64) {
@@ -37,51 +38,13 @@ on_servers! {
 
 #[test]
 fn a_person_edits_and_copies_jobs_on_sqlite() {
-    edits_and_copies(&Place::sqlite());
+    edits_and_copies(&Place::sqlite(SHOP));
 }
 
 async fn a_person_edits_and_copies_jobs(kind: Kind) {
     let server = Server::start(kind);
-    let place = Place { url: server.url(), ..Place::sqlite() };
+    let place = Place::on(SHOP, server.url());
     tokio::task::block_in_place(|| edits_and_copies(&place));
-}
-
-/// Where a command line looks for its jobs.
-struct Place {
-    _folder: TempDir,
-    folder: std::path::PathBuf,
-    url: String,
-}
-
-impl Place {
-    fn sqlite() -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-        Place { folder: folder.path().to_owned(), _folder: folder, url }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-        command.args(arguments).current_dir(&self.folder).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
-        command.output().unwrap()
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
-    }
-
-    fn refused(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-        error
-    }
 }
 
 fn edits_and_copies(place: &Place) {

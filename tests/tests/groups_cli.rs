@@ -1,127 +1,105 @@
 //! Groups on the command line: rules hold from the next claim on, and what cannot be is refused with a way out.
 
-use std::process::{Command, Output};
-
 use queue_core::{Client, GroupRule, inspector::declare_groups, prelude::*};
+use queue_tests::command_line::Place;
 use serde_json::Value;
-use tempfile::TempDir;
+
+const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 
 #[task(queue = "orders", group = tenant)]
 async fn bill(tenant: String) {
     drop(tenant);
 }
 
-fn run(folder: &TempDir, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-    command.args(arguments).current_dir(folder.path()).env_remove("RUST_LOG").env("QUEUE_URL", url(folder));
-    command.output().unwrap()
-}
-
-fn url(folder: &TempDir) -> String {
-    format!("sqlite://{}", folder.path().join("queue.db").display())
-}
-
-fn ok(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(!output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[tokio::test]
 async fn a_person_lists_groups_and_sets_their_rules() {
-    let folder = tempfile::tempdir().unwrap();
-    let client = Client::connect(&url(&folder)).await.unwrap();
+    let place = Place::sqlite(SHOP);
+    let client = Client::connect(place.url()).await.unwrap();
     for tenant in ["acme", "acme", "globex"] {
         bill::job(tenant.to_owned()).enqueue(&client).await.unwrap();
     }
-    let listed: Value = serde_json::from_str(&ok(&folder, &["groups", "list", "orders", "--json"])).unwrap();
+    let listed: Value = place.json(&["groups", "list", "orders"]);
     let depth = |listed: &Value, at: usize| (listed["groups"][at]["group"].to_string(), listed["groups"][at]["ready"].as_u64());
     assert_eq!((depth(&listed, 0), depth(&listed, 1)), (("\"acme\"".to_owned(), Some(2)), ("\"globex\"".to_owned(), Some(1))));
 
-    ok(&folder, &["groups", "set", "orders", "acme", "--weight", "3", "--cap", "10"]);
-    ok(&folder, &["groups", "set", "orders", "*", "--max-size", "100"]);
-    ok(&folder, &["groups", "pause", "orders", "acme", "globex"]);
-    let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+    place.ok(&["groups", "set", "orders", "acme", "--weight", "3", "--cap", "10"]);
+    place.ok(&["groups", "set", "orders", "*", "--max-size", "100"]);
+    place.ok(&["groups", "pause", "orders", "acme", "globex"]);
+    let shown = place.ok(&["groups", "show", "orders", "acme"]);
     for line in ["weight    3", "cap       10", "max size  100 (all groups)"] {
         assert!(shown.lines().any(|shown| shown.trim_end() == line), "{line}: {shown}");
     }
     assert!(shown.contains("paused    "), "{shown}");
-    ok(&folder, &["groups", "resume", "orders", "acme"]);
-    let table = ok(&folder, &["groups", "list", "orders"]);
+    place.ok(&["groups", "resume", "orders", "acme"]);
+    let table = place.ok(&["groups", "list", "orders"]);
     assert!(table.contains("globex") && table.contains("yes") && table.contains('*'), "{table}");
-    ok(&folder, &["groups", "set", "orders", "acme", "--clear"]);
-    let shown: Value = serde_json::from_str(&ok(&folder, &["groups", "show", "orders", "acme", "--json"])).unwrap();
+    place.ok(&["groups", "set", "orders", "acme", "--clear"]);
+    let shown: Value = place.json(&["groups", "show", "orders", "acme"]);
     assert_eq!((&shown["weight"], &shown["paused"]), (&Value::Null, &Value::Bool(false)));
-    let jobs = ok(&folder, &["jobs", "list", "--state", "ready", "group=acme", "--json"]).replace(' ', "");
+    let jobs = place.ok(&["jobs", "list", "--state", "ready", "group=acme", "--json"]).replace(' ', "");
     assert_eq!((jobs.matches(r#""group":"acme""#).count(), jobs.contains("globex")), (2, false), "{jobs}");
 }
 
 #[tokio::test]
 async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let client = Client::connect(&url(&folder)).await.unwrap();
+    let place = Place::sqlite(SHOP);
+    let client = Client::connect(place.url()).await.unwrap();
     let mut rule = GroupRule::new();
     (rule.cap, rule.max_size) = (Some(2), Some(100));
     declare_groups(client.broker(), &"orders".into(), "v1", &rule).await.unwrap();
     let shows = |lines: &[&str]| {
-        let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+        let shown = place.ok(&["groups", "show", "orders", "acme"]);
         for line in lines {
             assert!(shown.lines().any(|shown| shown.trim_end() == *line), "{line}: {shown}");
         }
     };
     shows(&["weight    1", "cap       2 (code)", "max size  100 (code)", "order     any"]);
-    ok(&folder, &["groups", "set", "orders", "*", "--cap", "5"]);
+    place.ok(&["groups", "set", "orders", "*", "--cap", "5"]);
     shows(&["cap       5 (all groups)", "max size  100 (code)"]);
-    let table = ok(&folder, &["groups", "list", "orders"]);
+    let table = place.ok(&["groups", "list", "orders"]);
     assert!(table.contains("* (code)"), "{table}");
-    let listed: Value = serde_json::from_str(&ok(&folder, &["groups", "list", "orders", "--json"])).unwrap();
+    let listed: Value = place.json(&["groups", "list", "orders"]);
     assert_eq!((&listed["others"]["cap"], &listed["declared"]["cap"]), (&Value::from(5), &Value::from(2)));
-    let shown: Value = serde_json::from_str(&ok(&folder, &["groups", "show", "orders", "acme", "--json"])).unwrap();
+    let shown: Value = place.json(&["groups", "show", "orders", "acme"]);
     assert_eq!((&shown["cap"], &shown["holds"]["cap"], &shown["holds"]["max_size"]), (&Value::Null, &Value::from(5), &Value::from(100)));
-    ok(&folder, &["groups", "set", "orders", "*", "--clear"]);
+    place.ok(&["groups", "set", "orders", "*", "--clear"]);
     shows(&["cap       2 (code)"]);
-    ok(&folder, &["groups", "set", "orders", "*", "--clear"]);
+    place.ok(&["groups", "set", "orders", "*", "--clear"]);
     shows(&["cap       none", "max size  none"]);
 }
 
 #[test]
 fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
-    let folder = tempfile::tempdir().unwrap();
-    ok(&folder, &["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
-    let weight = refused(&folder, &["groups", "set", "orders", "acme", "--weight", "0"]);
+    let place = Place::sqlite(SHOP);
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
+    let weight = place.refused(2, &["groups", "set", "orders", "acme", "--weight", "0"]);
     assert!(weight.contains("weight `0` would never be served; use 1 to 1000, or pause the group"), "{weight}");
-    let contradiction = refused(&folder, &["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
+    let contradiction = place.refused(2, &["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
     assert!(contradiction.contains("cap `2` contradicts the order `ordered`"), "{contradiction}");
-    let nothing = refused(&folder, &["groups", "set", "orders", "acme"]);
+    let nothing = place.refused(2, &["groups", "set", "orders", "acme"]);
     assert!(nothing.contains("nothing to set"), "{nothing}");
-    let order = refused(&folder, &["groups", "set", "orders", "acme", "--order", "fifo"]);
+    let order = place.refused(2, &["groups", "set", "orders", "acme", "--order", "fifo"]);
     assert!(order.contains("any, ordered, skip_failed"), "{order}");
-    let long = refused(&folder, &["groups", "show", "orders", &"x".repeat(257)]);
+    let long = place.refused(2, &["groups", "show", "orders", &"x".repeat(257)]);
     assert!(long.contains("257 bytes"), "{long}");
-    let plain = refused(&folder, &["groups", "set", "orders", "-", "--cap", "1"]);
+    let plain = place.refused(2, &["groups", "set", "orders", "-", "--cap", "1"]);
     assert!(plain.contains("weight alone"), "{plain}");
 }
 
 #[tokio::test]
 async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let client = Client::connect(&url(&folder)).await.unwrap();
+    let place = Place::sqlite(SHOP);
+    let client = Client::connect(place.url()).await.unwrap();
     client.enqueue_all((0..1_100).map(|_| bill::job("acme".to_owned()))).await.unwrap();
     bill::job("globex".to_owned()).enqueue(&client).await.unwrap();
     let later = bill::job("acme".to_owned()).delay(std::time::Duration::from_secs(3600)).enqueue(&client).await.unwrap();
-    ok(&folder, &["groups", "pause", "orders", "acme", "--reason", "unpaid"]);
-    let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+    place.ok(&["groups", "pause", "orders", "acme", "--reason", "unpaid"]);
+    let shown = place.ok(&["groups", "show", "orders", "acme"]);
     assert!(shown.contains("paused    ") && shown.contains("unpaid") && shown.lines().any(|line| line.starts_with("oldest")), "{shown}");
-    let said = ok(&folder, &["groups", "drain", "orders", "acme", "initech", "--reason", "left"]);
+    let said = place.ok(&["groups", "drain", "orders", "acme", "initech", "--reason", "left"]);
     assert_eq!(said, "orders acme: 1101 jobs cancelled\norders initech: 0 jobs cancelled\n");
-    let jobs = ok(&folder, &["jobs", "show", &later.address().to_string()]);
+    let jobs = place.ok(&["jobs", "show", &later.address().to_string()]);
     assert!(jobs.contains("left"), "{jobs}");
-    let cancelled: Value = serde_json::from_str(&ok(&folder, &["groups", "cancel", "orders", "globex", "--json"])).unwrap();
+    let cancelled: Value = place.json(&["groups", "cancel", "orders", "globex"]);
     assert_eq!((&cancelled[0]["group"], &cancelled[0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
 }

@@ -1,59 +1,40 @@
 //! Limits on the command line: what a person sets holds from the next claim on, and what cannot be is refused with a way out.
 
-use std::process::{Command, Output};
-
 use queue_core::{Client, prelude::*};
+use queue_tests::command_line::Place;
 use serde_json::Value;
-use tempfile::TempDir;
+
+const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 
 #[task(queue = "orders", limit(name = "stripe", by = [account], concurrency = 2))]
 async fn charge(account: String) {
     drop(account);
 }
 
-fn run(folder: &TempDir, arguments: &[&str]) -> Output {
-    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-    command.args(arguments).current_dir(folder.path()).env_remove("RUST_LOG").env("QUEUE_URL", url);
-    command.output().unwrap()
-}
-
-fn ok(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(!output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[tokio::test]
 async fn a_person_sets_shows_and_removes_limits() {
-    let folder = tempfile::tempdir().unwrap();
-    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    let place = Place::sqlite(SHOP);
+    let client = Client::connect(place.url()).await.unwrap();
     let job = charge::job("acct_17".to_owned()).enqueue(&client).await.unwrap();
-    assert!(ok(&folder, &["jobs", "show", &job.address().to_string()]).contains("stripe by acct_17"));
+    assert!(place.ok(&["jobs", "show", &job.address().to_string()]).contains("stripe by acct_17"));
 
-    let set = ok(&folder, &["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20"]);
+    let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20"]);
     assert_eq!(set.trim(), "orders/stripe: concurrency 4, rate 100/1m, burst 20");
-    let listed: Value = serde_json::from_str(&ok(&folder, &["limits", "list", "orders", "--json"])).unwrap();
+    let listed: Value = place.json(&["limits", "list", "orders"]);
     let limit = &listed[0];
     assert_eq!((&limit["limit"], &limit["concurrency"], &limit["rate"]), (&"stripe".into(), &4.into(), &"100/1m".into()));
-    assert!(ok(&folder, &["limits", "list", "orders"]).contains("stripe"));
-    let shown = ok(&folder, &["limits", "show", "orders/stripe"]);
+    assert!(place.ok(&["limits", "list", "orders"]).contains("stripe"));
+    let shown = place.ok(&["limits", "show", "orders/stripe"]);
     assert!(shown.contains("holds     concurrency 4, rate 100/1m, burst 20") && shown.contains("declared  nothing"), "{shown}");
-    assert!(ok(&folder, &["limits", "remove", "orders/stripe"]).contains("is removed; its jobs stay"));
-    assert!(refused(&folder, &["limits", "remove", "orders/stripe"]).contains("queue `orders` has no limit `stripe`; it has none"));
+    assert!(place.ok(&["limits", "remove", "orders/stripe"]).contains("is removed; its jobs stay"));
+    assert!(place.refused(2, &["limits", "remove", "orders/stripe"]).contains("queue `orders` has no limit `stripe`; it has none"));
     assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 1);
 }
 
 #[test]
 fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
-    let folder = tempfile::tempdir().unwrap();
-    ok(&folder, &["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
+    let place = Place::sqlite(SHOP);
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
     for (arguments, problem) in [
         (&["orders/stripe"][..], "nothing to set: say --concurrency, --rate or --burst"),
         (&["orders/stripe", "--burst", "5"], "burst `5` belongs to a rate, and there is none; add `rate`"),
@@ -64,8 +45,8 @@ fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
         (&["orders", "--concurrency", "1"], "write them as `orders/stripe`"),
         (&["orders/a b", "--concurrency", "1"], "limit `a b`"),
     ] {
-        let error = refused(&folder, &[&["limits", "set"], arguments].concat());
+        let error = place.refused(2, &[&["limits", "set"], arguments].concat());
         assert!(error.contains(problem), "{arguments:?}: {error}");
     }
-    assert!(refused(&folder, &["limits", "show", "orders/stripe"]).contains("has no limit `stripe`"));
+    assert!(place.refused(2, &["limits", "show", "orders/stripe"]).contains("has no limit `stripe`"));
 }

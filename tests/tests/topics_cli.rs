@@ -1,103 +1,80 @@
 //! Topics on the command line: publish, read, subscribe and see how far each is.
 
-use std::process::{Command, Output};
-
+use queue_tests::command_line::Place;
 use serde_json::Value;
-use tempfile::TempDir;
 
-fn run(folder: &TempDir, arguments: &[&str]) -> Output {
-    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-    command.args(arguments).current_dir(folder.path()).env_remove("RUST_LOG").env("QUEUE_URL", url);
-    command.output().unwrap()
-}
-
-fn ok(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert!(!output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn json(folder: &TempDir, arguments: &[&str]) -> Value {
-    serde_json::from_str(&ok(folder, &[arguments, &["--json"]].concat())).unwrap()
-}
+const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 
 /// A file that exists: commands that look make none.
-fn bed() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    ok(&folder, &["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
-    folder
+fn bed() -> Place {
+    let place = Place::sqlite(SHOP);
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
+    place
 }
 
 #[test]
 fn a_person_publishes_reads_and_subscribes() {
-    let folder = bed();
-    assert_eq!(json(&folder, &["topics", "list"]), Value::Array(Vec::new()));
-    assert!(ok(&folder, &["topics", "subscribe", "billing@orders", "--from", "start"]).contains("is made"));
-    assert!(ok(&folder, &["topics", "subscribe", "billing@orders", "--from", "now"]).contains("goes on where it is"));
-    let id = ok(&folder, &["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#, "--group", "ada"]);
-    ok(&folder, &["topics", "publish", "orders", "OrderPaid", r#"{"order":18}"#, "--id", "order-18-paid"]);
+    let place = bed();
+    assert_eq!(place.json(&["topics", "list"]), Value::Array(Vec::new()));
+    assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "start"]).contains("is made"));
+    assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "now"]).contains("goes on where it is"));
+    let id = place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#, "--group", "ada"]);
+    place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":18}"#, "--id", "order-18-paid"]);
 
-    let events = json(&folder, &["topics", "read", "orders", "--limit", "1"]);
+    let events = place.json(&["topics", "read", "orders", "--limit", "1"]);
     let event = &events[0];
     assert_eq!((&event["type"], &event["group"], &event["payload"]["order"]), (&"OrderPaid".into(), &"ada".into(), &17.into()));
     assert_eq!(event["id"], id.trim());
-    let rest = json(&folder, &["topics", "read", "orders", "--after", event["position"].as_str().unwrap()]);
+    let rest = place.json(&["topics", "read", "orders", "--after", event["position"].as_str().unwrap()]);
     assert_eq!(rest[0]["id"], "order-18-paid");
 
-    let shown = json(&folder, &["topics", "show", "orders"]);
+    let shown = place.json(&["topics", "show", "orders"]);
     let billing = &shown["subscriptions"][0];
     assert_eq!((&shown["events"], &billing["behind"], &billing["from"]), (&2.into(), &2.into(), &"start".into()));
     assert_eq!(billing["stands_because"], "no worker serves it");
-    let text = ok(&folder, &["topics", "show", "orders"]);
+    let text = place.ok(&["topics", "show", "orders"]);
     assert!(text.contains("2 of 2 that were ever added") && text.contains("billing"), "{text}");
-    assert!(ok(&folder, &["topics", "list"]).contains("orders"));
+    assert!(place.ok(&["topics", "list"]).contains("orders"));
 
-    let set = ok(&folder, &["topics", "set", "orders", "--bytes", "1GiB"]);
+    let set = place.ok(&["topics", "set", "orders", "--bytes", "1GiB"]);
     assert!(set.contains("about 1.0 GiB"), "{set}");
-    assert_eq!(json(&folder, &["topics", "show", "orders"])["bytes_limit"], 1_u64 << 30);
-    let set = ok(&folder, &["topics", "set", "orders", "--count", "1", "--lag", "0s"]);
+    assert_eq!(place.json(&["topics", "show", "orders"])["bytes_limit"], 1_u64 << 30);
+    let set = place.ok(&["topics", "set", "orders", "--count", "1", "--lag", "0s"]);
     assert!(set.contains("and 1 at most, and about 1.0 GiB; waits 0s for slow subscriptions"), "{set}");
-    let trimmed = json(&folder, &["topics", "trim", "orders"]);
+    let trimmed = place.json(&["topics", "trim", "orders"]);
     assert_eq!((&trimmed["removed"], &trimmed["lost"]), (&1.into(), &1.into()));
-    assert_eq!(json(&folder, &["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
-    let told = ok(&folder, &["doctor"]);
+    assert_eq!(place.json(&["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
+    let told = place.ok(&["doctor"]);
     assert!(told.contains("billing@orders: 1 events were gone before it read them"), "{told}");
-    assert!(ok(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("is removed"));
-    assert!(refused(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
+    assert!(place.ok(&["topics", "unsubscribe", "billing@orders"]).contains("is removed"));
+    assert!(place.refused(2, &["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
 }
 
 #[test]
 fn a_person_rewinds_a_subscription() {
-    let folder = bed();
-    ok(&folder, &["topics", "subscribe", "billing@orders", "--from", "now"]);
+    let place = bed();
+    place.ok(&["topics", "subscribe", "billing@orders", "--from", "now"]);
     for order in 1..4 {
-        ok(&folder, &["topics", "publish", "orders", "OrderPaid", &format!(r#"{{"order":{order}}}"#)]);
+        place.ok(&["topics", "publish", "orders", "OrderPaid", &format!(r#"{{"order":{order}}}"#)]);
     }
-    let rewind = |to: &str, how: &str| json(&folder, &["topics", "rewind", "billing@orders", "--to", to, how]);
+    let rewind = |to: &str, how: &str| place.json(&["topics", "rewind", "billing@orders", "--to", to, how]);
     let looked = rewind("start", "--dry-run");
     assert_eq!((&looked["again"], &looked["cancelled"], &looked["dry_run"]), (&0.into(), &0.into(), &true.into()));
-    let error = refused(&folder, &["topics", "rewind", "billing@orders", "--to", "start"]);
+    let error = place.refused(2, &["topics", "rewind", "billing@orders", "--to", "start"]);
     assert!(error.contains("say --yes to do it") && error.contains("0 events again"), "{error}");
-    let behind = || json(&folder, &["topics", "show", "orders"])["subscriptions"][0].clone();
+    let behind = || place.json(&["topics", "show", "orders"])["subscriptions"][0].clone();
     assert_eq!(behind()["behind"], 3);
     assert_eq!(rewind("now", "--yes")["again"], 0);
     assert_eq!((&behind()["behind"], &behind()["from"]), (&0.into(), &"now".into()));
     assert_eq!(rewind("2", "--yes")["again"], 2);
     assert_eq!((&behind()["behind"], &behind()["rewinding"]), (&2.into(), &false.into()));
-    let text = ok(&folder, &["topics", "rewind", "billing@orders", "--to", "start", "--yes"]);
+    let text = place.ok(&["topics", "rewind", "billing@orders", "--to", "start", "--yes"]);
     assert!(text.contains("billing@orders reads 1 event again; 0 jobs cancelled"), "{text}");
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_a_way_out() {
-    let folder = bed();
+    let place = bed();
     for (arguments, problem) in [
         (&["show", "orders"][..], "no topic `orders`; there is none"),
         (&["subscribe", "billing", "--from", "now"], "write them as `billing@orders`"),
@@ -110,7 +87,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
         (&["rewind", "billing@orders", "--to", "now", "--yes"], "topic `orders` has no subscription `billing`"),
         (&["read", "orders", "--after", "first"], "is none of this log"),
     ] {
-        let error = refused(&folder, &[&["topics"], arguments].concat());
+        let error = place.refused(2, &[&["topics"], arguments].concat());
         assert!(error.contains(problem), "{arguments:?}: {error}");
     }
 }

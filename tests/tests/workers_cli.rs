@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     path::PathBuf,
-    process::{Child, Command, Output},
+    process::Child,
     time::{Duration, Instant},
 };
 
@@ -12,75 +12,39 @@ use queue_core::{
     broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad},
 };
 use queue_tests::{
+    command_line::Place,
     on_servers,
     server::{Kind, Server},
 };
 use serde_json::Value;
-use tempfile::TempDir;
 
 on_servers! {
     a_person_sees_what_runs_on_a_worker
     a_person_asks_workers_to_be_quiet_and_to_stop
 }
 
+const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
+
 const TERM: Duration = Duration::from_secs(600);
-
-/// Where a command line looks for its workers.
-struct Place {
-    _folder: TempDir,
-    folder: std::path::PathBuf,
-    url: String,
-}
-
-impl Place {
-    fn sqlite() -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-        Place { folder: folder.path().to_owned(), _folder: folder, url }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-        command.args(arguments).current_dir(&self.folder).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
-        tokio::task::block_in_place(|| command.output().unwrap())
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
-    }
-
-    fn refused(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-        error
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_what_runs_on_a_worker_on_sqlite() {
-    sees_what_runs(&Place::sqlite()).await;
+    sees_what_runs(&Place::sqlite(SHOP)).await;
 }
 
 async fn a_person_sees_what_runs_on_a_worker(kind: Kind) {
     let server = Server::start(kind);
-    sees_what_runs(&Place { url: server.url(), ..Place::sqlite() }).await;
+    sees_what_runs(&Place::on(SHOP, server.url())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_asks_workers_to_be_quiet_and_to_stop_on_sqlite() {
-    asks(&Place::sqlite());
+    asks(&Place::sqlite(SHOP));
 }
 
 async fn a_person_asks_workers_to_be_quiet_and_to_stop(kind: Kind) {
     let server = Server::start(kind);
-    asks(&Place { url: server.url(), ..Place::sqlite() });
+    asks(&Place::on(SHOP, server.url()));
 }
 
 /// A worker of a release, which is killed in the end if it has not stopped.
@@ -91,15 +55,10 @@ struct Working {
 
 impl Working {
     fn start(place: &Place, release: &str) -> Working {
-        let log = place.folder.join(format!("{release}.log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-        command
-            .args(["work"])
-            .current_dir(&place.folder)
-            .env("QUEUE_URL", &place.url)
-            .env("SHOP_NAME", "Ada")
-            .env("QUEUE_RELEASE", release);
-        command.env("RUST_LOG", "info").stdout(File::create(&log).unwrap()).stderr(File::create(log.with_extension("err")).unwrap());
+        let log = place.folder().join(format!("{release}.log"));
+        let mut command = place.command(&["work"]);
+        command.env("SHOP_NAME", "Ada").env("QUEUE_RELEASE", release).env("RUST_LOG", "info");
+        command.stdout(File::create(&log).unwrap()).stderr(File::create(log.with_extension("err")).unwrap());
         Working { process: command.spawn().unwrap(), log }
     }
 
@@ -190,7 +149,7 @@ fn asks(place: &Place) {
 }
 
 async fn sees_what_runs(place: &Place) {
-    let client = Client::connect(&place.url).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap();
     let broker = client.broker();
     let none = ProcessId::random().to_string();
     let refused = place.refused(3, &["workers", "show", &none]);

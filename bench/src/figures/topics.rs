@@ -84,7 +84,7 @@ macro_rules! subscriptions {
             counter.seen_one();
         })*
 
-        /// A worker with so many of these subscriptions.
+        /// A worker with the first `subscriptions` of these functions.
         fn worker(client: &Client, subscriptions: usize, counter: &Arc<Counter>) -> Worker {
             let register: &[fn(Worker) -> Worker] = &[$(|worker| worker.register::<$name>()),*];
             let worker = Worker::new(client.clone()).registry(Registry::empty()).data(counter.clone()).concurrency(64);
@@ -164,7 +164,7 @@ async fn publish(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// Events per second of so many producers, each of which awaits one answer after the other.
+/// Events per second of `producers`, each of which awaits the answer to one event before it publishes the next.
 async fn published<F: Future<Output = Result<(), Error>> + Send>(producers: usize, one: impl Fn() -> F) -> Result<f64, Error> {
     let each = if producers == 1 { EVENTS / 5 } else { EVENTS / producers };
     let begun = Instant::now();
@@ -199,7 +199,7 @@ async fn consume(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// Events per second that a worker handles of so many subscriptions of a log that is there already.
+/// Events per second that one worker with `subscriptions` functions handles of a log of `n` events that are there already.
 async fn handled(server: &Server, subscriptions: usize, n: usize) -> Result<f64, Error> {
     server.flush()?;
     let client = Client::connect(&server.url()).await?;

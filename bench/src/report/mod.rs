@@ -40,9 +40,11 @@ impl Report {
         // As the figures are listed; what is not there any more goes. Contestants are not listed, and follow by name.
         let place = |line: &Line| order.iter().position(|(broker, name)| (broker, name) == (&line.broker, &line.figure));
         lines.retain(|line| place(line).is_some() || order.iter().all(|(broker, _)| *broker != line.broker));
+        // Those of a broker together: the page has a table for each.
+        let broker = |line: &Line| order.iter().position(|(broker, _)| *broker == line.broker);
         lines.sort_by_cached_key(|line| match place(line) {
-            Some(place) => (place, String::new()),
-            None => (usize::MAX, line.broker.clone()),
+            Some(place) => (broker(line), place, String::new()),
+            None => (Some(usize::MAX), usize::MAX, line.broker.clone()),
         });
         let text: Result<Vec<String>, _> = lines.iter().map(serde_json::to_string).collect();
         fs::write(&stored, text?.join("\n") + "\n")?;

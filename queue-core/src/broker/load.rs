@@ -35,7 +35,7 @@ pub struct WorkerLoad {
 type Stored = (u64, Option<u64>, Option<u64>, u64, u64, u8, u64, i64);
 
 impl WorkerLoad {
-    /// So many slots, of which so many are busy. Of its process nothing is known.
+    /// A worker with `slots` slots, of which `busy` hold a job. Nothing is known of the memory and the CPU of its process.
     pub fn new(busy: u64, slots: u64) -> Self {
         WorkerLoad { busy, slots, ..WorkerLoad::default() }
     }
@@ -55,9 +55,8 @@ impl WorkerLoad {
     }
 
     /// The CPU that it uses, in cores.
-    #[allow(clippy::cast_precision_loss, reason = "no process uses so many cores")]
     pub fn cores(&self) -> Option<f64> {
-        self.cpu_millis.map(|millis| millis as f64 / 1000.0)
+        self.cpu_millis.map(|millis| f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0)
     }
 
     /// As stored, up to the last element: the time follows.

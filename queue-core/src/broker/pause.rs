@@ -1,4 +1,4 @@
-//! Pauses: nothing is claimed of a queue or a group, and no job of a task runs, until somebody lets it go on or the end comes that was said.
+//! Pauses: nothing is claimed of a queue or a group, and no job of a task runs, until it is resumed or the end of the pause has come.
 
 use std::{
     fmt,
@@ -71,7 +71,7 @@ impl fmt::Display for PauseOf {
     }
 }
 
-/// What is said of a pause when it is asked for. Default: nothing, and it lasts until somebody lets it go on.
+/// What is said of a pause when it is asked for. Default: no reason and no end, so that the pause lasts until it is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pausing {
@@ -97,7 +97,7 @@ impl Pausing {
         self
     }
 
-    /// It ends so long after it has begun.
+    /// The pause ends by itself this time after the broker has taken it in.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.until = Some(Due::After(time));
@@ -116,6 +116,11 @@ impl Pausing {
     pub fn by(mut self, who: impl Into<String>) -> Self {
         self.by = Some(cut(who.into(), PAUSED_BY_MAX)).filter(|who| !who.is_empty()).map(Into::into);
         self
+    }
+
+    /// For brokers: of a group whose job has ended with [`Ending::RateLimited`](super::Ending::RateLimited).
+    pub fn had_enough() -> Self {
+        Pausing::new().because("a service that a job of the group calls has had enough")
     }
 
     /// For brokers: who and why, as they are stored behind the times.
@@ -215,7 +220,7 @@ impl SetPause {
 pub struct Pause {
     /// Since when, by the broker's clock.
     pub since: Option<SystemTime>,
-    /// When it ends by itself, by the broker's clock; `None`: when somebody lets it go on.
+    /// When it ends by itself, by the broker's clock; `None`: it lasts until it is resumed.
     pub until: Option<SystemTime>,
     /// Why.
     pub reason: Option<String>,
@@ -245,6 +250,13 @@ impl Pause {
         let mut parts = stored.split(':');
         let (since, until) = (parts.next()?.parse().ok()?, parts.next().and_then(|until| until.parse::<i64>().ok()));
         until.is_none_or(|until| until > now_ms).then_some(since)
+    }
+
+    /// For brokers: since when it is paused, until when, and what is said of it, as it is stored; `None` also if that pause has ended by now.
+    pub fn end_of_stored(stored: &str, now_ms: i64) -> Option<(i64, Option<i64>, &str)> {
+        let since = Pause::since_of_stored(stored, now_ms)?;
+        let mut parts = stored.splitn(3, ':').skip(1);
+        Some((since, parts.next()?.parse().ok(), parts.next()?))
     }
 
     /// For brokers: the pause of a group, which stands behind its rule.

@@ -57,7 +57,7 @@ pub enum RewindStep {
     Begin(Mark, String),
     /// Counts entries behind a position, up to another one.
     Count(String, String),
-    /// Cancels those of so many jobs that wait; what runs or has ended stays as it is.
+    /// Cancels those of these jobs that wait, and no other: a job that runs or has ended stays as it is.
     Cancel {
         /// Of the rewind.
         token: String,
@@ -68,7 +68,7 @@ pub enum RewindStep {
     },
     /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but those that are active are removed, and their ids are free.
     Forget(String, String),
-    /// The subscription reads on, now that so many entries were forgotten.
+    /// The subscription reads on. The number is that of the entries whose jobs were forgotten.
     End(String, u64),
 }
 

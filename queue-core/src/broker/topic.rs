@@ -4,7 +4,7 @@
 //! producer names and numbers as jobs, so that an event whose answer was lost is appended once.
 //!
 //! A subscription is a queue, `SUBSCRIPTION@TOPIC`, with a cursor in the log. A [turn](super::Broker::turn) that claims jobs of it first reads on in the log, while fewer
-//! jobs could start than it asks for, and makes a job of each entry. From then on the job is like every other.
+//! jobs could start than it asks for, and makes a job of each entry. Where it asks for [`READS_AHEAD`] or more, the broker may read for turns to come as well. From then on the job is like every other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,6 +19,9 @@ pub use crate::{
 
 /// Most jobs of a subscription that have not ended. While there are as many, it reads no further.
 pub const MOST_TAKEN: usize = 10_000;
+
+/// A turn that claims as many jobs of a subscription, or more, may read on in the log for turns to come as well; one that claims fewer reads for itself alone.
+pub const READS_AHEAD: usize = 16;
 
 /// Most entries that one call of [`Inspect::read_topic`](super::Inspect::read_topic) gives.
 pub const ENTRIES_READ: usize = 100;

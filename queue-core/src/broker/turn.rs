@@ -126,8 +126,9 @@ pub enum Ending {
         /// From now.
         delay: Duration,
     },
-    /// A service that the job calls has had enough for now: the limit of this name, or else one of the job's (the first with a rate), lets nothing start for so
-    /// long, at most [`LONGEST_CLOSED`](super::LONGEST_CLOSED). → the head of `ready`. A job without limits waits alone: → `scheduled`. Counts a snooze.
+    /// A service that the job calls has had enough for now. The limit of this name, or without a name one of the job's (the first with a rate), lets nothing start for so
+    /// long, at most [`LONGEST_CLOSED`](super::LONGEST_CLOSED). If the job has no limit, and none is named, its group is [paused](super::SetPause) for so long. → the head of `ready`. A job
+    /// without limits and group, or without a limit of this name, waits alone: → `scheduled`. Counts a snooze.
     RateLimited {
         /// From now.
         after: Duration,

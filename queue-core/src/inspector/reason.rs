@@ -106,7 +106,7 @@ pub enum Reason {
         /// Some of these.
         holders: Vec<JobId>,
     },
-    /// The rate of a limit lets it start later, or a handler has said that whatever is limited has had enough.
+    /// The rate of a limit lets it start later, or a handler has ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     RateLimited {
         /// The limit.
         limit: String,

@@ -102,7 +102,7 @@ impl SubscriptionInfo {
     pub fn stands_because(&self) -> Option<String> {
         if self.rewinding {
             return Some(format!(
-                "a rewind is under way; if nobody runs it any more, run it again: `topics rewind {} --to ..`",
+                "a rewind is under way; if the program that ran it has died, run it again: `topics rewind {} --to ..`",
                 self.queue
             ));
         }

@@ -98,6 +98,7 @@ macro_rules! __conformance_cases {
                 a_changed_rate_holds_at_once
                 concurrency_and_rate_hold_together
                 a_limit_that_has_had_enough_waits
+                a_group_that_has_had_enough_waits
                 what_a_run_has_really_used_is_charged
                 what_a_run_has_used_counts_once_and_for_it_alone
                 what_a_run_has_used_is_told_by_limit

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use queue_core::{
-    LimitKey,
+    GroupName, LimitKey, PauseOf, Pausing,
     broker::{Delivery, Ending, Finish, JobLimits, NewJob, Used},
 };
 
@@ -207,7 +207,7 @@ pub async fn concurrency_and_rate_hold_together(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A limit that has had enough waits, and nothing is burnt; the job that found out is the first afterwards. One without limits waits alone.
+/// A limit that has had enough waits, and nothing is burnt; the job that found out is the first afterwards. One without limits and group waits alone.
 pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     rate(&bed, "api", "1000/1s", 100).await;
     concurrency(&bed, "stripe", 5).await;
@@ -240,6 +240,45 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, enough(None, 60_000)).await);
     assert_eq!(bed.state(&alone[0]).await, Some(queue_core::JobState::Scheduled));
+}
+
+/// If its job has no limit, its group waits, before the others of the group; and a pause that a person has set stays. A limit that the job does not have is no group.
+pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
+    let enough = |limit: Option<&str>, ms| Ending::RateLimited { after: Duration::from_millis(ms), limit: limit.map(str::to_owned) };
+    let group = GroupName::new("acme").expect("it is a name");
+    let ids = put(&bed, "acme", &[], 3).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, enough(None, 300)).await);
+    assert!(lane.claim(9).await.is_empty(), "the group waits");
+    let pause = bed.inspector().group(&bed.queue, &group).await.expect("it is there").pause.expect("it is paused");
+    assert!(pause.until.is_some() && pause.reason.is_some_and(|reason| reason.contains("has had enough")));
+    sound(&bed).await;
+    let mut claimed = Vec::new();
+    while claimed.len() < 3 {
+        claimed.extend(claim_all(&mut lane, 9).await);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+    assert_eq!((claimed[0].attempts, claimed[0].snoozes), (0, 1));
+
+    let pausing = Pausing::new().because("unpaid").by("ada");
+    bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.clone()).await.expect("it is paused");
+    assert!(lane.end(&claimed[0], enough(None, 60_000)).await);
+    let told = async || bed.inspector().group(&bed.queue, &group).await.expect("it is there").pause.expect("it is paused");
+    assert_eq!((told().await.until, told().await.by.as_deref()), (None, Some("ada")));
+    bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(Duration::from_secs(60))).await.expect("it is paused");
+    let ends = told().await.until;
+    assert!(lane.end(&claimed[1], enough(None, 3_600_000)).await);
+    assert_eq!((told().await.until > ends, told().await.reason.as_deref()), (true, Some("unpaid")), "it ends later");
+    sound(&bed).await;
+
+    let other = put(&bed, "beta", &[], 1).await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, enough(Some("stripe"), 60_000)).await);
+    assert_eq!(bed.state(&other[0]).await, Some(queue_core::JobState::Scheduled), "it has no such limit, and waits alone");
+    assert!(bed.inspector().group(&bed.queue, &GroupName::new("beta").expect("it is a name")).await.expect("it is there").pause.is_none());
+    sound(&bed).await;
 }
 
 /// How many starts of an hour each a key is from letting the next job start: 0, it lets one start now.

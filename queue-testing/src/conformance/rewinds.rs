@@ -1,4 +1,4 @@
-//! Rewinds: a subscription is as if it had begun at the mark, whatever it had done before, and nothing of that is lost on the way.
+//! Rewinds: afterwards a subscription is as if it had begun at the mark, and no event behind the mark is lost on the way.
 
 use std::time::Duration;
 

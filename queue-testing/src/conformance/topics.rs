@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use queue_core::{
     GroupOrder, JobId,
     broker::{
-        Audit, Begin, Delivery, Enqueued, JobState, MOST_TAKEN, NewJob, Retention, SetPause, StoredSubscription, StoredTopic, Subscribe,
-        subscription_address, topic_address,
+        Audit, Begin, Delivery, Enqueued, JobState, MOST_TAKEN, NewJob, READS_AHEAD, Retention, SetPause, StoredSubscription, StoredTopic,
+        Subscribe, subscription_address, topic_address,
     },
     envelope::Envelope,
 };
@@ -116,7 +116,7 @@ pub async fn a_publish_that_is_sent_again_appends_once(bed: Bed) {
     assert!(matches!(bed.broker.enqueue(&unknown).await, Err(queue_core::Error::Forgotten(_))));
 }
 
-/// A turn takes as many events out of the log as it can start, says that there are more, and a turn that claims nothing takes none.
+/// A turn that claims few takes as many events out of the log as it can start, says that there are more, and a turn that claims nothing takes none.
 pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..50).await;
@@ -124,11 +124,14 @@ pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     let turn = lane.next();
     assert_eq!(lane.send(&turn).await.deliveries, []);
     assert_eq!(subscription(&bed, "billing").await.behind, Some(50));
-    let turn = lane.next().claim(20);
+    let turn = lane.next().claim(READS_AHEAD - 1);
     let answer = lane.send(&turn).await;
-    assert_eq!((numbers(&answer.deliveries), answer.more), ((0..20).collect::<Vec<_>>(), true));
-    assert_eq!(subscription(&bed, "billing").await.behind, Some(30));
-    assert_eq!(numbers(&lane.claim(500).await), (20..50).collect::<Vec<_>>());
+    assert_eq!((numbers(&answer.deliveries), answer.more), ((0..15).collect::<Vec<_>>(), true));
+    assert_eq!(subscription(&bed, "billing").await.behind, Some(35));
+    // One that claims many may read for turns to come as well.
+    assert_eq!(numbers(&lane.claim(READS_AHEAD).await), (15..31).collect::<Vec<_>>());
+    assert!(subscription(&bed, "billing").await.behind <= Some(19));
+    assert_eq!(numbers(&lane.claim(500).await), (31..50).collect::<Vec<_>>());
     let turn = lane.next().claim(20);
     assert!(!lane.send(&turn).await.more, "nothing is left");
     assert_eq!(subscription(&bed, "billing").await.behind, Some(0));

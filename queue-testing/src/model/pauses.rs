@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
     JobId, Result,
-    broker::{Due, PAUSED_TASKS, Pause, PauseOf, Pauses, RESUMED_AT_ONCE, SetPause, StoredPause},
+    broker::{Due, LONGEST_CLOSED, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, RESUMED_AT_ONCE, SetPause, StoredPause},
     envelope::Envelope,
 };
 
@@ -53,6 +53,29 @@ impl Model {
             self.announce(until);
         }
         Ok(())
+    }
+
+    /// The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there is no room for a rule.
+    pub(super) fn close_group(&mut self, id: &JobId, until: i64) -> bool {
+        let Some(group) = self.jobs[id].group.clone() else { return false };
+        let of = PauseOf::Group(group.clone());
+        if !self.pause_group(&group, true) {
+            return false;
+        }
+        let mut pause = self.pauses.get(&of).filter(|before| !before.is_over_at(self.now)).cloned().unwrap_or_else(|| {
+            let mut pause = Pause::default();
+            (pause.since, pause.reason) = (at(self.now), Pausing::had_enough().reason.as_deref().map(str::to_owned));
+            pause.until = at(self.now);
+            pause
+        });
+        let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
+        let until = until.min(self.now + longest);
+        if pause.until.is_some_and(|end| in_ms(end) < until) {
+            pause.until = at(until);
+            self.announce(until);
+        }
+        self.pauses.insert(of, pause);
+        true
     }
 
     /// What is paused but for groups.

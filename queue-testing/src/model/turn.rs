@@ -145,7 +145,8 @@ impl Model {
             Ending::RateLimited { after, limit } => {
                 job.snoozes += 1;
                 let until = self.due_after(*after);
-                let closed = until > now && self.close_limit(id, until, limit.as_deref());
+                let closes = until > now;
+                let closed = closes && (self.close_limit(id, until, limit.as_deref()) || limit.is_none() && self.close_group(id, until));
                 self.come_back(out, if closed || until <= now { Back::Head } else { Back::Scheduled(*after) });
                 self.count("snoozed", 1);
             }

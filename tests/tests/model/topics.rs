@@ -28,10 +28,10 @@ pub(crate) enum TopicStep {
     Publish {
         events: Vec<(Option<u8>, Option<u8>, bool)>,
     },
-    /// The worker of a subscription hands in what it has, as far as these endings go, and claims.
+    /// The worker of a subscription hands in what it has, as far as these endings go, and claims all that may start.
     Turn {
         of: usize,
-        claim: usize,
+        claims: bool,
         endings: Vec<u8>,
     },
     Subscribe {
@@ -47,7 +47,7 @@ pub(crate) enum TopicStep {
         wait: bool,
     },
     Trim,
-    /// To the start, to the next one, or to an event; whoever runs it dies after so many steps, or it comes to its end.
+    /// To the start, to the next one, or to an event; its runner dies after `steps` steps, or the rewind comes to its end.
     Rewind {
         of: usize,
         to: Option<u8>,
@@ -65,7 +65,7 @@ pub(crate) fn topic_story(most: usize) -> impl Strategy<Value = Vec<TopicStep>> 
     let event = (option::weighted(0.3, 0..3u8), option::weighted(0.4, 0..2u8), prop::bool::weighted(0.8));
     let step = prop_oneof![
         6 => vec(event, 1..4).prop_map(|events| TopicStep::Publish { events }),
-        10 => (of(), 0..5usize, vec(0..4u8, 0..4)).prop_map(|(of, claim, endings)| TopicStep::Turn { of, claim, endings }),
+        10 => (of(), prop::bool::weighted(0.8), vec(0..4u8, 0..4)).prop_map(|(of, claims, endings)| TopicStep::Turn { of, claims, endings }),
         2 => (of(), any::<bool>(), option::of(any::<bool>())).prop_map(|(of, start, skip)| TopicStep::Subscribe { of, start, skip }),
         1 => Just(TopicStep::Unsubscribe { of: 1 }),
         1 => (1..8u64, any::<bool>()).prop_map(|(count, wait)| TopicStep::Keep { count, wait }),
@@ -133,15 +133,14 @@ impl Side {
                 let request = Enqueue::new(topic_address(&self.topic), self.producer.clone(), self.published, events.to_vec());
                 format!("{:?}", self.broker.enqueue(&request).await?)
             }
-            TopicStep::Turn { of, claim, endings } => {
+            TopicStep::Turn { of, claims, endings } => {
                 let lane = &mut self.lanes[*of];
                 let handed = endings.len().min(lane.held.len());
                 let finishes = lane.held.drain(..handed).zip(endings).map(|(delivery, how)| Finish::new(&delivery, ending(*how))).collect();
                 // One after the other: one broker reads on before what is handed in has ended, and the other one behind that.
                 let stale = self.broker.turn(&lane.next().finish(finishes)).await?.stale;
-                // All that there is, or nothing: of several that may start a broker is free to choose, and it may have read on further.
-                let all = if *claim == 0 { 0 } else { 500 };
-                let mut deliveries = self.broker.turn(&lane.next().claim(all)).await?.deliveries;
+                // Of several that may start a broker is free to choose, and how far it reads on depends on that: a claim takes all.
+                let mut deliveries = self.broker.turn(&lane.next().claim(if *claims { 500 } else { 0 })).await?.deliveries;
                 // Events of one group are in order, those without a group in any.
                 let mut groups = BTreeMap::new();
                 for delivery in &deliveries {

@@ -1064,7 +1064,7 @@ mutants! {
         "topics: on SQLite what is trimmed is no longer counted": "if goes { *bytes } else { 0 }" => "0";
     }
     REWINDS_REDIS "queue-core/src/redis/topic/feed.lua" {
-        "rewinds: half of one reads nothing": "if not of or of.token or" => "if not of or";
+        "rewinds: half of one reads nothing": "if not of or of.token then" => "if not of then";
     }
     REWINDS_REDIS "queue-core/src/redis/topic/rewind.lua" {
         "rewinds: what was read is let go of": "if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then" => "if false then";
@@ -1087,8 +1087,9 @@ mutants! {
     TOPICS_REDIS "queue-core/src/redis/topic/feed.lua" {
         "topics: a subscription reads no further than it may": "math.min(C.most_taken - taken, " => "math.min(";
         "topics: it reads no more than can start": "wanted - startable()" => "wanted";
+        "topics: one that claims few reads for itself alone": "and wanted >= C.reads_ahead then" => "then";
         "topics: what was read is not read again": "of.cursor = entries[#entries][1]" => "of.cursor = of.cursor";
-        "topics: a paused one reads nothing": "of.token or has('h') and head[5] == '1'" => "of.token";
+        "topics: a paused one reads nothing": "if has('h') and head[5] == '1' then" => "if false then";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/event.lua" {
         "topics: a given id is one job": "not (is_given and call('HEXISTS', K.given, id) == 1)" => "true";

@@ -177,7 +177,7 @@ local function limits()
     keys = {}
   end
 
-  -- A limit of a job has had enough until a time: the one of a name, or else the first with a rate, or the first. False: it has none.
+  -- A limit of a job has had enough until a time: the one of a name, or without a name the first with a rate, or the first. False: it has none.
   function L.close(id, upto, name)
     local stored = call('HGET', K.grouped, id)
     local chosen, with_rate = nil, false
@@ -185,7 +185,7 @@ local function limits()
       if string.sub(key, 1, 6) == name then
         chosen = key
         break
-      elseif not chosen or not with_rate and rule_of_key(key).step then
+      elseif name == '' and (not chosen or not with_rate and rule_of_key(key).step) then
         chosen, with_rate = key, rule_of_key(key).step
       end
     end

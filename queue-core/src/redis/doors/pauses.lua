@@ -33,6 +33,40 @@ local function set_rule(group, rule)
   review(group)
 end
 
+-- What is said of the end of a pause: the next turn looks at it in time.
+local function note_end(of, upto)
+  mark('e')
+  call('ZADD', K.resumes, ms(upto), of)
+  if upto < FOREVER then
+    due_by(upto)
+    hint(upto)
+  end
+end
+
+-- The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
+-- groups as there may be.
+local function close_group(id, upto)
+  local place = has('g') and call('HGET', K.grouped, id)
+  local group = place and group_in(place) or NO_GROUP
+  if group == NO_GROUP then
+    return false
+  end
+  local stored = call('HGET', K.rules, group)
+  if not stored and call('HLEN', K.rules) >= C.group_rules then
+    return false
+  end
+  local rule, since, ends, said = string.match(stored or '', '^([^p]*)p(%d+):(%d*):(.*)$')
+  if ends == '' or ends and whole(ends) >= upto then
+    return true
+  elseif not ends or whole(ends) <= now then
+    rule, since, said = string.match(stored or '::::', '^[^p]*'), ms(now), C.had_enough
+  end
+  upto = math.min(upto, now + C.longest_closed)
+  set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), said }, ':'))
+  note_end('g' .. group, upto)
+  return true
+end
+
 -- What is paused goes on, if it is.
 local function go_on(of)
   if of == 'q' then

@@ -1,4 +1,4 @@
--- How a lane goes, whatever the reason: all that is stored of it goes too, and with the last lane of a worker what is stored of the worker.
+-- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is stored of the worker.
 --- include script/tools
 
 -- The worker of a lane: the first part of its name.

@@ -46,12 +46,7 @@ else
 end
 forget_end(of)
 if upto then
-  mark('e')
-  call('ZADD', K.resumes, ms(upto), of)
-  if upto < FOREVER then
-    due_by(upto)
-    hint(upto)
-  end
+  note_end(of, upto)
 end
 if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)

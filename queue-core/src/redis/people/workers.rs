@@ -70,7 +70,7 @@ pub(in crate::redis) async fn worker_records(
     stored(broker, queue, Kind::Workers, ids, RECORDS).await
 }
 
-/// What a hash has of these workers, read in steps of so many.
+/// What a hash has of these workers. One command reads at most `step` of them.
 async fn stored(
     broker: &RedisBroker,
     queue: &str,

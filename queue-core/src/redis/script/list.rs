@@ -10,7 +10,8 @@ use crate::{
     broker::{
         BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
         LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, PAUSED_TASKS, PLACES_LOOKED_AT,
-        RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        Pausing, READS_AHEAD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP,
+        WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::PAYLOAD_MAX,
@@ -22,7 +23,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 46] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 48] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -56,6 +57,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 46] {
         // Of pauses.
         ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
         ("paused_tasks", PAUSED_TASKS.to_string()),
+        ("had_enough", format!("'{}'", Pausing::had_enough().said())),
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
@@ -77,6 +79,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 46] {
         ("most_taken", MOST_TAKEN.to_string()),
         ("most_payload", PAYLOAD_MAX.to_string()),
         ("large", LARGE.to_string()),
+        ("reads_ahead", READS_AHEAD.to_string()),
         ("trim_step", TRIM_STEP.to_string()),
         ("default_age", DEFAULT_AGE.as_millis().to_string()),
         ("default_lag", DEFAULT_LAG.as_millis().to_string()),

@@ -9,19 +9,28 @@ local function bytes_of(number, width)
   return text
 end
 
+-- A time as an envelope and an id have it. Most entries of a call are of few milliseconds.
+local times = {}
+
+local function time_of(at)
+  local text = times[at] or bytes_of(at, 6)
+  times[at] = text
+  return text
+end
+
 -- An id in the form of a UUIDv7 that no other entry of the log has, the time of the entry, and whether both fit into such an id.
 local function made_id(entry)
   local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
   at, seq = tonumber(at), tonumber(seq)
   if at < 2 ^ 48 and seq < FOREVER then
-    return bytes_of(at, 6) .. '\112\0\128' .. bytes_of(seq, 7), at, true
+    return time_of(at) .. '\112\0\128' .. bytes_of(seq, 7), at, true
   end
   -- Its dead letter needs an id nevertheless: a digest takes its place.
   local digest = string.gsub(string.sub(redis.sha1hex(entry), 1, 14), '%x%x', function(hex)
     return string.char(tonumber(hex, 16))
   end)
   at = math.min(at, 2 ^ 48 - 1)
-  return bytes_of(at, 6) .. '\112\1\128' .. digest, at, false
+  return time_of(at) .. '\112\1\128' .. digest, at, false
 end
 
 -- The id of its job, its time, its fields, how many bytes they have, and whether it can have an id.
@@ -31,7 +40,9 @@ local function read_entry(entry)
     fields[entry[2][at]] = entry[2][at + 1]
     size = size + #entry[2][at + 1]
   end
+  if fields.id and is_id(fields.id) then
+    return fields.id, math.min(tonumber(string.match(entry[1], '^%d+')), 2 ^ 48 - 1), fields, size, true
+  end
   local id, at, fits = made_id(entry[1])
-  local is_own = fields.id and is_id(fields.id)
-  return is_own and fields.id or id, at, fields, size, is_own or fits
+  return id, at, fields, size, fits
 end

@@ -46,7 +46,7 @@ for at = 0, others - 1 do
     elseif kind == 'limited' then
       one_more('z', K.snoozes, id)
       count('snoozed', 1)
-      local closed = after(a) > now and limits().close(id, after(a), b)
+      local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and close_group(id, after(a)))
       if superseded(id) then
         -- It has ended.
       elseif closed or after(a) <= now then

@@ -23,7 +23,7 @@ use rusqlite::{
 };
 
 use super::{
-    Leaving, keys, limits,
+    Leaving, keys, limits, pauses,
     ready::{self, End},
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
@@ -56,11 +56,13 @@ pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay
     later(tx, queue, job, SCHEDULED, delay)
 }
 
-/// A service that the job calls has had enough for so long: the limit waits, and the job before its others. Without a limit it waits alone.
+/// A service that the job calls has had enough for so long: the limit waits, or if the job has none its group, and the job before its others. Without both it waits alone.
 pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
     let until = due_after(tx.now, delay);
     let closed = match job.id {
-        ValueRef::Blob(id) if until > tx.now => limits::close(tx, queue, id, until, name)?,
+        ValueRef::Blob(id) if until > tx.now => {
+            limits::close(tx, queue, id, until, name)? || name.is_none() && pauses::close_group(tx, queue, id, until)?
+        }
         _ => false,
     };
     if !closed && until > tx.now {

@@ -289,16 +289,19 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) 
     limited.keys.iter().try_for_each(|key| tx.sql(TAKE)?.execute(params![queue.key, key.as_bytes(), id]).map(drop))
 }
 
-/// A limit of a job has had enough until a time: the one of a name, or else the first with a rate, or the first. False: it has none.
+/// A limit of a job has had enough until a time: the one of a name, or without a name the first with a rate, or the first. False: it has none.
 pub(crate) fn close(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], until: i64, name: Option<&str>) -> rusqlite::Result<bool> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(false) };
-    let mut chosen = limited.keys.iter().find(|key| name.is_some_and(|name| key.is_of(name)));
-    for key in &limited.keys {
-        if chosen.is_none() && rule(tx, queue, key)?.rate.is_some() {
+    let mut chosen = match name {
+        Some(name) => limited.keys.iter().find(|key| key.is_of(name)),
+        None => limited.keys.first(),
+    };
+    for key in limited.keys.iter().rev().filter(|_| name.is_none()) {
+        if rule(tx, queue, key)?.rate.is_some() {
             chosen = Some(key);
         }
     }
-    let Some(key) = chosen.or(limited.keys.first()) else { return Ok(false) };
+    let Some(key) = chosen else { return Ok(false) };
     let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
     let mut ledger = Ledger::default();
     let state = ledger.state(tx, queue, key)?;

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::groups;
 use crate::{
-    broker::{PauseOf, RESUMED_AT_ONCE},
+    broker::{GROUP_RULES, GroupRule, LONGEST_CLOSED, Pause, PauseOf, Pausing, RESUMED_AT_ONCE},
     sqlite::connection::{
         lenient::{Bytes, Number, Words},
         tx::{ENDS, Failed, PAUSED, Queue, Tx},
@@ -37,6 +37,34 @@ pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::
     const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND what = ?2";
     tx.sql(FORGET)?.execute(params![queue.key, of.stored()])?;
     note_bits(tx, queue)
+}
+
+/// The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
+/// groups as there may be.
+pub(crate) fn close_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
+    const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
+    let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };
+    let stored = groups::stored_text(tx, queue, &group.stored())?;
+    if stored.is_empty() && tx.sql(RULES)?.query_row([queue.key], |row| row.get::<_, usize>(0))? >= GROUP_RULES {
+        return Ok(false);
+    }
+    let mut rule = GroupRule::of_stored(&stored);
+    let pause = GroupRule::reason_of_stored(&stored).filter(|_| rule.paused);
+    let (since, said) = match pause.as_deref().and_then(|pause| Pause::end_of_stored(pause, tx.now)) {
+        Some((_, None, _)) => return Ok(true),
+        Some((_, Some(end), _)) if end >= until => return Ok(true),
+        Some((since, _, said)) => (since, said.to_owned()),
+        None => (tx.now, Pausing::had_enough().said()),
+    };
+    let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
+    let until = until.min(tx.now + longest);
+    rule.paused = true;
+    groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &said)))?;
+    groups::review(tx, queue, &group.stored())?;
+    note(tx, queue, &PauseOf::Group(group), Some(until), "")?;
+    queue.ends = true;
+    tx.hint(queue.name, until);
+    Ok(true)
 }
 
 /// Whether the queue is paused, and whether a pause in it ends by itself.

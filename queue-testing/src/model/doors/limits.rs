@@ -133,8 +133,10 @@ impl Model {
     /// A limit of a job has had enough for so long: the one of a name, or else the first with a rate, or the first. False: it has none.
     pub(in crate::model) fn close_limit(&mut self, id: &JobId, until: i64, name: Option<&str>) -> bool {
         let keys = self.jobs[id].limit_keys();
-        let named = keys.iter().find(|key| name.is_some_and(|name| key.is_of(name)));
-        let chosen = named.or(keys.iter().find(|key| self.limit_rule(key).rate.is_some())).or(keys.first());
+        let chosen = match name {
+            Some(name) => keys.iter().find(|key| key.is_of(name)),
+            None => keys.iter().find(|key| self.limit_rule(key).rate.is_some()).or(keys.first()),
+        };
         let Some(key) = chosen.copied() else { return false };
         let rule = self.limit_rule(&key);
         let (ahead, closed) = self.ahead(&key, &rule);

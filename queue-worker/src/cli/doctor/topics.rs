@@ -26,12 +26,12 @@ fn closed(topic: &TopicInfo) -> Option<Problem> {
 fn stands(of: &SubscriptionInfo) -> Option<Problem> {
     let queue = Some(of.queue.as_str());
     if of.rewinding {
-        let way_out = "if nobody runs it any more, run `topics rewind` again: until then the subscription reads nothing";
+        let way_out = "if the program that ran it has died, run `topics rewind` again: until then the subscription reads nothing";
         return Some(Problem::advice(queue, "a rewind of it is under way", way_out));
     }
     let is_alone = of.workers == 0 && of.lag >= WORTH_A_WORD;
     let problem = format!("no worker serves it, and the oldest event that it has not read is {} old", coarse(of.lag));
-    is_alone.then(|| Problem::advice(queue, problem, "start a worker, or `topics unsubscribe` if nobody needs it any more"))
+    is_alone.then(|| Problem::advice(queue, problem, "start a worker, or remove the subscription with `topics unsubscribe`"))
 }
 
 fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {

@@ -1,4 +1,4 @@
-//! `workers quiet`, `workers resume` and `workers stop`: asks workers, and waits until they have taken it in.
+//! `workers quiet`, `workers resume` and `workers stop`: asks workers, and waits until each has confirmed the request.
 
 use std::{
     collections::BTreeMap,
@@ -43,10 +43,10 @@ pub(super) struct AskArgs {
     /// Ask all of them; without it they are only listed
     #[arg(long, short)]
     yes: bool,
-    /// Do not wait until they have taken it in
+    /// Do not wait until each worker has confirmed the request
     #[arg(long)]
     no_wait: bool,
-    /// Wait at most so long
+    /// How long to wait for the workers to confirm
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, conflicts_with = "no_wait")]
     timeout: Duration,
 }
@@ -61,15 +61,16 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     let inspector = client.inspector();
     let chosen = chosen(client, args, mode).await?;
     let by = person();
+    // None is asked if one of them cannot be.
+    if let Some(worker) = chosen.iter().find(|worker| worker.speaks_in.is_none()) {
+        let text = format!(
+            "worker {} has said nothing yet: it has just begun, or its release cannot be asked; try again in 5 s, or send it SIGTERM",
+            worker.id
+        );
+        return Err(Failure::new(Exit::WrongState, text));
+    }
     let mut asked = BTreeMap::new();
     for worker in chosen {
-        if worker.speaks_in.is_none() {
-            let text = format!(
-                "worker {} has said nothing yet: it has just begun, or its release cannot be asked; try again in 5 s, or send it SIGTERM",
-                worker.id
-            );
-            return Err(Failure::new(Exit::WrongState, text));
-        }
         let number = inspector.ask_worker(&worker, mode, &by).await?;
         asked.insert(worker.id, Asked { worker, number });
     }
@@ -107,7 +108,7 @@ fn line(worker: &WorkerRecord) -> String {
     format!("{} {} {} ({})", worker.id, worker.host, short(&worker.release, 40), named(&worker.queues))
 }
 
-/// Until each has taken it in, or has left.
+/// Until each has confirmed the request, or has left.
 async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Duration, mode: WorkerMode, by: &str) -> Result<(), Failure> {
     let (inspector, end, mut told) = (client.inspector(), Instant::now() + timeout, Instant::now());
     let mut left = Vec::new();
@@ -142,25 +143,25 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Du
         if Instant::now() >= end {
             let ids: Vec<String> = open.keys().map(ToString::to_string).collect();
             let text = format!(
-                "not taken in within {timeout:?} by {}: the request stands as long as the broker has it; look with `workers`",
+                "these workers have not confirmed the request within {timeout:?}: {}; it stays stored, and `workers` shows when they follow it",
                 ids.join(", ")
             );
             return Err(Failure::new(Exit::Unavailable, text));
         }
         if told.elapsed() >= TOLD {
             told = Instant::now();
-            note(&format!("{} of them have not taken it in yet", open.len()));
+            note(&format!("{} workers have not confirmed the request yet", open.len()));
         }
         tokio::time::sleep(LOOK).await;
     }
     if left.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(Exit::NotFound, format!("has left before it has taken it in: {}", left.join(", "))))
+    Err(Failure::new(Exit::NotFound, format!("these workers have left before they confirmed the request: {}", left.join(", "))))
 }
 
 /// Who asks, for the log of the worker.
 fn person() -> String {
     let name = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    format!("{} with the command line", name.unwrap_or_else(|| "somebody".to_owned()))
+    format!("{} with the command line", name.unwrap_or_else(|| "an unknown user".to_owned()))
 }

@@ -1,0 +1,73 @@
+//! The command line of a program, as a person uses it in a folder of theirs.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where a person calls a program, and the broker that it speaks with.
+#[derive(Debug)]
+pub struct Place {
+    folder: TempDir,
+    program: PathBuf,
+    url: String,
+}
+
+impl Place {
+    /// A new folder, and a SQLite file in it that the first command makes. `program`: its path, as in `env!("CARGO_BIN_EXE_shop_worker")`.
+    pub fn sqlite(program: &str) -> Place {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+        Place { folder, program: program.into(), url }
+    }
+
+    /// The same with another broker.
+    pub fn on(program: &str, url: String) -> Place {
+        Place { url, ..Place::sqlite(program) }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The URL of the broker.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The program with these arguments, not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(self.folder()).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program can be started")
+    }
+
+    /// What it prints; it has to succeed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it prints text")
+    }
+
+    /// What it prints with `--json`; it has to succeed.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).expect("it prints JSON")
+    }
+
+    /// Its error; it has to end with this exit code.
+    pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).expect("it prints text");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        error
+    }
+}
