@@ -6,6 +6,7 @@ use std::{
 };
 
 use queue_core::{Client, JobState, NewOperation, OperationKind, OperationState, client::RawJob};
+use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::server::{Kind, Server};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -141,17 +142,14 @@ async fn survives(folder: &TempDir, url: &str) {
     let inspector = client.inspector();
     let mut child: Child =
         command(folder, url, &["jobs", "cancel", "--all", "--state", "ready"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    let killed = loop {
-        assert!(began.elapsed() < Duration::from_secs(60), "it has begun");
-        let operations = inspector.operations("orders").await.unwrap();
-        if let Some(operation) = operations.into_iter().find(|operation| operation.changed > 0) {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            break operation;
-        }
+    let (began, mut begun) = (Instant::now(), None);
+    while begun.is_none() && began.elapsed() < Duration::from_secs(60) {
         tokio::time::sleep(Duration::from_millis(1)).await;
-    };
+        begun = inspector.operations("orders").await.unwrap().into_iter().find(|operation| operation.changed > 0);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = begun.expect("it has begun");
     let left = inspector.operation("orders", &killed.id).await.unwrap();
     assert!(left.is_running() && left.changed < JOBS as u64, "it was killed in the middle: {left:?}");
     let other = NewOperation::new(OperationKind::Delete, "state=cancelled".parse().unwrap());
@@ -162,4 +160,36 @@ async fn survives(folder: &TempDir, url: &str) {
     assert_eq!((ended.state, ended.changed), (OperationState::Completed, JOBS as u64));
     let stats = inspector.stats("orders").await.unwrap();
     assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, JOBS as u64));
+}
+
+/// Answers are lost again and again, also twice in a row. No job is left out, and none is counted twice.
+#[tokio::test]
+async fn every_job_is_changed_although_answers_are_lost() {
+    const JOBS: usize = 900;
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    let failing = FailingBroker::new(Client::connect(&url).await.unwrap().broker().clone());
+    let client = Client::with_broker(failing.clone());
+    put(&client, JOBS).await;
+    let inspector = client.inspector();
+    for (kind, filter) in [(OperationKind::Cancel, "state=ready"), (OperationKind::Requeue, "state=cancelled"), (OperationKind::Drain, "")]
+    {
+        let new = NewOperation::new(kind, filter.parse().unwrap()).all();
+        let started = inspector.start_operation("orders", &new).await.unwrap();
+        let mut run = inspector.run_operation(&started);
+        for n in 0.. {
+            assert!(n < 1000, "it ends");
+            failing.fail([Fault::ReplyLost, Fault::RequestLost][n % 2], u32::try_from(n % 4).unwrap());
+            match run.step().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+        }
+        failing.fail(Fault::ReplyLost, 0);
+        failing.fail(Fault::RequestLost, 0);
+        let ended = inspector.operation("orders", &started.id).await.unwrap();
+        assert_eq!((ended.state, ended.changed, ended.failed), (OperationState::Completed, JOBS as u64, 0), "{kind}: {ended:?}");
+    }
+    assert_eq!(inspector.stats("orders").await.unwrap().jobs(), 0);
 }

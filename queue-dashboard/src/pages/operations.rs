@@ -147,6 +147,9 @@ pub(crate) async fn stop(
 
 async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, id) = (form.text::<128>("queue"), form.text::<64>("id"));
+    if queue.is_empty() || id.is_empty() {
+        return Err(Problem::not_found("There is no such operation. Choose one on the page Operations."));
+    }
     let operation = shared.inspector.stop_operation(&queue, &id).await?;
     let (who, role) = person(viewer);
     let changed = operation.changed;

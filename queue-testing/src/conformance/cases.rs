@@ -420,6 +420,7 @@ macro_rules! __conformance_cases {
                 a_step_that_is_sent_again_changes_nothing
                 a_runner_that_was_taken_over_changes_nothing
                 an_operation_goes_on_with_the_next_runner
+                an_operation_is_run_by_the_one_who_has_started_it
                 an_operation_that_was_stopped_takes_no_step
                 an_operation_concerns_jobs_that_were_there_before
                 a_job_whose_key_is_held_stays_as_it_is

@@ -168,13 +168,20 @@ pub async fn a_runner_that_was_taken_over_changes_nothing(bed: Bed) {
     assert!(matches!(&early, Operated::Other(of) if of.runner.as_deref() == Some("one")), "{early:?}");
     let taken = operation(&operate(&bed, "one", take("two", true)).await);
     assert_eq!((taken.runner.as_deref(), taken.step), (Some("two"), 1));
-    assert_eq!(operation(&operate(&bed, "one", take("two", false)).await), taken, "it has it already");
-    for step in [0, 1] {
+    let again = operation(&operate(&bed, "one", take("two", false)).await);
+    assert_eq!(
+        (again.runner.as_deref(), again.step),
+        (Some("two"), 2),
+        "it has it already; a step of before that comes late is none of the next"
+    );
+    for step in [0, 1, 2] {
         let late = operate(&bed, "one", changing("one", step, Change::Cancel, &ids)).await;
         assert!(matches!(late, Operated::Other(_)), "{late:?}");
     }
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Ready));
     assert!(is_done(&operate(&bed, "one", changing("two", 1, Change::Cancel, &ids)).await));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Ready), "it is taken for one that was carried out");
+    assert!(is_done(&operate(&bed, "one", changing("two", 2, Change::Cancel, &ids)).await));
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
 }
 
@@ -193,10 +200,24 @@ pub async fn an_operation_goes_on_with_the_next_runner(bed: Bed) {
     let mut waits = bed.inspector().run_operation(&started);
     assert!(!waits.step().await.unwrap(), "its runner is there");
     let mut second = bed.inspector().run_operation(&started).at_once();
+    assert!(second.step().await.unwrap());
+    let mut goes_on = true;
+    for _ in 0..10 {
+        goes_on = goes_on && first.step().await.unwrap();
+    }
+    assert!(!goes_on && first.is_over(), "it was taken over");
     while second.step().await.unwrap() {}
     assert_eq!((second.operation().changed, second.operation().state), (900, OperationState::Completed));
-    while first.step().await.unwrap() {}
-    assert_eq!(first.operation().changed, 900);
+}
+
+/// One that somebody else has started has a runner already, also before its first step.
+pub async fn an_operation_is_run_by_the_one_who_has_started_it(bed: Bed) {
+    bed.put(3).await;
+    let started = start(&bed, &NewOperation::new(OperationKind::Cancel, filter("state=ready"))).await;
+    let seen = bed.inspector().operation(&bed.queue, &started.id).await.unwrap();
+    let mut other = bed.inspector().run_operation(&seen);
+    assert!(!other.step().await.unwrap() && other.is_over());
+    assert_eq!((other.operation().changed, run(&bed, &started).await.changed), (0, 3));
 }
 
 /// It stays as far as it is.

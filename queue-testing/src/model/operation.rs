@@ -17,7 +17,7 @@ impl Model {
             return Ok(Browsed::default());
         }
         let after: Option<JobId> = request.after.as_deref().map(str::parse).transpose()?;
-        let mut ids = self.jobs.iter().map(|(id, _)| id).filter(|id| after.as_ref().is_none_or(|after| *id > after));
+        let mut ids = self.jobs.keys().filter(|id| after.as_ref().is_none_or(|after| *id > after));
         let looked: Vec<&JobId> = ids.by_ref().take(request.limit).collect();
         let next = ids.next().and(looked.last()).map(ToString::to_string);
         let wanted = looked.iter().filter(|id| request.states.contains(&self.jobs[*id].place().state()));

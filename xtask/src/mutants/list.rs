@@ -1078,7 +1078,7 @@ mutants! {
         "operations: a queue has one at a time": "if known and known.state == 'running' then" => "if false then";
         "operations: the oldest go": "for at = C.operations_kept, #ended do" => "for at = 1000, #ended do";
         "operations: who is at it is not taken over": "or not (is_mine or is_left) then" => "then";
-        "operations: a runner that comes again takes nothing over": "elseif not is_mine then" => "else";
+        "operations: a step of before that comes late changes nothing": "of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)" => "of.runner, of.stepped = ARGV[3], ms(now)";
         "operations: one that has ended stays as it is": "elseif deed == 'stop' and of.state == 'running' then" => "elseif deed == 'stop' then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/pop.lua" {
@@ -1087,18 +1087,19 @@ mutants! {
         "drain: a gap goes with its tomb": "if not (has('t') and unearth(id, list)) and is_here then" => "if is_here then";
         "drain: nothing is left": "        end_gone(gone)\n" => "";
         "drain: a given id is free": "          free_id(id)\n" => "";
-        "drain: idle workers have their time": "  look_due()\n" => "";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/browse.lua" {
         "operations: other states are not met": "if job and is_wanted[job[1]] then" => "if job then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/mod.rs" {
         "operations: ready jobs are looked for among all": "if states.contains(&JobState::Ready) {" => "if false {";
-        "operations: each place is gone through": "\"0\" => places.get(at + 1).map(|place| position(place, \"0\", &life))," => "\"0\" => None,";
+        "operations: each place is gone through": "places.get(at + 1).map(|place| position(place, \"0\", &life))" => "None";
     }
     OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
         "operations: what is too new is not concerned": ".all(|at| at <= started)" => ".all(|_| true)";
         "operations: what does not match stays": "self.concerns(job) && self.filter.matches(job, now)" => "self.concerns(job)";
+        "operations: who has not started it has another name": "filter(|_| operation.is_own)" => "filter(|_| true)";
+        "operations: after a lost answer it goes on from what is stored": "                self.is_mine = false;\n" => "";
         "operations: who was taken over ends": "self.is_mine = operation.runner.as_deref() == Some(&*self.runner);" => "self.is_mine = true;";
     }
     OPERATIONS_SQLITE "queue-core/src/broker/operation/mod.rs" {

@@ -100,7 +100,8 @@ pub struct Operate {
 pub enum OperationDeed {
     /// Makes it, unless it exists or another one is under way.
     Start(StartOperation),
-    /// Lets this runner take the next steps, if the last step of the one before is [`OPERATION_LEASE`] ago, or at once.
+    /// Lets this runner take the next steps, if it does so already, if the last step of the one before is [`OPERATION_LEASE`] ago, or at once. It counts as a step: one of before
+    /// that comes late changes nothing.
     Take {
         /// Its name: letters and digits.
         runner: Arc<str>,
@@ -265,11 +266,10 @@ impl Operate {
                 if !operation.is_running() || !(is_mine || *at_once || operation.is_left(now)) {
                     return Ok(Operated::Other(operation.clone()));
                 }
-                if !is_mine {
-                    operation.runner = Some(runner.to_string());
-                    operation.step += 1;
-                    operation.stepped_ms = now;
-                }
+                // Also for the one who has it: a step of before that comes late is none of the next ones.
+                operation.runner = Some(runner.to_string());
+                operation.step += 1;
+                operation.stepped_ms = now;
             }
             OperationDeed::Step(step) => {
                 let is_mine = operation.runner.as_deref() == Some(&*step.runner);

@@ -50,6 +50,8 @@ pub struct Operation {
     pub runner: Option<String>,
     /// Where the next step goes on.
     pub position: Option<String>,
+    /// Whether it is the answer to its start: then the one who has it is its runner.
+    pub(crate) is_own: bool,
 }
 
 impl Operation {
@@ -74,6 +76,7 @@ impl Operation {
             step: 0,
             runner: start.runner.as_deref().map(str::to_owned),
             position: None,
+            is_own: false,
         }
     }
 
@@ -167,6 +170,7 @@ impl Operation {
             step: step.parse().ok()?,
             runner: word(runner),
             position: word(position),
+            is_own: false,
         })
     }
 }

@@ -147,7 +147,10 @@ impl Inspector {
         };
         let id = ProcessId::random().to_string();
         match self.operate(Operate::new(queue, id.clone(), OperationDeed::Start(start))).await? {
-            Operated::Done { operation, .. } => Ok(operation),
+            Operated::Done { mut operation, .. } => {
+                operation.is_own = true;
+                Ok(operation)
+            }
             Operated::UnderWay(other) => Err(Error::OperationUnderWay(other.address())),
             _ => Err(Error::Internal(format!("operation `{queue}/{id}` was not started"))),
         }

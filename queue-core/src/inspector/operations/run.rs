@@ -47,8 +47,8 @@ pub struct RunOperation {
 
 impl RunOperation {
     fn new(inspector: Inspector, operation: Operation) -> Self {
-        // Who has started it need not take it over.
-        let runner = operation.runner.clone().filter(|_| operation.step == 0).unwrap_or_else(|| ProcessId::random().to_string());
+        // Who has started it need not take it over. No other may have its name: a step of one would be taken for that of the other, sent again.
+        let runner = operation.runner.clone().filter(|_| operation.is_own).unwrap_or_else(|| ProcessId::random().to_string());
         RunOperation {
             inspector,
             operation,
@@ -90,6 +90,11 @@ impl RunOperation {
                 self.hand_in(self.changing(&[]), self.operation.position.clone(), (0, 0), Some((OperationState::Failed, Some(problem))))
                     .await?;
                 Ok(!self.is_over())
+            }
+            // It may have been carried out: what is stored says so.
+            Err(error) => {
+                self.is_mine = false;
+                Err(error)
             }
             answer => answer,
         }

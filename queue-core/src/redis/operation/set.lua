@@ -45,10 +45,10 @@ elseif deed == 'take' then
   local is_left = of.runner == '-' or ARGV[4] == '1' or stepped + C.operation_lease <= now or stepped > now
   if of.state ~= 'running' or not (is_mine or is_left) then
     return { 'OTHER', id, of.stored }
-  elseif not is_mine then
-    of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)
-    put_operation(id, of)
   end
+  -- Also for the one who has it: a step of before that comes late is none of the next ones.
+  of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)
+  put_operation(id, of)
 elseif deed == 'stop' and of.state == 'running' then
   of.state, of.ended = 'stopped', ms(now)
   put_operation(id, of)

@@ -61,12 +61,12 @@ pub(crate) fn browse(tx: &mut Tx<'_>, request: &Browse) -> Result<Browsed, Faile
         Some(text) => Position::of_text(text).ok_or_else(|| unknown(text))?,
     };
     match position {
-        Position::All(after) => all(tx, &queue, request, after),
+        Position::All(after) => all(tx, &queue, request, &after),
         Position::State { state, rank, pos, id } => of_state(tx, &queue, request, state, (rank, pos, id)),
     }
 }
 
-fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Browse, after: Vec<u8>) -> Result<Browsed, Failed> {
+fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Browse, after: &[u8]) -> Result<Browsed, Failed> {
     let mut page = tx.sql(sql!("browse_all.sql"))?;
     let found: Vec<(Vec<u8>, i64)> = page
         .query_map(params![queue.key, after, request.limit], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0)))?
