@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId, Result,
     broker::{
-        Audit, Browse, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, Operate, OperationDeed,
-        PauseOf, Pausing, Priority, ProcessId, Register, SetPause, SweepLimits,
+        Audit, Browse, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf, Pausing, Priority,
+        ProcessId, Register, SetPause, SweepLimits,
     },
 };
 
@@ -174,10 +174,6 @@ async fn people(case: &Case) -> Result<()> {
     note(case.broker.workers(&case.queue).await.map(drop));
     note(case.broker.pauses(&case.queue).await.map(drop));
     note(case.broker.operations(&case.queue).await.map(drop));
-    for at_once in [false, true] {
-        let take = OperationDeed::Take { runner: "two".into(), at_once };
-        note(case.broker.operate(&Operate::new(case.queue.clone(), "one", take)).await.map(drop));
-    }
     note(case.broker.browse(&Browse::new(case.queue.clone(), STATES, 100)).await.map(drop));
     for state in STATES {
         note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
