@@ -79,6 +79,12 @@ pub enum Error {
     /// No schedule has this address.
     #[error("there is no schedule `{0}`; `schedules list` has those that there are")]
     NoSuchSchedule(String),
+    /// No operation has this address.
+    #[error("there is no operation `{0}`; `operations list` has those that there are")]
+    NoSuchOperation(String),
+    /// A queue has one operation at a time, and this one is under way. Nothing was changed.
+    #[error("operation `{0}` is under way, and a queue has one at a time: wait for its end, or stop it with `operations stop {0}`")]
+    OperationUnderWay(String),
     /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
     #[error(
         "job `{0}` has ended and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
@@ -266,6 +272,8 @@ impl Error {
             Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
             Error::NoSuchSchedule(_) => "no_such_schedule",
+            Error::NoSuchOperation(_) => "no_such_operation",
+            Error::OperationUnderWay(_) => "operation_under_way",
             Error::NotKept(_) => "not_kept",
             Error::WrongState { .. } => "wrong_state",
             Error::EditConflict { .. } => "edit_conflict",

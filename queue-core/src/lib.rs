@@ -196,8 +196,8 @@ pub use queue_macros::task;
 #[doc(inline)]
 pub use self::broker::{
     Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
-    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Pause, PauseOf, Pausing,
-    Priority, QueueStats, Rate, Retention, RuleOf, StoredPause, Trimmed, UniqueKey, Unknown,
+    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Operation, OperationKind,
+    OperationState, Pause, PauseOf, Pausing, Priority, QueueStats, Rate, Retention, RuleOf, StoredPause, Trimmed, UniqueKey, Unknown,
     history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
@@ -216,8 +216,9 @@ pub use self::{
     inject::Inject,
     inspector::{
         AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, GroupPage, Inspector, JobLog,
-        JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, RewindPreview, Rewinding, Running, Seen, StoredGroup,
-        SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
+        JobRecord, LimitInfo, LimitKeyInfo, LogLine, NewOperation, OperationPreview, Page, Progress, Reason, RewindPreview, Rewinding,
+        RunOperation, Running, Seen, StoredGroup, SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad,
+        WorkerMode, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

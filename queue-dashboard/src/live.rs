@@ -24,7 +24,8 @@ use tokio::{
 use crate::{
     guard::Viewer,
     pages::{
-        Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, worker, workers,
+        Content, failures, group, groups, job, jobs, limit, limits, operations, overview, queues, schedule, schedules, topic, topics,
+        worker, workers,
     },
     params::Params,
     problem::Problem,
@@ -60,6 +61,7 @@ enum Kind {
     Group,
     Limits,
     Limit,
+    Operations,
     Topics,
     Topic,
     Workers,
@@ -97,6 +99,7 @@ pub(crate) async fn stream(
         "group" => Kind::Group,
         "limits" => Kind::Limits,
         "limit" => Kind::Limit,
+        "operations" => Kind::Operations,
         "topics" => Kind::Topics,
         "topic" => Kind::Topic,
         "workers" => Kind::Workers,
@@ -138,7 +141,7 @@ impl Watcher {
             };
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
-                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Topics | Kind::Failures => SCHEDULES_BEAT,
+                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Topics | Kind::Failures => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -177,6 +180,7 @@ impl Watcher {
                 Kind::Group => group::content(shared, viewer, params).await,
                 Kind::Limits => limits::content(shared, viewer, params).await,
                 Kind::Limit => limit::content(shared, viewer, params).await,
+                Kind::Operations => operations::content(shared, viewer, params).await,
                 Kind::Topics => topics::content(shared, viewer, params).await,
                 Kind::Topic => topic::content(shared, viewer, params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,

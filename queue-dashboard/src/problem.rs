@@ -98,6 +98,10 @@ impl From<Error> for Problem {
             Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or a person has deleted it."),
             Error::NoSuchSchedule(_) => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
+            Error::NoSuchOperation(_) => Problem::not_found("There is no such operation. The last twenty of a queue are kept."),
+            Error::OperationUnderWay(_) => {
+                Problem::new(StatusCode::CONFLICT, "Another one is under way", format!("{text}. Nothing was changed."))
+            }
             Error::WrongState { .. } => Problem::new(StatusCode::CONFLICT, "Too late", text),
             Error::EditConflict { .. } => {
                 Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed."))

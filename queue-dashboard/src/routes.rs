@@ -17,7 +17,7 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
-        limits, overview, queues, schedule, schedules, sign_in, topic, topics, worker, workers,
+        limits, operations, overview, queues, schedule, schedules, sign_in, topic, topics, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -47,6 +47,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/group", view, group::page),
         reads("/limits", view, limits::page),
         reads("/limit", view, limit::page),
+        reads("/operations", view, operations::page),
         reads("/topics", view, topics::page),
         reads("/topic", view, topic::page),
         reads("/workers", view, workers::page),
@@ -82,6 +83,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/workers/resume", Some(Role::Operate), act_workers::resume),
             changes("/workers/stop", Some(Role::Operate), act_workers::stop),
             changes("/limits/remove", Some(Role::Operate), act_limits::remove),
+            changes("/operations/stop", Some(Role::Operate), operations::stop),
             changes("/topics/rewind", Some(Role::Operate), act_topics::rewind),
         ]);
     }

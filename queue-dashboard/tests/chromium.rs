@@ -10,7 +10,7 @@ use std::{
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
 use queue_core::{
-    Edit, Fingerprint, GroupName, JobState, Outcome,
+    Edit, Fingerprint, GroupName, JobState, NewOperation, OperationKind, Outcome,
     broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, WorkerMode},
     observe::Calls,
     prelude::*,
@@ -45,6 +45,7 @@ in_chromium! {
     a_person_weighs_pauses_and_clears_a_group
     a_person_asks_a_worker_to_claim_nothing_and_to_stop
     a_person_sets_a_limit_and_takes_it_back
+    a_person_stops_what_is_done_to_all_jobs
     a_person_edits_a_job_that_waits_and_copies_it
     a_person_lets_all_run_again_that_failed_alike
     every_page_works_without_script
@@ -298,6 +299,30 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
         browser.wait_for_text("What was set is taken back.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
+}
+
+async fn a_person_stops_what_is_done_to_all_jobs(scene: Scene) {
+    send_mail::job("ada@example.com".to_owned(), None, None).enqueue(&scene.bed.client).await.unwrap();
+    let inspector = scene.bed.client.inspector();
+    let new = NewOperation::new(OperationKind::Cancel, "state=ready".parse().unwrap()).by("ada").detached();
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&url);
+        browser.go("gp", "/operations");
+        browser.wait_for_text("Nothing was done to all jobs of a queue.");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser
+    });
+    // What another does is seen without a click.
+    inspector.start_operation("mail", &new).await.unwrap();
+    tokio::task::block_in_place(|| {
+        browser.wait_for_text("running");
+        browser.click("[action$='/operations/stop'] button");
+        browser.wait_for_text("It is stopped. What it has changed stays so.");
+        browser.wait_for_text("stopped");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!(inspector.stats("mail").await.unwrap().count(JobState::Ready), 1);
 }
 
 async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
@@ -590,6 +615,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/group?queue=mail&group=idle",
                     "/limits",
                     "/limit?queue=pay&limit=stripe",
+                    "/operations",
                     "/topics",
                     "/topic?topic=a-topic-with-a-name-that-is-as-long-as-they-are",
                     "/none",

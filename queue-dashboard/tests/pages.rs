@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Bed, Site, Stream, encode};
 use queue_core::{
-    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, Schedule,
+    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, Schedule,
     broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
     client::RawJob,
 };
@@ -20,6 +20,7 @@ on_brokers! {
     jobs_are_narrowed_and_paged_without_losing_one
     what_is_done_to_the_selected_is_done_to_them_alone
     all_jobs_of_a_state_are_changed_after_a_question
+    operations_are_listed_and_stopped
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
     progress_and_log_of_a_job_are_live_and_hide_secrets
@@ -53,6 +54,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
         ("/limits", "No queue has a limit."),
+        ("/operations", "Nothing was done to all jobs of a queue."),
         ("/topics", "No topic yet"),
         ("/failures", "No run is known to have failed"),
         ("/failures?queue=mail", "No run of mail is known to have failed"),
@@ -297,6 +299,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/group?queue=mail&group=acme",
             "/limits",
             "/limit?queue=pay&limit=stripe",
+            "/operations",
             "/topics",
             "/topic?topic=orders",
             "/workers",
@@ -426,6 +429,36 @@ async fn all_jobs_of_a_state_are_changed_after_a_question(bed: Bed) {
         let wrong: Vec<(&str, &str)> = sure.iter().map(|(name, old)| (*name, if *name == field { value } else { *old })).collect();
         assert_eq!(site.post("operate", "/jobs/cancel", &wrong).await.status, status, "{field} {value}");
     }
+}
+
+async fn operations_are_listed_and_stopped(bed: Bed) {
+    for n in 0..3 {
+        bed.enqueue(&format!("job-{n}"), None).await;
+    }
+    let inspector = bed.client.inspector().because("a wrong import");
+    let filter = "state=ready id~job".parse().unwrap();
+    let new = NewOperation::new(OperationKind::Cancel, filter).by("ada").detached();
+    let started = inspector.start_operation("mail", &new).await.unwrap();
+    let site = bed.site().await;
+    let page = site.get("/operations").await.body;
+    for text in ["cancel", "state=ready id~job", "a wrong import", "ada", "running", &started.id, "/queue/operations/stop"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    let form = [("queue", "mail"), ("id", started.id.as_str())];
+    assert_eq!(site.post("view", "/operations/stop", &form).await.status, 403);
+    let all = [("all", "yes"), ("queue", "mail"), ("state", "ready"), ("sure", "yes"), ("back", "jobs")];
+    let refused = site.post("operate", "/jobs/cancel", &all).await;
+    assert!(refused.status == 409 && refused.body.contains("is under way"), "{}", refused.body);
+    let answer = site.post("operate", "/operations/stop", &form).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/operations?queue=mail&did=stopped"));
+    let page = site.get("/operations?queue=mail&did=stopped").await.body;
+    assert!(page.contains("What it has changed stays so.") && !page.contains("/queue/operations/stop"), "{page}");
+    let again = site.post("operate", "/operations/stop", &form).await;
+    assert_eq!(again.headers["location"].as_str(), "/queue/operations?queue=mail&did=stopped");
+    assert_eq!(site.post("operate", "/operations/stop", &[("queue", "mail"), ("id", "none")]).await.status, 404);
+    assert_eq!(site.post("operate", "/jobs/cancel", &all).await.status, 303);
+    let page = site.get("/operations").await.body;
+    assert!(page.contains("completed") && page.contains(r#"data-label="changed">3<"#), "{page}");
 }
 
 async fn a_release_that_cannot_read_jobs_is_named(bed: Bed) {

@@ -39,12 +39,13 @@ use queue_core::{
     address::{check_address, subscription_address, subscription_at, topic_at},
     alarm::Alarm,
     broker::{
-        AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
-        DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage,
-        GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats,
-        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging,
-        SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
-        StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed,
+        CrashRule, Damage, DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended,
+        GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated,
+        Operation, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
+        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
+        UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -520,6 +521,19 @@ impl Inspect for MemoryBroker {
             self.tell(&request.name, &request.topic);
         }
         done
+    }
+
+    async fn browse(&self, request: &Browse) -> Result<Browsed> {
+        self.transition(&request.queue, |model| model.browse(request))
+    }
+
+    async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {
+        Ok(self.read(queue, Model::operations))
+    }
+
+    async fn operate(&self, request: &Operate) -> Result<Operated> {
+        request.check()?;
+        self.transition(&request.queue, |model| model.operate(request))
     }
 
     async fn pauses(&self, queue: &str) -> Result<Pauses> {

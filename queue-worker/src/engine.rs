@@ -39,6 +39,7 @@ use crate::{
     janitor::Janitor,
     metrics,
     monitor::Monitor,
+    operator::Operator,
     outage::Outage,
     pump::{Event, Pump},
     reclaimer::Reclaimer,
@@ -276,6 +277,10 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     duties.start({
         let shared = shared.clone();
         move || Janitor::new(shared.clone())
+    });
+    duties.start({
+        let shared = shared.clone();
+        move || Operator::new(shared.clone())
     });
     duties.start({
         let shared = shared.clone();

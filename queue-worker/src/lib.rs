@@ -56,7 +56,7 @@
 // - `arrival` waits for a broker that cannot be reached yet.
 // - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
 // - `heartbeat` renews leases and brings cancels.
-// - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
+// - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough; `operator` goes on with operations whose runner is gone.
 // - `monitor` checks whether the broker is full, or its file is gone.
 // - `hints` tells the pump what the broker announces.
 // - `tallies` counts, `failures` counts what failed, and `historian` sends that to the history of the queues.
@@ -93,6 +93,7 @@ mod letters;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod monitor;
+mod operator;
 mod outage;
 mod patience;
 mod pump;

@@ -124,6 +124,9 @@ pub(crate) const RECLAIM_STEPS: usize = 200;
 /// Between two rounds of the janitor: what was kept long enough stays up to so much longer.
 pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
+/// Between two looks for operations whose runner is gone: one read of each queue. A person who has started one and left waits up to so much longer.
+pub(crate) const OPERATIONS: Duration = Duration::from_secs(40);
+
 /// Sweeps, at most, of one queue in one round; the next round goes on.
 pub(crate) const CALLS: usize = 50;
 

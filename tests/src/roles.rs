@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{Audit, Broker, Damage, DynBroker, Inspect, Party, Register, Registered},
+    broker::{Audit, Broker, Browse, Browsed, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered},
     delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
@@ -103,8 +103,23 @@ impl Broker for RolesBroker {
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, audit);
+    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
+    delegate_inspect!(self.admin, except queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
+
+    async fn browse(&self, request: &Browse) -> Result<Browsed> {
+        let broker = if request.after.is_none() { &self.admin } else { &self.worker };
+        broker.browse(request).await
+    }
+
+    /// Both take steps: who has started it, and a worker that goes on with it.
+    async fn operate(&self, request: &Operate) -> Result<Operated> {
+        let broker = match &request.deed {
+            OperationDeed::Step(step) if step.step % 2 == 1 => &self.worker,
+            OperationDeed::Take { .. } => &self.worker,
+            _ => &self.admin,
+        };
+        broker.operate(request).await
+    }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         // The janitor's and the doctor's.

@@ -5,10 +5,10 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
-    KeyHolder, LimitKey, LimitKeys, LimitSet, Pauses, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage,
-    SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey,
-    WorkerAsked, WorkerRecord, failed_releases,
+    AgingSet, AskWorker, Audit, Browse, Browsed, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage,
+    GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet, Operate, Operated, Operation, Pauses, Priority, QueueStats, Retention, Rewind,
+    Rewound, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey,
+    StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -223,21 +223,6 @@ impl Unreadable {
     }
 }
 
-/// A page of a listing.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct StoredPage {
-    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
-    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
-    pub jobs: Vec<StoredJob>,
-    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
-    /// number of jobs.
-    pub next: Option<u64>,
-}
-
-/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and no `next`.
-pub const LAST: u64 = u64::MAX;
-
 /// How long the mark of who [watches](super::Broker::watch) a job stands.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
@@ -246,13 +231,6 @@ pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
 
 /// Most jobs of a queue that are watched at once.
 pub const MOST_WATCHED: usize = 10_000;
-
-impl StoredPage {
-    /// A page.
-    pub fn new(jobs: Vec<StoredJob>, next: Option<u64>) -> Self {
-        StoredPage { jobs, next }
-    }
-}
 
 /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
 #[async_trait]
@@ -374,6 +352,19 @@ pub trait Inspect: Send + Sync {
     /// [`Error::Invalid`] for an end that has passed by the broker's clock, and for one [rule](super::GROUP_RULES) of a group or one
     /// [paused task](super::PAUSED_TASKS) too many; `FeatureUnknown` for an end, or a task, while a lane of an older library is registered.
     async fn set_pause(&self, request: &SetPause) -> Result<()>;
+
+    /// Some jobs of a queue, in an order of the broker's own. Who goes on behind the position that it gives, until there is none, has met every job that was in one of the wanted
+    /// states all the time, whatever other jobs came, went or moved meanwhile.
+    async fn browse(&self, request: &Browse) -> Result<Browsed>;
+
+    /// The operations of a queue: that which is under way, and those that have ended and are kept. In no order.
+    async fn operations(&self, queue: &str) -> Result<Vec<Operation>>;
+
+    /// One transition of an [operation](Operate), with the jobs that it changes. It may be sent again, unchanged: a replay changes nothing. Works on a full broker.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what [`Operate::check`] refuses.
+    async fn operate(&self, request: &Operate) -> Result<Operated>;
 
     /// Searches a queue for damage that another program did, and repairs it if `how` allows, in bounded steps between which others work.
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>>;

@@ -41,6 +41,8 @@ mod inspect;
 mod lease;
 mod limit;
 mod load;
+mod operation;
+mod page;
 mod party;
 mod pause;
 mod remark;
@@ -61,8 +63,8 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
-    limit::*, load::*, party::*, pause::*, remark::*, rewind::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*,
-    worker::*,
+    limit::*, load::*, operation::*, page::*, party::*, pause::*, remark::*, rewind::*, schedule::*, standing::*, stats::*, sweep::*,
+    topic::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

@@ -1,6 +1,6 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
 //! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
-//! `topics` shows topics and their subscriptions, `rewind` lets a subscription begin again.
+//! `operations` does something to all jobs that match, in steps that survive their runner. `topics` shows topics and their subscriptions, `rewind` lets a subscription begin again.
 
 mod aging;
 mod ask;
@@ -13,6 +13,7 @@ mod groups;
 mod held;
 mod json;
 mod limits;
+mod operations;
 mod pauses;
 mod reason;
 mod record;
@@ -33,6 +34,7 @@ pub use self::{
     groups::declare_groups,
     held::WorkerJobs,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},
+    operations::{NewOperation, OperationPreview, RunOperation},
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},

@@ -76,6 +76,7 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Operations,
     Pauses,
     Resumes,
     Progress,
@@ -160,6 +161,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Operations,
     Kind::Pauses,
     Kind::Resumes,
     Kind::Progress,
@@ -242,6 +244,7 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Operations => "operations",
             Kind::Pauses => "pauses",
             Kind::Resumes => "resumes",
             Kind::Progress => "progress",
@@ -334,6 +337,7 @@ impl Kind {
             | Kind::Schedules
             | Kind::States
             | Kind::Ticked
+            | Kind::Operations
             | Kind::Pauses
             | Kind::Progress
             | Kind::Logs

@@ -16,6 +16,7 @@ mod history;
 mod keys;
 mod lease;
 mod limits;
+mod operation;
 mod people;
 mod remark;
 mod schedule;
@@ -24,7 +25,7 @@ mod topic;
 mod turn;
 mod values;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};
@@ -36,21 +37,20 @@ use self::{
         servers::{Purpose, Servers},
         url,
     },
-    keys::{Keys, Kind},
+    keys::Keys,
     script::{Script, bits::PROFILES},
     turn::KnownQueues,
-    values::number,
 };
 use crate::{
     address::{JobId, check_queue},
     alarm::Alarm,
     broker::{
-        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
-        Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks,
-        Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule,
-        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits,
-        Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
+        DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect,
+        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
+        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging,
+        SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -109,28 +109,6 @@ impl RedisBroker {
     /// Reads something of a queue, on the connection for beats.
     async fn read(&self, queue: &str, command: &Cmd) -> Result<Value> {
         self.servers.command(Purpose::Beats, queue, command).await
-    }
-
-    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
-    async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
-        let registry = self.keys.queues();
-        let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
-        let listed = self.servers.command_until(until, Purpose::Requests, &registry, &ask).await?;
-        if number::<i64>(listed)? == 1 {
-            return Ok(());
-        }
-        match self.servers.command_until(until, Purpose::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
-            Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Writes a queue that exists into the registry, from which it may have been lost.
-    async fn list_again(&self, queue: &str) -> Result<()> {
-        match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
-            0 => Ok(()),
-            _ => self.list_queue(queue, None).await,
-        }
     }
 }
 
@@ -383,6 +361,18 @@ impl Inspect for RedisBroker {
 
     async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
         topic::rewind(self, request).await
+    }
+
+    async fn browse(&self, request: &Browse) -> Result<Browsed> {
+        operation::browse(self, request).await
+    }
+
+    async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {
+        operation::operations(self, queue).await
+    }
+
+    async fn operate(&self, request: &Operate) -> Result<Operated> {
+        operation::operate(self, request).await
     }
 
     async fn pauses(&self, queue: &str) -> Result<Pauses> {

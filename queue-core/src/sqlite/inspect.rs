@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, people, remark, schedule, topic};
+use super::{
+    SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, operation, people, remark, schedule, topic,
+};
 use crate::{
     address::{JobId, check_queue},
     broker::{
-        AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Pauses, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging,
-        SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
-        StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
+        AgingSet, AskWorker, Audit, Browse, Browsed, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect,
+        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
+        ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey,
+        StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -93,6 +95,22 @@ impl Inspect for SqliteBroker {
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         let (queue, key) = (queue.to_owned(), *key);
         self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
+    }
+
+    async fn browse(&self, request: &Browse) -> Result<Browsed> {
+        let request = request.clone();
+        self.reader().call(Commit::Soon, move |tx| operation::browse(tx, &request)).await
+    }
+
+    async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| operation::operations(tx, &queue)).await
+    }
+
+    async fn operate(&self, request: &Operate) -> Result<Operated> {
+        request.check()?;
+        let request = request.clone();
+        self.writer().call(Commit::Synced, move |tx| operation::operate(tx, &request)).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -16,6 +16,7 @@ mod history;
 mod inspect;
 mod lease;
 mod limits;
+mod operation;
 mod people;
 mod remark;
 mod schedule;

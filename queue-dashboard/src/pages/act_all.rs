@@ -1,15 +1,16 @@
-//! What a person does to all jobs of a queue in one state, or to those of them that failed alike. It takes steps of some hundred jobs and ends after a few seconds; the page then says
-//! how many are left, and the person goes on if they want to.
+//! What a person does to all jobs of a queue in one state, or to those of them that failed alike: an operation. If it takes longer than a few seconds it goes on behind the page, and the
+//! page Operations says how far it is.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobId, JobState, broker::MAX_ITEMS};
+use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobState, NewOperation, RunOperation};
 
 use super::{
     Content,
-    act::{Answer, person, see, target},
+    act::{Answer, person, see, see_here, target},
+    operations::of_queue,
     whole, written,
 };
 use crate::{
@@ -20,8 +21,14 @@ use crate::{
     shared::Shared,
 };
 
-/// How long one change may take.
+/// How long a person waits for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So often a step behind the page is taken again that the broker could not take, one pause after the other.
+const TRIES: u32 = 60;
+
+/// How long a step that has failed waits until it is taken again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Template)]
 #[template(path = "confirm_all.html")]
@@ -73,15 +80,24 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         let title = format!("{change} all {state} jobs?");
         return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
     }
-    let _turn = shared.list_turn().await?;
     let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
-    let mut changed = 0;
-    let mut steps = Steps { inspector: &inspector, queue: &queue, change, state, filter: Filter::default(), there };
-    if let Some(print) = failure {
-        steps.filter = format!("failure={print}").parse()?;
-    }
-    let ended = steps.go(&mut changed).await;
+    let filter: Filter = match failure {
+        Some(print) => format!("state={state} failure={print}").parse()?,
+        None => format!("state={state}").parse()?,
+    };
     let (who, role) = person(viewer);
+    let new = NewOperation::new(change.into(), filter).by(if who == "-" { "" } else { who });
+    let started = inspector.start_operation(&queue, &new).await?;
+    let mut run = inspector.run_operation(&started);
+    let end = Instant::now() + PATIENCE;
+    let ended = loop {
+        match run.step().await {
+            Ok(true) if Instant::now() < end => {}
+            Ok(more) => break Ok(more),
+            Err(error) => break Err(error),
+        }
+    };
+    let (changed, held) = (run.operation().changed, run.operation().failed);
     tracing::info!(
         target: "queue_dashboard::audit",
         ?who,
@@ -91,61 +107,49 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         jobs = "all",
         state = state.name(),
         failure = failure.map(|print| print.to_string()),
+        operation = started.id,
         changed,
         answered = ended.is_ok(),
         "changed by a person"
     );
     shared.outdate().await;
-    let is_whole = match ended {
-        Ok(is_whole) => is_whole,
-        Err(error) => {
-            let mut problem = Problem::from(error);
-            problem.text = format!("{}. {} jobs were changed before.", problem.text.trim_end_matches('.'), number(changed));
-            return Err(problem);
+    match ended {
+        Ok(false) => {
+            let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);
+            Ok(see(viewer, back, &told))
         }
-    };
-    // How many others failed so is not known.
-    let left = if failure.is_none() { there.saturating_sub(changed).to_string() } else { u8::from(!is_whole).to_string() };
-    let more = if failure.is_some() && !is_whole { "yes" } else { "" };
-    let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &left), ("more", more)]);
-    Ok(see(viewer, back, &told))
+        ended => {
+            if let Err(error) = &ended {
+                tracing::warn!(queue, operation = started.id, %error, "an operation is not at its end: it goes on behind the page");
+            }
+            tokio::spawn(go_on(run));
+            Ok(see_here(viewer, &of_queue(&queue), "did=started"))
+        }
+    }
+}
+
+/// To its end. After an error that lasts a worker of the queue goes on with it.
+async fn go_on(mut run: RunOperation) {
+    let mut failed = 0;
+    loop {
+        match run.step().await {
+            Ok(true) => failed = 0,
+            Ok(false) => return,
+            Err(error) if error.is_transient() && failed < TRIES => {
+                failed += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => {
+                let operation = run.operation().address();
+                tracing::warn!(operation, %error, "an operation waits for a worker of its queue");
+                return;
+            }
+        }
+    }
 }
 
 /// What those who failed so have said.
 async fn text_of(inspector: &Inspector, queue: &str, print: Fingerprint) -> Result<String, Error> {
     let known = inspector.failures(queue).await?.into_iter().find(|kind| kind.fingerprint == print);
     Ok(known.map_or_else(|| print.to_string(), |kind| kind.pattern))
-}
-
-struct Steps<'a> {
-    inspector: &'a Inspector,
-    queue: &'a str,
-    change: Change,
-    state: JobState,
-    filter: Filter,
-    there: u64,
-}
-
-impl Steps<'_> {
-    /// Changes at most as many jobs as there were, in steps, until the time is over. False: the time was over before all were looked at.
-    async fn go(&self, n: &mut u64) -> Result<bool, Error> {
-        let (end, mut place) = (Instant::now() + PATIENCE, Some(0));
-        while let Some(from) = place.filter(|_| *n < self.there) {
-            if Instant::now() >= end {
-                return Ok(false);
-            }
-            let page = self.inspector.list(self.queue, self.state, from, MAX_ITEMS).await?;
-            let (now, room) = (SystemTime::now(), usize::try_from(self.there - *n).unwrap_or(MAX_ITEMS));
-            let wanted = page.jobs.into_iter().filter(|job| self.filter.matches(job, now)).take(room);
-            let ids: Vec<JobId> = wanted.map(|job| job.address.id).collect();
-            let answers = if ids.is_empty() { Vec::new() } else { self.inspector.change_many(self.queue, self.change, &ids).await? };
-            let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
-            *n += changed;
-            // Those behind the changed jobs have moved up, or are behind a gap: the same place is read again.
-            if changed == 0 {
-                place = page.next.filter(|next| *next > from);
-            }
-        }
-        Ok(true)
-    }
 }

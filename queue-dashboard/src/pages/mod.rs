@@ -17,6 +17,7 @@ pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod limit;
 pub(crate) mod limits;
+pub(crate) mod operations;
 pub(crate) mod overview;
 mod pauses;
 pub(crate) mod queues;

@@ -414,6 +414,30 @@ macro_rules! __conformance_cases {
                 a_running_job_tells_who_runs_it_and_since_when
                 jobs_that_match_are_changed_and_no_others
                 pages_fit_together_in_every_state;
+            operations:
+                an_operation_changes_what_matches_and_says_how_many
+                each_kind_of_operation_changes_all_that_it_applies_to
+                a_second_operation_is_refused
+                a_step_that_is_sent_again_changes_nothing
+                a_runner_that_was_taken_over_changes_nothing
+                an_operation_goes_on_with_the_next_runner
+                an_operation_is_run_by_the_one_who_has_started_it
+                an_operation_that_was_stopped_takes_no_step
+                an_operation_concerns_jobs_that_were_there_before
+                a_job_whose_key_is_held_stays_as_it_is
+                the_history_of_operations_is_bounded
+                a_walk_meets_every_job_that_stays
+                a_walk_meets_the_jobs_of_each_state
+                an_operation_goes_on_after_a_restored_backup
+                an_operation_outside_its_bounds_is_refused;
+            drained:
+                a_drain_leaves_nothing_of_what_waits
+                a_purge_leaves_nothing_but_what_runs
+                a_drain_leaves_what_came_after_it_in_its_order
+                a_drain_passes_over_gaps
+                a_drained_tick_has_ended_for_its_schedule
+                who_waits_for_a_drained_job_is_told
+                a_drained_group_is_served_again;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

@@ -267,7 +267,10 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     assert!(lane.end(&claimed[0], enough(None, 60_000)).await);
     let told = async || bed.inspector().group(&bed.queue, &group).await.expect("it is there").pause.expect("it is paused");
     assert_eq!((told().await.until, told().await.by.as_deref()), (None, Some("ada")));
-    bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(Duration::from_secs(60))).await.expect("it is paused");
+    bed.inspector()
+        .pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(Duration::from_secs(60)))
+        .await
+        .expect("it is paused");
     let ends = told().await.until;
     assert!(lane.end(&claimed[1], enough(None, 3_600_000)).await);
     assert_eq!((told().await.until > ends, told().await.reason.as_deref()), (true, Some("unpaid")), "it ends later");

@@ -15,7 +15,7 @@ use super::bed::{Bed, Lane, SHORT, ack, envelope, eventually, nack};
 const NAME: &str = "nightly";
 
 /// The broker's clock.
-async fn now(bed: &Bed) -> i64 {
+pub(super) async fn now(bed: &Bed) -> i64 {
     bed.broker.schedules(&bed.queue, &ScheduleList::Declared).await.expect("schedules can be listed").now_ms
 }
 
@@ -42,7 +42,7 @@ async fn send(bed: &Bed, request: &SetSchedule) -> ScheduleAnswer {
 }
 
 /// Makes the schedule.
-async fn made(bed: &Bed, state: &ScheduleState, due_ms: Option<i64>) {
+pub(super) async fn made(bed: &Bed, state: &ScheduleState, due_ms: Option<i64>) {
     let mut request = SetSchedule::new(bed.queue.clone(), NAME, now(bed).await, None);
     request.set = set_to(state, due_ms);
     assert_eq!(send(bed, &request).await, ScheduleAnswer::Set(vec![]));
@@ -59,7 +59,7 @@ async fn change(bed: &Bed, change: impl FnOnce(&mut ScheduleState)) -> SetSchedu
 }
 
 /// Makes a tick whose job the schedule waits for.
-async fn tick(bed: &Bed, tick: i64) -> JobId {
+pub(super) async fn tick(bed: &Bed, tick: i64) -> JobId {
     let id = tick_id(bed, tick);
     let mut request = change(bed, |state| state.running = Some(state.begun(tick, id.to_string()))).await;
     // What the broker has written is read and compared as it is.
@@ -72,7 +72,7 @@ async fn tick(bed: &Bed, tick: i64) -> JobId {
 }
 
 /// What became of the last run.
-async fn outcome(bed: &Bed) -> (Option<u64>, String) {
+pub(super) async fn outcome(bed: &Bed) -> (Option<u64>, String) {
     let state = state(bed).await;
     (state.running, state.last_runs.last().expect("there was a run").3.clone())
 }

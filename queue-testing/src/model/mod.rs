@@ -14,6 +14,7 @@ pub mod doors;
 mod enqueue;
 mod history;
 mod lease;
+mod operation;
 mod pauses;
 mod people;
 mod remarks;
@@ -27,7 +28,8 @@ use std::{collections::BTreeMap, time::Duration};
 use queue_core::{
     Fingerprint, JobId,
     broker::{
-        JobState, LOST_AT, MOST_WATCHED, PartyName, Pause, PauseOf, ProcessId, Register, Registered, UniqueKey, WATCHED, WorkerAsk,
+        JobState, LOST_AT, MOST_WATCHED, Operation, PartyName, Pause, PauseOf, ProcessId, Register, Registered, UniqueKey, WATCHED,
+        WorkerAsk,
         history::{FailureKind, HistoryUnit, Tally},
     },
 };
@@ -84,6 +86,8 @@ pub struct Model {
     paused: bool,
     /// What is said of the pauses of the queue and its groups.
     pauses: BTreeMap<PauseOf, Pause>,
+    /// What people do to all jobs that match.
+    operations: Vec<Operation>,
     /// What is said of aging, as it is stored.
     aging: Vec<u8>,
     announced: Option<i64>,

@@ -16,8 +16,8 @@ use queue_core::{
 };
 
 use super::{
-    groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, queues::QueuesCommand, schedules::SchedulesCommand, tasks::TasksArgs,
-    topics::TopicsCommand,
+    groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, operations::OperationsCommand, queues::QueuesCommand,
+    schedules::SchedulesCommand, tasks::TasksArgs, topics::TopicsCommand,
 };
 
 /// Run background jobs, and administer them.
@@ -115,6 +115,15 @@ Exit codes:
     Queues {
         #[command(subcommand)]
         command: QueuesCommand,
+    },
+    /// List what people do to all jobs that match, look how far it is, stop it, or go on with it
+    #[command(after_help = "Examples:
+  {bin} jobs cancel --all --state ready --where 'task=send_mail'    starts one
+  {bin} operations list
+  {bin} operations stop mail/5f0c3a9d2b7e6418")]
+    Operations {
+        #[command(subcommand)]
+        command: OperationsCommand,
     },
     /// List groups, and set their weight, cap and order; stop or resume claims of one
     #[command(after_help = "Examples:

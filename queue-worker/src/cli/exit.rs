@@ -67,12 +67,18 @@ pub(super) fn note(message: &str) {
 pub(super) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
-        Error::NoSuchJob(_) | Error::NoSuchSchedule(_) | Error::NotKept(_) | Error::NoDatabase { .. } | Error::Unserved { .. } => {
-            Exit::NotFound
-        }
-        Error::WrongState { .. } | Error::IdConflict(_) | Error::EditConflict { .. } | Error::KeyHeld { .. } | Error::GroupFull(_) => {
-            Exit::WrongState
-        }
+        Error::NoSuchJob(_)
+        | Error::NoSuchSchedule(_)
+        | Error::NoSuchOperation(_)
+        | Error::NotKept(_)
+        | Error::NoDatabase { .. }
+        | Error::Unserved { .. } => Exit::NotFound,
+        Error::WrongState { .. }
+        | Error::OperationUnderWay(_)
+        | Error::IdConflict(_)
+        | Error::EditConflict { .. }
+        | Error::KeyHeld { .. }
+        | Error::GroupFull(_) => Exit::WrongState,
         Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,

@@ -10,6 +10,7 @@ mod condition;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod doctor;
+mod drains;
 mod edit;
 mod enqueue;
 mod exit;
@@ -19,6 +20,7 @@ mod jobs;
 mod limits;
 mod log;
 mod logs;
+mod operations;
 mod output;
 mod parked;
 mod paused_tasks;
@@ -75,7 +77,8 @@ use crate::Worker;
 /// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `wait`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
-/// | `queues list`, `set`, `pause`, `resume` | how often waiting jobs rise; stops and resumes claiming |
+/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge` | how often waiting jobs rise; stops and resumes claiming; removes jobs |
+/// | `operations list`, `show`, `stop`, `resume` | looks at what people do to all jobs that match, stops it, goes on with it |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
 /// | `limits list`, `show`, `set`, `remove` | looks at limits, who holds them, and sets them at run time |
@@ -179,6 +182,7 @@ where
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
         Command::Limits { command } => limits::limits(&look().await?, command).await?,
         Command::Topics { command } => topics::topics(&look().await?, command).await?,
+        Command::Operations { command } => operations::operations(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
         #[cfg(feature = "sqlite")]

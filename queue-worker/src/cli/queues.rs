@@ -4,11 +4,12 @@ use std::{pin::pin, time::Duration};
 
 use clap::Subcommand;
 use futures_util::{StreamExt, stream};
-use queue_core::{Aging, Client, Error, Pause, PauseOf, broker::QueueStats, outcome::error_text};
+use queue_core::{Aging, Client, Error, OperationKind, Pause, PauseOf, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
 
 use super::{
     args::{Format, aging},
+    drains::{self, DrainArgs},
     exit::{Exit, Failure, note, tell},
     output::{print, print_json, table},
     pauses::{self, PauseArgs},
@@ -45,6 +46,17 @@ pub(super) enum QueuesCommand {
         #[arg(long, value_name = "TIME", value_parser = aging)]
         aging: Aging,
     },
+    /// Remove all jobs that wait: ready, scheduled, held and parked ones, and those that wait for a retry; those that run go on
+    #[command(after_help = "Examples:
+  {bin} queues drain mail --dry-run
+  {bin} queues drain mail --confirm mail --reason 'a wrong import'
+  {bin} queues drain mail --confirm mail --detach     the workers of the queue do it")]
+    Drain(DrainArgs),
+    /// Remove all jobs but those that run: those that wait, and the records of those that have ended
+    #[command(after_help = "Examples:
+  {bin} queues purge mail --dry-run
+  {bin} queues purge mail --confirm mail")]
+    Purge(DrainArgs),
     /// Let workers claim again
     #[command(after_help = "Examples:
   {bin} queues resume mail")]
@@ -176,6 +188,8 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             };
             Ok(print(&what)?)
         }
+        QueuesCommand::Drain(args) => drains::drain(client, OperationKind::Drain, args).await,
+        QueuesCommand::Purge(args) => drains::drain(client, OperationKind::Purge, args).await,
         QueuesCommand::Resume { queues } => {
             for queue in known(client, queues).await? {
                 inspector.resume(&queue).await?;

@@ -1,11 +1,12 @@
 //! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
-use queue_core::{Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, outcome::error_text};
+use queue_core::{Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, NewOperation, Operation, outcome::error_text};
 use serde::Serialize;
 
 use super::{
     args::{Format, state_parser},
     exit::{Exit, Failure, exit_of, note, tell},
+    operations::{self, Begun, Starting},
     output::{print, print_json},
     queues::{self, Unreadable},
 };
@@ -13,7 +14,7 @@ use super::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Select {
     /// The jobs; without any, --all
-    #[arg(value_name = "QUEUE/ID", conflicts_with_all = ["all", "state", "queue", "filter"])]
+    #[arg(value_name = "QUEUE/ID", conflicts_with_all = ["all", "state", "queue", "filter", "dry_run", "detach"])]
     pub(super) jobs: Vec<String>,
     /// All jobs of a state
     #[arg(long)]
@@ -27,6 +28,12 @@ pub(super) struct Select {
     /// Only those that match, with --all: a filter as `jobs list` takes it
     #[arg(long = "where", requires = "all", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub(super) filter: Filter,
+    /// Say how many jobs it would concern, with --all; change nothing
+    #[arg(long, requires = "all")]
+    pub(super) dry_run: bool,
+    /// Start it and end, with --all: the workers of the queues do it
+    #[arg(long, requires = "all", conflicts_with = "dry_run")]
+    pub(super) detach: bool,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -111,29 +118,74 @@ struct Total {
     queue: String,
     state: &'static str,
     done: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<Operation>,
 }
 
-/// Takes as many as there were when it began, so that it ends although new ones arrive.
+/// An operation of each queue that has such jobs, one after the other.
 async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
-    let mut totals = Vec::new();
+    let (mut totals, mut looked) = (Vec::new(), Vec::new());
+    let starting = Starting { dry_run: select.dry_run, detach: select.detach };
+    let filter: Filter = format!("state={state} {}", select.filter).parse()?;
     let (queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
     for queue in queues {
-        let done = match inspector.change_matching(&queue, change, state, &select.filter).await {
-            Ok(done) => done,
-            Err(error) => {
+        let begun = match of_queue(inspector, &queue, change, state, &filter, &starting, &select.format).await {
+            Ok(begun) => begun,
+            Err(Unended::Ours(error)) => {
                 unreadable.push(Unreadable::from(&queue, error)?);
                 continue;
             }
+            Err(Unended::Told(failure)) => return Err(failure),
         };
-        if !select.format.json && done > 0 {
+        let operation = match begun {
+            Some(Begun::Looked(answer)) => {
+                looked.push(answer);
+                continue;
+            }
+            Some(Begun::Started(operation)) => Some(*operation),
+            None => None,
+        };
+        let done = operation.as_ref().map_or(0, |operation| operation.changed);
+        let is_over = operation.as_ref().is_some_and(|operation| !operation.is_running());
+        if !select.format.json && is_over && done > 0 {
             print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, change.done()))?;
         }
-        totals.push(Total { queue, state: state.name(), done });
+        if let Some(operation) = operation.as_ref().filter(|operation| operation.failed > 0) {
+            note(&operations::told(operation));
+        }
+        totals.push(Total { queue, state: state.name(), done, operation });
     }
     if select.format.json {
-        print_json(&totals)?;
-    } else if totals.iter().all(|total| total.done == 0) && unreadable.is_empty() {
+        if select.dry_run { print_json(&looked)? } else { print_json(&totals)? }
+    } else if unreadable.is_empty() && looked.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
         note(&if select.filter.is_empty() { format!("no job is {state}") } else { format!("no job is {state} and matches the filter") });
     }
     Unreadable::tell(&unreadable)
+}
+
+fn is_under_way(total: &Total) -> bool {
+    total.operation.as_ref().is_some_and(Operation::is_running)
+}
+
+/// Why an operation did not come to its end here: an error, or what was told already.
+enum Unended {
+    Ours(Error),
+    Told(Failure),
+}
+
+/// `None`: there is no such job.
+async fn of_queue(
+    inspector: &Inspector,
+    queue: &str,
+    change: Change,
+    state: JobState,
+    filter: &Filter,
+    starting: &Starting,
+    format: &Format,
+) -> Result<Option<Begun>, Unended> {
+    if !filter.allows_queue(queue) || inspector.stats(queue).await.map_err(Unended::Ours)?.count(state) == 0 {
+        return Ok(None);
+    }
+    let new = NewOperation::new(change.into(), filter.clone());
+    operations::begin(inspector, queue, new, starting, format).await.map(Some).map_err(Unended::Told)
 }

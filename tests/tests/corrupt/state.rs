@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use queue_core::{
     JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, NewJob, PartyName, Priority, ProcessId, Register, Turn, WorkerLoad,
+        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, NewJob, Operate, OperationDeed, OperationKind, PartyName, Priority,
+        ProcessId, Register, StartOperation, Turn, WorkerLoad,
     },
     envelope::Envelope,
     redis::RedisBroker,
@@ -303,6 +304,10 @@ impl Scene {
         let mut later = job("later");
         (later.due, later.priority) = (Due::After(LONG), Priority::Critical);
         builder.put("later", later).await;
+
+        let (kind, filter, runner) = (OperationKind::Cancel, "id=none".to_owned(), Some("one".into()));
+        let start = StartOperation { kind, filter, by: None, reason: None, total: 0, runner };
+        broker.operate(&Operate::new(queue.clone(), "one", OperationDeed::Start(start))).await.expect("an operation is started");
 
         let (contents, stored, producer) = (builder.contents, builder.producer.answered, builder.producer.name);
         Scene { queue, kinds: Vec::new(), contents, lane: lane.name, answered: lane.answered, producer, stored }

@@ -58,6 +58,9 @@ const RETAINED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", 
 const RETAINED_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::retained"];
 const REWINDS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::rewinds"];
 const REWINDS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::rewinds"];
+const OPERATIONS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::operations", "on_redis::drained"];
+const OPERATIONS_SQLITE: &[&str] =
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::operations", "on_sqlite_file::drained"];
 const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "topics"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
@@ -213,7 +216,7 @@ mutants! {
         "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 or state ~= 'done' then" => "if false then";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
-    REDIS "queue-core/src/redis/people/cancel.lua" {
+    REDIS "queue-core/src/redis/people/cancelling.lua" {
         "cancel: the reason stays with the job": "end_unrun(id, 'cancelled', reason)" => "end_unrun(id, 'cancelled')";
     }
     SQLITE "queue-core/src/sqlite/doors/page.rs" {
@@ -263,11 +266,11 @@ mutants! {
     REDIS "queue-core/src/redis/people/pause.lua" {
         "pause: it sets its bit": "mark('h')" => "";
     }
-    REDIS "queue-core/src/redis/people/cancel.lua" {
+    REDIS "queue-core/src/redis/people/cancelling.lua" {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
         "cancel: an active job is taken away": "    settle({ id })\n" => "";
     }
-    LATE "queue-core/src/redis/people/cancel.lua" {
+    LATE "queue-core/src/redis/people/cancelling.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
     EDITS_REDIS "queue-core/src/redis/people/edit.lua" {
@@ -302,7 +305,7 @@ mutants! {
         "sqlite edit: a retry stays one": "if own.state == RETRY { RETRY } else { SCHEDULED }" => "SCHEDULED";
         "sqlite edit: what could not be read is forgotten": "if own.state == PARKED {" => "if false {";
     }
-    REDIS "queue-core/src/redis/people/promote.lua" {
+    REDIS "queue-core/src/redis/people/promoting.lua" {
         "promote: what waits for no time stays": "if call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id) then" => "if call('HEXISTS', K.jobs, id) == 1 then";
         "promote: it leaves its place": "    unwait(id)\n" => "";
         "promote: who waits hears of it": "if back(early, false) then" => "back(early, false)\nif false then";
@@ -1063,6 +1066,52 @@ mutants! {
         "topics: on SQLite no type is forgotten": "known.split(',').chain(types.split(','))" => "types.split(',')";
         "topics: on SQLite what is trimmed is no longer counted": "if goes { *bytes } else { 0 }" => "0";
     }
+    OPERATIONS_REDIS "queue-core/src/redis/operation/step.lua" {
+        "operations: a step that is sent again changes nothing": "elseif of.runner == runner and of.step == plus(step, 1) then" => "elseif false then";
+        "operations: a step counts if it is the next": "or of.step ~= step then" => "then";
+        "operations: who was taken over changes nothing": "or of.runner ~= runner or" => "or";
+        "operations: one that was stopped changes nothing": "elseif of.state ~= 'running' or" => "elseif";
+        "operations: what could not come back is counted": "    failed = failed + 1\n" => "";
+        "operations: it has ended with its last step": "if ends ~= '' then" => "if false then";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/operation/set.lua" {
+        "operations: a queue has one at a time": "if known and known.state == 'running' then" => "if false then";
+        "operations: the oldest go": "for at = C.operations_kept, #ended do" => "for at = 1000, #ended do";
+        "operations: who is at it is not taken over": "or not (is_mine or is_left) then" => "then";
+        "operations: a step of before that comes late changes nothing": "of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)" => "of.runner, of.stepped = ARGV[3], ms(now)";
+        "operations: one that has ended stays as it is": "elseif deed == 'stop' and of.state == 'running' then" => "elseif deed == 'stop' then";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/operation/pop.lua" {
+        "drain: what is too new stays": "enqueued_at(bodies[at]) > upto and stay or gone" => "gone";
+        "drain: what is too new keeps its place": "        put_back(list, stay)\n" => "";
+        "drain: a gap goes with its tomb": "if not (has('t') and unearth(id, list)) and is_here then" => "if is_here then";
+        "drain: nothing is left": "        end_gone(gone)\n" => "";
+        "drain: a given id is free": "          free_id(id)\n" => "";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/operation/browse.lua" {
+        "operations: other states are not met": "if job and is_wanted[job[1]] then" => "if job then";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/operation/mod.rs" {
+        "operations: ready jobs are looked for among all": "if states.contains(&JobState::Ready) {" => "if false {";
+        "operations: each place is gone through": "places.get(at + 1).map(|place| position(place, \"0\", &life))" => "None";
+    }
+    OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
+        "operations: what is too new is not concerned": "at <= started" => "true";
+        "operations: what does not match stays": "self.concerns(job) && self.filter.matches(job, now)" => "self.concerns(job)";
+        "operations: who has not started it has another name": "operation.is_own" => "true";
+        "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
+        "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
+    }
+    OPERATIONS_SQLITE "queue-core/src/broker/operation/mod.rs" {
+        "operations: on SQLite a step that is sent again changes nothing": "if is_mine && operation.step == step.step + 1 {" => "if false {";
+        "operations: on SQLite who was taken over changes nothing": "!is_mine || !operation.is_running() || operation.step != step.step" => "!operation.is_running() || operation.step != step.step";
+        "operations: on SQLite a queue has one at a time": "stored.iter().find(|operation| operation.is_running())" => "stored.iter().find(|_| false)";
+        "operations: on SQLite the oldest go": "stored.len().saturating_sub(OPERATIONS_KEPT - 1)" => "0";
+    }
+    OPERATIONS_SQLITE "queue-core/src/sqlite/operation/mod.rs" {
+        "operations: on SQLite ready jobs are looked for among all": "request.states.contains(&JobState::Ready)" => "false";
+        "operations: on SQLite each state is gone through": "request.states.iter().skip_while(|known| **known != state).nth(1)" => "request.states.iter().nth(100)";
+    }
     REWINDS_REDIS "queue-core/src/redis/topic/feed.lua" {
         "rewinds: half of one reads nothing": "if not of or of.token then" => "if not of then";
     }
@@ -1202,7 +1251,7 @@ mutants! {
         "failures: a report is bounded": "kinds.len() < KINDS_REPORTED - 1" => "true";
     }
     DASHBOARD "queue-dashboard/src/pages/act_all.rs" {
-        "failures: only those who failed so are changed": "self.filter.matches(job, now)" => "true";
+        "failures: only those who failed so are changed": "format!(\"state={state} failure={print}\").parse()?" => "format!(\"state={state}\").parse()?";
     }
     CORE "queue-core/src/schedule/step.rs" {
         "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";

@@ -1,5 +1,5 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
---- include script/prelude, script/clock, script/bits, lease/terms, lease/deregister, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
+--- include script/prelude, script/clock, script/bits, script/life, lease/terms, lease/deregister, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
 
 local what, repairs = ARGV[1], ARGV[2] == '1'
 local broken = {}
@@ -49,15 +49,6 @@ end
 
 -- The most ids that one call reads in the lists.
 local MOST = 5000
-
--- The life of this server: another one may lack what was seen on the last.
-local function life()
-  local told = redis.pcall('INFO', 'server', 'replication')
-  told = type(told) == 'string' and told or ''
-  local run, history = string.match(told, 'run_id:(%x+)'), string.match(told, 'master_replid:(%x+)')
-  -- Who may not know it gets no mark that holds.
-  return run and history and run .. history or ''
-end
 
 -- Between two marks, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
 -- was pushed, or when it began to wait for its time.

@@ -77,6 +77,16 @@ local function take(list, n)
   end
 end
 
+-- Puts ids back to the head of a list from which they were taken, in their order.
+local function put_back(list, ids)
+  local back_to_front = {}
+  for at = #ids, 1, -1 do
+    back_to_front[#back_to_front + 1] = ids[at]
+  end
+  many('LPUSH', LISTS[list], back_to_front)
+  count('.replaced', #ids)
+end
+
 -- Takes some of those out that have waited for their time.
 local function take_due(key)
   local due_ids = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, C.due_items)

@@ -13,7 +13,10 @@ use redis::Value;
 
 use crate::{
     address::{JobId, subscription_at},
-    broker::{AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, SetAging, StoredJob, StoredPage, UniqueKey},
+    broker::{
+        AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, REQUEUED_AT_ONCE, SetAging, StoredJob, StoredPage,
+        UniqueKey,
+    },
     envelope::Envelope,
     error::Result,
     redis::{
@@ -26,17 +29,15 @@ use crate::{
 };
 
 #[cfg(feature = "fuzz")]
-pub(in crate::redis) use self::record::{failures, kept_until, record};
+pub(in crate::redis) use self::record::{failures, kept_until};
 pub(in crate::redis) use self::{
     edit::edit,
     pauses::{pauses, set_pause},
     queues::{queues, registered},
+    record::record,
     standing::standing,
     workers::{ask_worker, worker_records, workers},
 };
-
-/// Jobs that are requeued together: their envelopes pass through here.
-const REQUEUED_TOGETHER: usize = 50;
 
 /// Each script takes ids, that of a cancel behind its reason, and answers for each: 0 not changed, 1 changed, 2 changed while active.
 pub(in crate::redis) async fn change(
@@ -70,24 +71,30 @@ pub(in crate::redis) async fn change(
 /// In parts: their envelopes are read before, as an expiry would let a job expire again. Nobody but a requeue changes the envelope of a job that has ended.
 async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
     let mut all = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(REQUEUED_TOGETHER) {
-        let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
-        for id in ids {
-            read.arg(id.as_bytes());
-        }
-        let envelopes = array(broker.read(queue, &read).await?)?;
+    for ids in ids.chunks(REQUEUED_AT_ONCE) {
         let mut call = REQUEUE.call(&broker.keys, queue);
-        for (id, envelope) in ids.iter().zip(envelopes) {
-            let anew = match envelope {
-                Value::BulkString(envelope) => Envelope::without_expiry(&envelope),
-                _ => None,
-            };
-            call.arg(id.as_bytes()).arg(anew.unwrap_or_default());
-        }
+        requeue_arguments(broker, queue, ids, &mut call).await?;
         let answers = array(broker.script(queue, &REQUEUE, call).await?)?;
         all.extend(answers.into_iter().map(changed).collect::<Result<Vec<_>>>()?);
     }
     Ok(all)
+}
+
+/// Ids, and the envelope of each without its expiry, or nothing if it has none.
+pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &str, ids: &[JobId], call: &mut redis::Cmd) -> Result<()> {
+    let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
+    for id in ids {
+        read.arg(id.as_bytes());
+    }
+    let envelopes = if ids.is_empty() { Vec::new() } else { array(broker.read(queue, &read).await?)? };
+    for (id, envelope) in ids.iter().zip(envelopes) {
+        let anew = match envelope {
+            Value::BulkString(envelope) => Envelope::without_expiry(&envelope),
+            _ => None,
+        };
+        call.arg(id.as_bytes()).arg(anew.unwrap_or_default());
+    }
+    Ok(())
 }
 
 fn changed(answer: Value) -> Result<Changed> {
@@ -169,7 +176,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
 /// Everything about these jobs; those that are gone are left out.
 pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
     let records = records(broker, queue, ids).await?;
-    let records = ids.iter().zip(records).map(|(id, value)| record::record(id, value));
+    let records = ids.iter().zip(records).map(|(id, value)| record(id, value));
     let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
     if subscription_at(queue).is_some() {
         records.iter_mut().for_each(|record| record.envelope = topic::readable(&record.envelope).into_owned());
@@ -181,7 +188,7 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[Job
 pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
     let mut call = WATCH.call(&broker.keys, queue);
     call.arg(id.as_bytes());
-    record::record(id, broker.script(queue, &WATCH, call).await?)
+    record(id, broker.script(queue, &WATCH, call).await?)
 }
 
 async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
@@ -239,7 +246,7 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
     for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
         // What other hands made run once more has ended twice, and has one record.
         if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id) {
-            jobs.extend(record::record(id, value)?);
+            jobs.extend(record(id, value)?);
         }
     }
     Ok(StoredPage::new(listed(jobs, state), next))

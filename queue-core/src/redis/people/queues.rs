@@ -1,12 +1,15 @@
 //! The list of all queues, which lies in a slot of its own.
 
+use std::time::Instant;
+
 use crate::{
     address::topic_at,
-    error::Result,
+    error::{Error, Result},
     redis::{
         RedisBroker,
         connection::servers::Purpose,
-        values::{array, text},
+        keys::Kind,
+        values::{array, number, text},
     },
 };
 
@@ -24,4 +27,28 @@ pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<Str
     let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
     names.sort_unstable();
     Ok(names)
+}
+
+impl RedisBroker {
+    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
+    pub(in crate::redis) async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
+        let registry = self.keys.queues();
+        let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
+        let listed = self.servers.command_until(until, Purpose::Requests, &registry, &ask).await?;
+        if number::<i64>(listed)? == 1 {
+            return Ok(());
+        }
+        match self.servers.command_until(until, Purpose::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
+            Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a queue that exists into the registry, from which it may have been lost.
+    pub(in crate::redis) async fn list_again(&self, queue: &str) -> Result<()> {
+        match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
+            0 => Ok(()),
+            _ => self.list_queue(queue, None).await,
+        }
+    }
 }

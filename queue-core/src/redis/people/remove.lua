@@ -1,5 +1,5 @@
 -- Removing jobs that are not active.
---- include doors/end, doors/ready
+--- include doors/end, doors/ready, script/first_due
 
 -- False: there is none of this id, or it is active.
 local function remove(id)
@@ -17,4 +17,17 @@ local function remove(id)
   end_gone({ id })
   free_id(id)
   return true
+end
+
+-- Answers for each id: 0 not removed, 1 removed.
+local function remove_jobs(ids)
+  local answers = {}
+  for at, id in ipairs(ids) do
+    answers[at] = remove(id) and 1 or 0
+  end
+  look_due()
+  if opened then
+    hint()
+  end
+  return answers
 end

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     broker::{
         BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
-        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, PAUSED_TASKS, PLACES_LOOKED_AT,
-        Pausing, READS_AHEAD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP,
-        WorkerInfo,
+        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
+        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED,
+        TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::PAYLOAD_MAX,
@@ -23,7 +23,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 48] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -58,6 +58,10 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 48] {
         ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
         ("paused_tasks", PAUSED_TASKS.to_string()),
         ("had_enough", format!("'{}'", Pausing::had_enough().said())),
+        // Of operations.
+        ("operations_kept", OPERATIONS_KEPT.to_string()),
+        ("operation_lease", OPERATION_LEASE.as_millis().to_string()),
+        ("popped", POPPED_AT_ONCE.to_string()),
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
@@ -155,18 +159,26 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "limits/list"
         "limits/review"
         "limits/set"
+        "operation/browse"
+        "operation/pop"
+        "operation/set"
+        "operation/step"
+        "operation/stored"
         "people/aging"
         "people/ask_worker"
         "people/cancel"
+        "people/cancelling"
         "people/delete"
         "people/edit"
         "people/key"
         "people/pause"
         "people/pauses"
         "people/promote"
+        "people/promoting"
         "people/release_key"
         "people/remove"
         "people/requeue"
+        "people/requeueing"
         "people/show"
         "people/shown"
         "people/standing"
@@ -186,6 +198,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "script/guard"
         "script/has"
         "script/hint"
+        "script/life"
         "script/recount_bits"
         "script/prelude"
         "script/rare"
@@ -256,6 +269,9 @@ scripts! {
     EDIT: "people/edit", "";
     AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
+    BROWSE: "operation/browse", "flags=no-writes";
+    SET_OPERATION: "operation/set", "flags=allow-oom";
+    STEP_OPERATION: "operation/step", "flags=allow-oom";
     ASK_WORKER: "people/ask_worker", "flags=allow-oom";
     PAUSES: "people/pauses", "flags=no-writes";
     KEY: "people/key", "flags=no-writes";

@@ -29,7 +29,7 @@ pub(crate) use self::{
     keys::{key_holder, release_key},
     list::list,
     pause::{pauses, set_pause},
-    show::{show, watch},
+    show::{show, shown, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},
     workers::{ask_worker, worker_records, workers},

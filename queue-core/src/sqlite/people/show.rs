@@ -31,7 +31,7 @@ pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<St
     }
 }
 
-pub(super) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
+pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     let mut job = tx.sql(sql!("show.sql"))?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };

@@ -1,0 +1,158 @@
+//! What an operation does, and how far it is.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    broker::{Change, JobState},
+    error::Error,
+};
+
+/// What an [operation](super::Operation) does to the jobs that it concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperationKind {
+    /// As [`Change::Requeue`].
+    Requeue,
+    /// As [`Change::Promote`].
+    Promote,
+    /// As [`Change::Cancel`].
+    Cancel,
+    /// As [`Change::Delete`].
+    Delete,
+    /// Removes all jobs that wait: those that are ready, scheduled, held or parked, or wait for a retry. Nothing is left of them. Those that run go on.
+    Drain,
+    /// Removes all jobs but those that run: those that wait, and the records of those that have ended.
+    Purge,
+}
+
+impl OperationKind {
+    /// All, in the order in which they are printed.
+    pub const ALL: [OperationKind; 6] = [
+        OperationKind::Requeue,
+        OperationKind::Promote,
+        OperationKind::Cancel,
+        OperationKind::Delete,
+        OperationKind::Drain,
+        OperationKind::Purge,
+    ];
+
+    /// The verb, as the command line has it: `requeue`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Drain => "drain",
+            OperationKind::Purge => "purge",
+            kind => kind.change().name(),
+        }
+    }
+
+    /// What is done to each job.
+    pub fn change(self) -> Change {
+        match self {
+            OperationKind::Requeue => Change::Requeue,
+            OperationKind::Promote => Change::Promote,
+            OperationKind::Cancel => Change::Cancel,
+            OperationKind::Delete | OperationKind::Drain | OperationKind::Purge => Change::Delete,
+        }
+    }
+
+    /// What was done to a changed job: `requeued`.
+    pub fn done(self) -> &'static str {
+        match self {
+            OperationKind::Drain | OperationKind::Purge => "removed",
+            kind => kind.change().done(),
+        }
+    }
+
+    /// Whether it concerns jobs in this state.
+    pub fn applies_to(self, state: JobState) -> bool {
+        match self {
+            OperationKind::Drain => !state.is_final() && state != JobState::Active,
+            kind => kind.change().applies_to(state),
+        }
+    }
+
+    /// Whether it takes all jobs, and has no filter.
+    pub fn takes_all(self) -> bool {
+        matches!(self, OperationKind::Drain | OperationKind::Purge)
+    }
+}
+
+impl From<Change> for OperationKind {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::Requeue => OperationKind::Requeue,
+            Change::Promote => OperationKind::Promote,
+            Change::Cancel => OperationKind::Cancel,
+            Change::Delete => OperationKind::Delete,
+        }
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for OperationKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl FromStr for OperationKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let known = OperationKind::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| Error::invalid("operation", text, "is none; use one of requeue, promote, cancel, delete, drain, purge"))
+    }
+}
+
+/// How far an [operation](super::Operation) is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperationState {
+    /// It is under way.
+    Running,
+    /// All jobs were looked at.
+    Completed,
+    /// A person has stopped it.
+    Stopped,
+    /// It cannot go on.
+    Failed,
+}
+
+impl OperationState {
+    /// All of them.
+    pub const ALL: [OperationState; 4] =
+        [OperationState::Running, OperationState::Completed, OperationState::Stopped, OperationState::Failed];
+
+    /// In one word: `running`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationState::Running => "running",
+            OperationState::Completed => "completed",
+            OperationState::Stopped => "stopped",
+            OperationState::Failed => "failed",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        OperationState::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+impl fmt::Display for OperationState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for OperationState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,308 @@
+//! Operations: what people do to all jobs of a queue that match a filter, in steps that outlive the one who takes them.
+//!
+//! An operation is a record of its queue. A *runner* reads [some jobs](super::Inspect::browse) behind the position of the operation, and chooses those that match. It hands them in with
+//! one [step](OperationStep), which compares its number, changes the jobs, and stores the next position and the counts, in one transition. So a step that is sent again changes nothing,
+//! and a runner that another one has [taken over from](OperationDeed::Take) changes nothing any more.
+//!
+//! One operation of a queue is under way at a time. The last [`OPERATIONS_KEPT`] stay as its history.
+
+mod kind;
+mod stored;
+
+use std::{sync::Arc, time::Duration};
+
+pub use self::{
+    kind::{OperationKind, OperationState},
+    stored::Operation,
+};
+use super::{Change, Changed, JobState, MAX_ITEMS, StoredJob};
+use crate::{
+    address::{JobId, check_queue},
+    error::{Error, Result},
+};
+
+/// How many operations of a queue are kept: the one that is under way, and the last that have ended.
+pub const OPERATIONS_KEPT: usize = 20;
+
+/// A runner whose last step is this long ago is taken to be gone: another one may go on.
+pub const OPERATION_LEASE: Duration = Duration::from_secs(10);
+
+/// Most jobs that a step requeues: their envelopes travel with it.
+pub const REQUEUED_AT_ONCE: usize = 50;
+
+/// Most jobs that a step takes from the heads of the lines.
+pub const POPPED_AT_ONCE: usize = 500;
+
+/// Longest text of a filter, of a reason, and of a position, in bytes.
+const LONGEST_TEXT: usize = 1024;
+
+/// Some jobs of a queue, in an order in which no job that stays is passed over, whatever other jobs come, go or move meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Browse {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Which states are wanted.
+    pub states: Vec<JobState>,
+    /// Behind this position, which the page before has given. `None`: from the start.
+    pub after: Option<String>,
+    /// How many jobs to look at, about.
+    pub limit: usize,
+}
+
+impl Browse {
+    /// From the start.
+    pub fn new(queue: impl Into<Arc<str>>, states: impl Into<Vec<JobState>>, limit: usize) -> Self {
+        Browse { queue: queue.into(), states: states.into(), after: None, limit: limit.clamp(1, MAX_ITEMS) }
+    }
+
+    /// Behind a position.
+    #[must_use]
+    pub fn after(mut self, position: Option<String>) -> Self {
+        self.after = position;
+        self
+    }
+}
+
+/// What [`Inspect::browse`](super::Inspect::browse) has found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Browsed {
+    /// The jobs in the wanted states, as [`StoredJob::listed`] has them. A job may come twice.
+    pub jobs: Vec<StoredJob>,
+    /// How many jobs were looked at, whatever their state.
+    pub looked: u64,
+    /// The position behind them. `None`: that was all. It may mean nothing to another server: then the browse begins again, in part or as a whole.
+    pub next: Option<String>,
+}
+
+impl Browsed {
+    /// For brokers.
+    pub fn new(jobs: Vec<StoredJob>, looked: u64, next: Option<String>) -> Self {
+        Browsed { jobs, looked, next }
+    }
+}
+
+/// Something that is done with an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operate {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The id of the operation: letters, digits and `-`, at most 64.
+    pub id: Arc<str>,
+    /// What is done.
+    pub deed: OperationDeed,
+}
+
+/// What is done with an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationDeed {
+    /// Makes it, unless it exists or another one is under way.
+    Start(StartOperation),
+    /// Lets this runner take the next steps, if it does so already, if the last step of the one before is [`OPERATION_LEASE`] ago, or at once. It counts as a step: one of before
+    /// that comes late changes nothing.
+    Take {
+        /// Its name: letters and digits.
+        runner: Arc<str>,
+        /// Whether it need not wait for the lease of the one before.
+        at_once: bool,
+    },
+    /// The next step.
+    Step(OperationStep),
+    /// No step is taken any more. What was changed stays changed.
+    Stop,
+}
+
+/// An operation that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartOperation {
+    /// What is done to the jobs.
+    pub kind: OperationKind,
+    /// Which jobs: the text of a filter.
+    pub filter: String,
+    /// Who wants it.
+    pub by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// How many jobs there are to look at, about.
+    pub total: u64,
+    /// Who takes the first step; `None`: who comes first.
+    pub runner: Option<Arc<str>>,
+}
+
+/// One step of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationStep {
+    /// Who takes it.
+    pub runner: Arc<str>,
+    /// How many steps were taken before.
+    pub step: u64,
+    /// What is done to jobs.
+    pub part: OperationPart,
+    /// Where the next step goes on.
+    pub position: Option<String>,
+    /// How many more jobs were looked at.
+    pub looked: u64,
+    /// How many more of them are not concerned.
+    pub skipped: u64,
+    /// The state in which it has ended with this step.
+    pub end: Option<OperationState>,
+    /// Why it has failed.
+    pub problem: Option<String>,
+}
+
+/// What a step does to jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationPart {
+    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`].
+    Change {
+        /// In which way.
+        change: Change,
+        /// Why they are cancelled.
+        reason: Option<String>,
+        /// Which.
+        ids: Vec<JobId>,
+    },
+    /// Takes jobs from the heads of the lines of ready jobs, at most [`POPPED_AT_ONCE`], and removes those that were enqueued before the operation was started: nothing is left
+    /// of them, not even the place in a line. A broker whose lines keep no place of a removed job does nothing.
+    Pop,
+}
+
+/// What has become of an [`Operate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operated {
+    /// It is done, or was done before.
+    Done {
+        /// The operation as it is now.
+        operation: Operation,
+        /// Of a [`Pop`](OperationPart::Pop): whether there may be more.
+        more: bool,
+    },
+    /// There is no such operation.
+    Nobody,
+    /// Another operation of the queue is under way: this one.
+    UnderWay(Operation),
+    /// It has ended, its step is another one, or another runner takes it. The operation as it is.
+    Other(Operation),
+}
+
+impl Operate {
+    /// Of an operation.
+    pub fn new(queue: impl Into<Arc<str>>, id: impl Into<Arc<str>>, deed: OperationDeed) -> Self {
+        Operate { queue: queue.into(), id: id.into(), deed }
+    }
+
+    /// For brokers: whether it can be done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, a text that is too long, and more jobs than a step may change.
+    pub fn check(&self) -> Result<()> {
+        check_queue(&self.queue)?;
+        check_word("operation", &self.id)?;
+        let bounded = |what: &'static str, text: Option<&str>| match text {
+            Some(text) if text.len() > LONGEST_TEXT => {
+                Err(Error::invalid(what, format!("{} bytes", text.len()), format!("is longer than {LONGEST_TEXT} bytes")))
+            }
+            _ => Ok(()),
+        };
+        match &self.deed {
+            OperationDeed::Start(start) => {
+                bounded("filter", Some(&start.filter))?;
+                bounded("by", start.by.as_deref())?;
+                bounded("reason", start.reason.as_deref())?;
+                start.runner.as_deref().map_or(Ok(()), |runner| check_word("runner", runner))
+            }
+            OperationDeed::Take { runner, .. } => check_word("runner", runner),
+            OperationDeed::Step(step) => {
+                check_word("runner", &step.runner)?;
+                bounded("position", step.position.as_deref())?;
+                bounded("problem", step.problem.as_deref())?;
+                if step.position.as_deref().is_some_and(|position| position.is_empty() || position.contains(char::is_whitespace)) {
+                    return Err(Error::invalid("position", "", "is empty, or has a space in it"));
+                }
+                let OperationPart::Change { change, ids, reason } = &step.part else { return Ok(()) };
+                bounded("reason", reason.as_deref())?;
+                let most = if *change == Change::Requeue { REQUEUED_AT_ONCE } else { MAX_ITEMS };
+                if ids.len() > most {
+                    return Err(Error::invalid("ids", ids.len().to_string(), format!("are more than the {most} of one step")));
+                }
+                Ok(())
+            }
+            OperationDeed::Stop => Ok(()),
+        }
+    }
+
+    /// For brokers: does it to the operations that are stored. Jobs are changed by `change`, if it is the step's turn.
+    pub fn carry_out<E>(
+        &self,
+        stored: &mut Vec<Operation>,
+        now: i64,
+        change: impl FnOnce(&OperationStep) -> Result<Vec<Changed>, E>,
+    ) -> Result<Operated, E> {
+        let done = |operation: &Operation, more: bool| Operated::Done { operation: operation.clone(), more };
+        let Some(at) = stored.iter().position(|operation| *operation.id == *self.id) else {
+            let OperationDeed::Start(start) = &self.deed else { return Ok(Operated::Nobody) };
+            if let Some(other) = stored.iter().find(|operation| operation.is_running()) {
+                return Ok(Operated::UnderWay(other.clone()));
+            }
+            stored.sort_by_key(|operation| (operation.started_ms, operation.id.clone()));
+            stored.drain(..stored.len().saturating_sub(OPERATIONS_KEPT - 1));
+            let operation = Operation::started(&self.queue, &self.id, start, now);
+            stored.push(operation.clone());
+            return Ok(Operated::Done { operation, more: false });
+        };
+        let operation = &mut stored[at];
+        match &self.deed {
+            OperationDeed::Start(_) => {}
+            OperationDeed::Stop => {
+                if operation.is_running() {
+                    operation.end(OperationState::Stopped, now);
+                }
+            }
+            OperationDeed::Take { runner, at_once } => {
+                let is_mine = operation.runner.as_deref() == Some(runner);
+                if !operation.is_running() || !(is_mine || *at_once || operation.is_left(now)) {
+                    return Ok(Operated::Other(operation.clone()));
+                }
+                // Also for the one who has it: a step of before that comes late is none of the next ones.
+                operation.runner = Some(runner.to_string());
+                operation.step += 1;
+                operation.stepped_ms = now;
+            }
+            OperationDeed::Step(step) => {
+                let is_mine = operation.runner.as_deref() == Some(&*step.runner);
+                if is_mine && operation.step == step.step + 1 {
+                    return Ok(done(operation, step.part == OperationPart::Pop));
+                }
+                if !is_mine || !operation.is_running() || operation.step != step.step {
+                    return Ok(Operated::Other(operation.clone()));
+                }
+                for answer in change(step)? {
+                    match answer {
+                        Changed::Yes | Changed::WhileActive => operation.changed += 1,
+                        Changed::No => operation.skipped += 1,
+                        Changed::Held(_) => operation.failed += 1,
+                    }
+                }
+                operation.step += 1;
+                operation.stepped_ms = now;
+                operation.position.clone_from(&step.position);
+                operation.looked += step.looked;
+                operation.skipped += step.skipped;
+                operation.problem.clone_from(&step.problem);
+                if let Some(end) = step.end {
+                    operation.end(end, now);
+                }
+            }
+        }
+        Ok(done(operation, false))
+    }
+}
+
+/// A word that stands between spaces.
+fn check_word(what: &'static str, word: &str) -> Result<()> {
+    let is_word = (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && word != "-";
+    if is_word { Ok(()) } else { Err(Error::invalid(what, word, "is not 1 to 64 letters, digits and `-`")) }
+}

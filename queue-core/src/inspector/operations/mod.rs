@@ -1,0 +1,272 @@
+//! What people do to all jobs of a queue that match: start it, look at it, stop it. `run` takes its steps.
+
+mod run;
+
+use std::time::SystemTime;
+
+pub use self::run::RunOperation;
+use super::{Filter, Inspector, JobRecord, Running};
+use crate::{
+    address::check_queue,
+    broker::{Browse, JobState, Operate, Operated, Operation, OperationDeed, OperationKind, PAUSED_BY_MAX, ProcessId, StartOperation},
+    error::{Error, Result},
+    text::cut,
+};
+
+/// Jobs that are looked at together.
+const LOOKED_AT_ONCE: usize = 250;
+
+/// An operation that is to be started with [`Inspector::start_operation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewOperation {
+    /// What is done to the jobs.
+    pub kind: OperationKind,
+    /// Which jobs.
+    pub filter: Filter,
+    /// Who wants it.
+    pub by: Option<String>,
+    is_all: bool,
+    is_detached: bool,
+}
+
+impl NewOperation {
+    /// Of the jobs that match, and to which it applies. An empty filter needs [`all`](Self::all).
+    ///
+    /// ```
+    /// use queue_core::{Filter, NewOperation, OperationKind};
+    ///
+    /// let filter: Filter = "state=dead error~timeout older=2d".parse()?;
+    /// let again = NewOperation::new(OperationKind::Requeue, filter).by("ada");
+    /// # Ok::<(), queue_core::Error>(())
+    /// ```
+    pub fn new(kind: OperationKind, filter: Filter) -> Self {
+        NewOperation { kind, filter, by: None, is_all: false, is_detached: false }
+    }
+
+    /// Of all jobs that wait, or of all but those that run: see [`OperationKind::Drain`] and [`OperationKind::Purge`].
+    pub fn all_of(kind: OperationKind) -> Self {
+        NewOperation::new(kind, Filter::default()).all()
+    }
+
+    /// An empty filter is meant: all jobs to which it applies.
+    #[must_use]
+    pub fn all(mut self) -> Self {
+        self.is_all = true;
+        self
+    }
+
+    /// Who wants it. A name over 128 bytes is cut.
+    #[must_use]
+    pub fn by(mut self, who: impl Into<String>) -> Self {
+        self.by = Some(cut(who.into(), PAUSED_BY_MAX)).filter(|who| !who.is_empty());
+        self
+    }
+
+    /// Who starts it does not run it: a worker of the queue does, within a minute.
+    #[must_use]
+    pub fn detached(mut self) -> Self {
+        self.is_detached = true;
+        self
+    }
+
+    /// The states of the jobs that it concerns.
+    pub fn states(&self) -> Vec<JobState> {
+        states(self.kind, &self.filter)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.filter.is_empty() && !self.is_all {
+            let problem = format!("is empty: all jobs would be {}; write a filter, or say that all are meant", self.kind.done());
+            return Err(Error::invalid("filter", "", problem));
+        }
+        if !self.filter.is_empty() && self.kind.takes_all() {
+            let problem = format!("cannot be said for a {}, which takes all jobs; use delete or cancel with a filter", self.kind);
+            return Err(Error::invalid("filter", self.filter.to_string(), problem));
+        }
+        if self.states().is_empty() {
+            let applies: Vec<_> = JobState::ALL.into_iter().filter(|state| self.kind.applies_to(*state)).map(JobState::name).collect();
+            let problem = format!("matches no job that can be {}: those are {}", self.kind.done(), applies.join(", "));
+            return Err(Error::invalid("filter", self.filter.to_string(), problem));
+        }
+        Ok(())
+    }
+}
+
+fn states(kind: OperationKind, filter: &Filter) -> Vec<JobState> {
+    filter.states().into_iter().filter(|state| kind.applies_to(*state)).collect()
+}
+
+/// What an operation would do. From [`Inspector::preview_operation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationPreview {
+    /// How many jobs match, of those that were looked at.
+    pub eligible: u64,
+    /// How many jobs were looked at.
+    pub looked: u64,
+    /// How many there are to look at, about.
+    pub total: u64,
+    /// Whether all were looked at.
+    pub is_whole: bool,
+}
+
+impl Inspector {
+    /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns jobs that were enqueued before, by the broker's clock, and have not ended since.
+    /// The reason is that of [`because`](Self::because): cancelled jobs have it.
+    ///
+    /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its process dies, a worker of the queue goes on.
+    ///
+    /// ```
+    /// use queue_core::{NewOperation, OperationKind, OperationState, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let inspector = client.inspector();
+    /// let started = inspector.start_operation("orders", &NewOperation::all_of(OperationKind::Drain)).await?;
+    /// let mut run = inspector.run_operation(&started);
+    /// while run.step().await? {}
+    /// assert_eq!(run.operation().state, OperationState::Completed);
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OperationUnderWay`]: a queue has one at a time. [`Error::Invalid`] for an empty filter without [`all`](NewOperation::all), and for a filter that matches no job to
+    /// which the operation applies.
+    pub async fn start_operation(&self, queue: &str, new: &NewOperation) -> Result<Operation> {
+        check_queue(queue)?;
+        new.check()?;
+        let start = StartOperation {
+            kind: new.kind,
+            filter: new.filter.to_string(),
+            by: new.by.clone(),
+            reason: self.reason.as_deref().map(str::to_owned),
+            total: self.total(queue, &new.states()).await?,
+            runner: (!new.is_detached).then(|| ProcessId::random().to_string().into()),
+        };
+        let id = ProcessId::random().to_string();
+        match self.operate(Operate::new(queue, id.clone(), OperationDeed::Start(start))).await? {
+            Operated::Done { mut operation, .. } => {
+                operation.is_own = true;
+                Ok(operation)
+            }
+            Operated::UnderWay(other) => Err(Error::OperationUnderWay(other.address())),
+            _ => Err(Error::Internal(format!("operation `{queue}/{id}` was not started"))),
+        }
+    }
+
+    /// What an operation would do: how many jobs match. It looks at about this many jobs at most, and says whether these were all.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], as [`start_operation`](Self::start_operation).
+    pub async fn preview_operation(&self, queue: &str, new: &NewOperation, at_most: u64) -> Result<OperationPreview> {
+        check_queue(queue)?;
+        new.check()?;
+        let states = new.states();
+        let mut preview = OperationPreview { eligible: 0, looked: 0, total: self.total(queue, &states).await?, is_whole: false };
+        let mut browse = Browse::new(queue, states, LOOKED_AT_ONCE);
+        while preview.looked < at_most && !preview.is_whole {
+            let (jobs, looked, next) = self.browse(&browse, new.filter.asks_why()).await?;
+            let now = SystemTime::now();
+            preview.eligible += jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
+            preview.looked += looked;
+            preview.is_whole = next.is_none();
+            browse.after = next;
+        }
+        Ok(preview)
+    }
+
+    /// The operations of a queue: the one that is under way, and the last that have ended. The newest first.
+    ///
+    /// # Errors
+    /// Those of the broker, here and below.
+    pub async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {
+        check_queue(queue)?;
+        let of = queue.to_owned();
+        let ask = move |broker: crate::broker::DynBroker| {
+            let of = of.clone();
+            async move { broker.operations(&of).await }
+        };
+        let mut operations = self.ask(self.until(), ask).await?;
+        operations.sort_by(|one, other| (other.started_ms, &other.id).cmp(&(one.started_ms, &one.id)));
+        Ok(operations)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchOperation`].
+    pub async fn operation(&self, queue: &str, id: &str) -> Result<Operation> {
+        let found = self.operations(queue).await?.into_iter().find(|operation| operation.id == id);
+        found.ok_or_else(|| Error::NoSuchOperation(format!("{queue}/{id}")))
+    }
+
+    /// Stops an operation: no further step is taken. What it has changed stays so. The answer says how far it is. One that has ended before stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchOperation`].
+    pub async fn stop_operation(&self, queue: &str, id: &str) -> Result<Operation> {
+        match self.operate(Operate::new(queue, id, OperationDeed::Stop)).await? {
+            Operated::Done { operation, .. } => Ok(operation),
+            _ => Err(Error::NoSuchOperation(format!("{queue}/{id}"))),
+        }
+    }
+
+    async fn operate(&self, request: Operate) -> Result<Operated> {
+        self.repeat(self.until(), move |broker| {
+            let request = request.clone();
+            async move { broker.operate(&request).await }
+        })
+        .await
+    }
+
+    /// Some jobs, how many were looked at, and where it goes on.
+    async fn browse(&self, browse: &Browse, says_why: bool) -> Result<(Vec<JobRecord>, u64, Option<String>)> {
+        let request = browse.clone();
+        let ask = move |broker: crate::broker::DynBroker| {
+            let request = request.clone();
+            async move { broker.browse(&request).await }
+        };
+        let found = self.ask(self.until(), ask).await?;
+        let mut jobs: Vec<JobRecord> = found.jobs.into_iter().map(|job| JobRecord::new(&browse.queue, job)).collect();
+        let mut running: Vec<&mut Running> = jobs.iter_mut().filter_map(|job| job.running.as_mut()).collect();
+        if !running.is_empty() {
+            let workers = self.workers_of(&browse.queue).await?;
+            running.iter_mut().for_each(|running| running.find(&workers));
+        }
+        if says_why {
+            self.say_why(&browse.queue, &mut jobs).await?;
+        }
+        Ok((jobs, found.looked, found.next))
+    }
+
+    /// How many jobs there are to look at: for those that are ready, all are.
+    async fn total(&self, queue: &str, states: &[JobState]) -> Result<u64> {
+        let stats = self.stats(queue).await?;
+        let all = states.contains(&JobState::Ready);
+        Ok(JobState::ALL.into_iter().filter(|state| all || states.contains(state)).map(|state| stats.count(state)).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(kind: OperationKind, filter: &str) -> Option<String> {
+        NewOperation::new(kind, filter.parse().unwrap()).check().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_operation_says_which_jobs_it_concerns() {
+        assert!(problem(OperationKind::Cancel, "").unwrap().contains("say that all are meant"));
+        assert!(problem(OperationKind::Promote, "state=dead").unwrap().contains("those are scheduled, retry"));
+        assert!(problem(OperationKind::Purge, "task=a").unwrap().contains("takes all jobs"));
+        assert_eq!(problem(OperationKind::Requeue, "state=dead"), None);
+        assert_eq!(NewOperation::all_of(OperationKind::Drain).check().map_err(|error| error.to_string()), Ok(()));
+        assert_eq!(
+            NewOperation::new(OperationKind::Requeue, Filter::default()).states(),
+            [JobState::Dead, JobState::Cancelled, JobState::Expired]
+        );
+    }
+}

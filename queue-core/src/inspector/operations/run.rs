@@ -1,0 +1,253 @@
+//! The steps of an operation, taken by whoever runs it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::time::Instant;
+
+use super::{LOOKED_AT_ONCE, states};
+use crate::{
+    address::JobId,
+    broker::{
+        Browse, Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
+        REQUEUED_AT_ONCE,
+    },
+    error::{Error, Result},
+    inspector::{Filter, Inspector, JobRecord},
+};
+
+/// Most jobs that one step changes.
+const CHANGED_AT_ONCE: usize = 200;
+
+/// So often, at least, a runner says how far it is: well within [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
+const SAID_EVERY: Duration = Duration::from_secs(1);
+
+/// Where a drain or a purge goes on that has taken all it can from the heads of the lines.
+const POPPED: &str = "popped";
+
+/// Takes the steps of an operation. From [`Inspector::run_operation`].
+///
+/// It may be dropped between two steps: another one goes on, in this process or in another, once no step was taken for ten seconds.
+#[derive(Debug)]
+pub struct RunOperation {
+    inspector: Inspector,
+    operation: Operation,
+    runner: Arc<str>,
+    at_once: bool,
+    filter: Filter,
+    is_mine: bool,
+    /// Where the next page begins, and what was looked at since the last step that was handed in.
+    after: Option<String>,
+    looked: u64,
+    skipped: u64,
+    said: Instant,
+}
+
+impl RunOperation {
+    fn new(inspector: Inspector, operation: Operation) -> Self {
+        // Who has started it need not take it over. No other may have its name: a step of one would be taken for that of the other, sent again.
+        let runner = operation.runner.clone().filter(|_| operation.is_own).unwrap_or_else(|| ProcessId::random().to_string());
+        RunOperation {
+            inspector,
+            operation,
+            runner: runner.into(),
+            at_once: false,
+            filter: Filter::default(),
+            is_mine: false,
+            after: None,
+            looked: 0,
+            skipped: 0,
+            said: Instant::now(),
+        }
+    }
+
+    /// Takes it over at once, although its last runner may still be there: that one changes nothing from then on.
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
+        self
+    }
+
+    /// The operation as it was after the last step.
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Looks at some hundred jobs, and changes those that are concerned. False: the operation has ended, or another runner takes its steps: see
+    /// [`Operation::state`](crate::Operation::state).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step tries again. What the broker refuses for good fails the operation.
+    pub async fn step(&mut self) -> Result<bool> {
+        if !self.is_mine {
+            return self.take().await;
+        }
+        match self.next_step().await {
+            Err(Error::Invalid { field, value, problem }) => {
+                let problem = format!("{field} `{value}` {problem}");
+                self.hand_in(self.changing(&[]), self.operation.position.clone(), (0, 0), Some((OperationState::Failed, Some(problem))))
+                    .await?;
+                Ok(!self.is_over())
+            }
+            // It may have been carried out: what is stored says so.
+            Err(error) => {
+                self.is_mine = false;
+                Err(error)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn next_step(&mut self) -> Result<bool> {
+        if self.operation.kind.takes_all() && self.operation.position.is_none() {
+            return self.pop().await;
+        }
+        let states = states(self.operation.kind, &self.filter);
+        let browse = Browse::new(&*self.operation.queue, states, LOOKED_AT_ONCE).after(self.after.clone());
+        let (jobs, looked, next) = self.inspector.browse(&browse, self.filter.asks_why()).await?;
+        let now = SystemTime::now();
+        let found = jobs.len();
+        let ids: Vec<JobId> =
+            jobs.into_iter().filter(|job| self.concerns(job) && self.filter.matches(job, now)).map(|job| job.address.id).collect();
+        self.looked += looked;
+        self.skipped += (found - ids.len()) as u64;
+        let is_last = next.is_none();
+        if ids.is_empty() && !is_last && self.said.elapsed() < SAID_EVERY {
+            self.after = next;
+            return Ok(true);
+        }
+        let change = self.operation.kind.change();
+        let most = if change == Change::Requeue { REQUEUED_AT_ONCE } else { CHANGED_AT_ONCE };
+        let mut parts: Vec<&[JobId]> = ids.chunks(most).collect();
+        let last = parts.pop().unwrap_or_default();
+        for part in parts {
+            // It goes on from where it was, until all of these are handed in.
+            if !self.hand_in(self.changing(part), self.operation.position.clone(), (0, 0), None).await? {
+                return Ok(!self.is_over());
+            }
+        }
+        let (counts, end) = ((self.looked, self.skipped), is_last.then_some((OperationState::Completed, None)));
+        let next = next.or_else(|| self.operation.position.clone());
+        if self.hand_in(self.changing(last), next.clone(), counts, end).await? {
+            (self.after, self.looked, self.skipped) = (next, 0, 0);
+        }
+        Ok(!self.is_over())
+    }
+
+    fn changing(&self, ids: &[JobId]) -> OperationPart {
+        OperationPart::Change { change: self.operation.kind.change(), reason: self.operation.reason.clone(), ids: ids.to_vec() }
+    }
+
+    /// Whether a job was there when the operation was started, in the state in which it is: it is not concerned with what was enqueued, has failed or has ended since.
+    fn concerns(&self, job: &JobRecord) -> bool {
+        let since = match job.state {
+            JobState::Retry => job.errors.last().and_then(|error| error.at),
+            _ => job.ended_at,
+        };
+        let started = UNIX_EPOCH + Duration::from_millis(u64::try_from(self.operation.started_ms).unwrap_or(0));
+        [job.enqueued_at, since].into_iter().flatten().all(|at| at <= started)
+    }
+
+    /// Becomes its runner. False: it has ended, or another one is at it.
+    async fn take(&mut self) -> Result<bool> {
+        let take = OperationDeed::Take { runner: self.runner.clone(), at_once: self.at_once };
+        match self.ask(take).await? {
+            Operated::Done { operation, .. } => {
+                self.go_on_from(operation)?;
+                Ok(self.operation.is_running())
+            }
+            Operated::Other(operation) => {
+                self.operation = operation;
+                Ok(false)
+            }
+            _ => Err(self.gone()),
+        }
+    }
+
+    /// Goes on as it is stored.
+    fn go_on_from(&mut self, operation: Operation) -> Result<()> {
+        self.filter = operation.filter.parse()?;
+        self.is_mine = operation.runner.as_deref() == Some(&*self.runner);
+        self.after = operation.position.clone().filter(|position| position != POPPED);
+        (self.operation, self.looked, self.skipped, self.said) = (operation, 0, 0, Instant::now());
+        Ok(())
+    }
+
+    /// Takes jobs from the heads of the lines.
+    async fn pop(&mut self) -> Result<bool> {
+        let (runner, step) = (self.runner.clone(), self.operation.step);
+        let mut pop =
+            OperationStep { runner, step, part: OperationPart::Pop, position: None, looked: 0, skipped: 0, end: None, problem: None };
+        let more = match self.ask(OperationDeed::Step(pop.clone())).await? {
+            Operated::Done { operation, more } => {
+                self.operation = operation;
+                more
+            }
+            answer => return self.astray(answer),
+        };
+        if more || !self.operation.is_running() {
+            return Ok(self.operation.is_running());
+        }
+        // No job is changed by it: it says that the walk begins.
+        (pop.step, pop.position, pop.part) = (self.operation.step, Some(POPPED.to_owned()), self.changing(&[]));
+        match self.ask(OperationDeed::Step(pop)).await? {
+            Operated::Done { operation, .. } => {
+                self.operation = operation;
+                Ok(self.operation.is_running())
+            }
+            answer => self.astray(answer),
+        }
+    }
+
+    /// One step, and how the operation has ended with it. False: it was not the turn of this one.
+    async fn hand_in(
+        &mut self,
+        part: OperationPart,
+        position: Option<String>,
+        (looked, skipped): (u64, u64),
+        end: Option<(OperationState, Option<String>)>,
+    ) -> Result<bool> {
+        let (end, problem) = end.map_or((None, None), |(end, problem)| (Some(end), problem));
+        let (runner, step) = (self.runner.clone(), self.operation.step);
+        let step = OperationStep { runner, step, part, position, looked, skipped, end, problem };
+        match self.ask(OperationDeed::Step(step)).await? {
+            Operated::Done { operation, .. } => {
+                (self.operation, self.said) = (operation, Instant::now());
+                Ok(true)
+            }
+            answer => {
+                self.astray(answer)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// It was not the turn of this step: the operation was stopped or taken over, or a failover has lost the last steps. True: it goes on from what is stored.
+    fn astray(&mut self, answer: Operated) -> Result<bool> {
+        let Operated::Other(operation) = answer else { return Err(self.gone()) };
+        self.go_on_from(operation)?;
+        Ok(self.is_mine && self.operation.is_running())
+    }
+
+    async fn ask(&self, deed: OperationDeed) -> Result<Operated> {
+        self.inspector.operate(Operate::new(&*self.operation.queue, &*self.operation.id, deed)).await
+    }
+
+    fn gone(&self) -> Error {
+        Error::NoSuchOperation(self.operation.address())
+    }
+
+    /// Whether it has ended, or another runner takes its steps.
+    pub fn is_over(&self) -> bool {
+        !self.operation.is_running() || !self.is_mine
+    }
+}
+
+impl Inspector {
+    /// Takes the steps of an operation that is under way. The one who has started it is its first runner; another one goes on when no step was taken for ten seconds.
+    pub fn run_operation(&self, operation: &Operation) -> RunOperation {
+        RunOperation::new(self.clone(), operation.clone())
+    }
+}

@@ -1,0 +1,64 @@
+-- Taking jobs from the heads of the lines, with nothing left behind: no tomb says where they were.
+--- include doors/end, doors/ready, doors/aging, script/first_due
+
+-- When a job was enqueued, by its envelope; 0 if that is not known.
+local function enqueued_at(envelope)
+  local time = 0
+  if #envelope >= 9 and byte(envelope) == 1 then
+    local at = 3 + byte(envelope, 2)
+    for place = at, at + 5 do
+      time = time * 256 + (byte(envelope, place) or 0)
+    end
+  end
+  return time
+end
+
+-- Sorts the ids at the head of a list: those that go, and those that are too new. An id under a tomb, or of a job that is elsewhere, has no other place here.
+local function sorted(ids, list, upto)
+  local gone, stay = {}, {}
+  local bodies = call('HMGET', K.jobs, unpack(ids))
+  local places = {
+    call('HMGET', K.active, unpack(ids)), call('HMGET', K.records, unpack(ids)), call('HMGET', K.notes, unpack(ids)),
+    call('ZMSCORE', K.scheduled, unpack(ids)), call('ZMSCORE', K.retry, unpack(ids)), call('ZMSCORE', K.dead, unpack(ids)),
+  }
+  for at, id in ipairs(ids) do
+    local is_here = bodies[at]
+    for _, place in ipairs(places) do
+      is_here = is_here and not place[at]
+    end
+    if not (has('t') and unearth(id, list)) and is_here then
+      local into = enqueued_at(bodies[at]) > upto and stay or gone
+      into[#into + 1] = id
+    end
+  end
+  return gone, stay
+end
+
+-- Removes jobs that were enqueued until then. Answers: how many, and whether there may be more.
+local function pop_jobs(upto)
+  local removed, room = 0, has('l') and 64 or C.popped
+  for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
+    local ids = room > 0 and heads(list, room) or {}
+    if #ids > 0 then
+      local gone, stay = sorted(ids, list, upto)
+      if #stay < #ids then
+        take(list, #ids)
+        put_back(list, stay)
+        if has('o') then
+          rest(gone)
+        end
+        end_gone(gone)
+        for _, id in ipairs(gone) do
+          free_id(id)
+        end
+        room = room - #ids
+      end
+      removed = removed + #gone
+    end
+  end
+  look_due()
+  if opened then
+    hint()
+  end
+  return removed, room <= 0
+end

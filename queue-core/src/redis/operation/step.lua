@@ -1,0 +1,47 @@
+-- One step of an operation: what it does to jobs, and how far the operation is then. See `broker/operation/mod.rs`.
+-- ARGV: id, runner, step, position or '-', how many were looked at and skipped, in which state it has ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a
+-- change), why or '', and ids; of a requeue pairs of an id and its envelope without an expiry, or ''.
+-- Answers: 'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may be more to pop.
+--- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/cancelling, people/promoting, people/requeueing, people/remove
+--- begin
+
+local id, runner, step, position, looked, skipped, ends, problem, verb, why = unpack(ARGV, 1, 10)
+local of = operation_of(id)
+if not of then
+  return { 'NOBODY' }
+elseif of.runner == runner and of.step == plus(step, 1) then
+  -- It was sent again.
+  return { 'DONE', id, of.stored, verb == 'pop' and 1 or 0 }
+elseif of.state ~= 'running' or of.runner ~= runner or of.step ~= step then
+  return { 'OTHER', id, of.stored }
+end
+
+local answers, ids, changed, passed, failed, more = {}, { unpack(ARGV, 11) }, 0, 0, 0, false
+if verb == 'pop' then
+  changed, more = pop_jobs(whole(of.started))
+elseif verb == 'cancel' then
+  answers = cancel_jobs(ids, why ~= '' and why or nil)
+elseif verb == 'promote' then
+  answers = promote_jobs(ids)
+elseif verb == 'requeue' then
+  answers = requeue_jobs(ids)
+elseif verb == 'delete' then
+  answers = remove_jobs(ids)
+end
+for _, answer in ipairs(answers) do
+  if type(answer) == 'string' then
+    failed = failed + 1
+  elseif answer == 0 then
+    passed = passed + 1
+  else
+    changed = changed + 1
+  end
+end
+of.step, of.stepped, of.position, of.problem = plus(step, 1), ms(now), position, problem
+of.looked, of.changed = plus(of.looked, whole(looked) + (verb == 'pop' and changed or 0)), plus(of.changed, changed)
+of.skipped, of.failed = plus(of.skipped, whole(skipped) + passed), plus(of.failed, failed)
+if ends ~= '' then
+  of.state, of.ended = ends, ms(now)
+end
+put_operation(id, of)
+return { 'DONE', id, of.stored, more and 1 or 0 }

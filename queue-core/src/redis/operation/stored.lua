@@ -1,0 +1,27 @@
+-- Operations: what people do to all jobs that match, step by step. `operations` has of each, by its id, three lines: words (kind, state, step, when it was started, stepped and has
+-- ended, how many jobs there were, were looked at, changed, skipped and failed, runner, position), what was said of it, and why it has failed.
+
+local function operation_of(id)
+  local stored = call('HGET', K.operations, id) or ''
+  local words, said, problem = string.match(stored, '^([^\n]*)\n([^\n]*)\n(.*)$')
+  local of = { said = said, problem = problem, stored = stored }
+  for word in string.gmatch(words or '', '%S+') do
+    of[#of + 1] = word
+  end
+  if #of ~= 13 then
+    return nil
+  end
+  of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.looked, of.changed, of.skipped, of.failed, of.runner, of.position = unpack(of)
+  return of
+end
+
+local function put_operation(id, of)
+  local words = { of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.looked, of.changed, of.skipped, of.failed, of.runner, of.position }
+  of.stored = table.concat(words, ' ') .. '\n' .. of.said .. '\n' .. of.problem
+  call('HSET', K.operations, id, of.stored)
+end
+
+-- Adds to a number that is text.
+local function plus(text, by)
+  return ms(whole(text) + by)
+end

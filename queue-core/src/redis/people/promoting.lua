@@ -1,0 +1,20 @@
+-- scheduled or retry -> the tail of ready, before their time.
+--- include doors/back, script/first_due
+
+-- Answers for each id: 0 not changed, 1 changed.
+local function promote_jobs(ids)
+  local answers, early = {}, {}
+  for at, id in ipairs(ids) do
+    answers[at] = 0
+    if call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id) then
+      unwait(id)
+      early[#early + 1] = id
+      answers[at] = 1
+    end
+  end
+  if back(early, false) then
+    hint()
+  end
+  look_due()
+  return answers
+end

@@ -1,0 +1,62 @@
+-- dead, cancelled or expired -> ready, with clean counters.
+--- include doors/end, doors/back
+
+-- What the record of a job that nobody has run knows goes back to where it was. False: the id has no such record. An id: that job has its key.
+local function revive(id)
+  local packed = call('HGET', K.records, id)
+  local record = packed and unpacked(packed) or {}
+  if record.s ~= 'cancelled' and record.s ~= 'expired' or call('HEXISTS', K.jobs, id) == 0 then
+    return false
+  end
+  if record.q then
+    put_rare('u', K.keyed, id, record.q)
+    local other = younger(id)
+    if other then
+      call('HDEL', K.keyed, id)
+      return other
+    end
+  end
+  forget_record(id, packed)
+  if record.p then
+    put_rare('p', K.priority, id, record.p)
+  end
+  if record.f then
+    put_rare('f', K.errors, id, record.f)
+  end
+  if record.g then
+    note_group(id, group_in(record.g), chain_in(record.g), record.c)
+  end
+  if record.d then
+    call('HSET', K.given, id, record.d)
+  end
+  return true
+end
+
+-- Pairs of an id and its envelope without an expiry, or '' if it has none. Answers: 0 not changed, 1 changed, or the id of the job that holds the key of this one.
+local function requeue_jobs(pairs_)
+  local answers, woken = {}, false
+  for at = 1, #pairs_, 2 do
+    local id, anew, wanted = pairs_[at], pairs_[at + 1], false
+    if call('ZSCORE', K.dead, id) then
+      wanted = has('u') and younger(id) or true
+      if wanted == true then
+        exhume(id)
+        clear_counts(id)
+      end
+    else
+      wanted = revive(id)
+    end
+    if wanted == true then
+      if anew ~= '' then
+        call('HSET', K.jobs, id, anew)
+      end
+      woken = back({ id }, false) or woken
+      count('requeued', 1)
+    end
+    answers[(at + 1) / 2] = wanted == true and 1 or wanted or 0
+  end
+  if woken then
+    hint()
+  end
+  return answers
+end

@@ -1,0 +1,160 @@
+//! The page Operations: what people do to all jobs of a queue that match, how far it is, and what was done before.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::FutureExt;
+use queue_core::{Operation, OperationState};
+
+use super::{
+    CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
+    act::{Answer, person, see_here},
+    jobs::Told,
+    whole, written,
+};
+use crate::{
+    format::{Moment, number},
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+    snapshot::together,
+};
+
+/// Most operations on the page: those that are under way, then the newest.
+const ROWS: usize = 100;
+
+#[derive(Template)]
+#[template(path = "operations.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    rows: Vec<Row>,
+    queue: &'a str,
+    queues: Vec<String>,
+    /// Whether not all queues were asked.
+    is_cut: bool,
+}
+
+struct Row {
+    queue: String,
+    id: String,
+    kind: &'static str,
+    which: String,
+    state: &'static str,
+    is_running: bool,
+    is_bad: bool,
+    percent: u64,
+    looked: String,
+    changed: String,
+    skipped: String,
+    failed: String,
+    started: Option<Moment>,
+    ended: Option<Moment>,
+    by: String,
+    reason: String,
+    problem: String,
+}
+
+impl Row {
+    fn new(operation: Operation, now: SystemTime) -> Self {
+        Row {
+            kind: operation.kind.name(),
+            state: operation.state.name(),
+            is_running: operation.is_running(),
+            is_bad: operation.state == OperationState::Failed,
+            percent: operation.percent(),
+            looked: number(operation.looked),
+            changed: number(operation.changed),
+            skipped: number(operation.skipped),
+            failed: number(operation.failed),
+            started: operation.started_at().map(|at| Moment::new(at, now)),
+            ended: operation.ended_at().map(|at| Moment::new(at, now)),
+            which: if operation.filter.is_empty() { "all".to_owned() } else { operation.filter },
+            by: operation.by.unwrap_or_default(),
+            reason: operation.reason.unwrap_or_default(),
+            problem: operation.problem.unwrap_or_default(),
+            queue: operation.queue,
+            id: operation.id,
+        }
+    }
+}
+
+/// The address of the operations of a queue, behind the base.
+pub(super) fn of_queue(queue: &str) -> String {
+    format!("operations?{}", query(&[("queue", queue)]))
+}
+
+/// What a change has done that led here.
+fn told(params: &Params) -> Option<Told> {
+    let (text, is_good) = match params.get("did")? {
+        "started" => ("It goes on behind this page.", true),
+        "stopped" => ("It is stopped. What it has changed stays so.", true),
+        "ended" => ("It had ended before.", false),
+        _ => return None,
+    };
+    Some(Told { text: text.to_owned(), is_good })
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let queue = params.text::<128>("queue");
+    let look = shared.look().await;
+    let snapshot = look.snapshot.as_deref();
+    let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
+    let _turn = shared.list_turn().await?;
+    let asked: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
+    let mut operations = Vec::new();
+    for some in asked.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
+        let calls = some.iter().map(|name| shared.inspector.operations(name).map(move |operations| (*name, operations)).boxed());
+        // A queue that cannot be read is told of by the pages Overview and Queues.
+        operations.extend(together(calls.collect()).await.into_iter().filter_map(|(_, operations)| operations.ok()).flatten());
+    }
+    operations.sort_by_key(|operation: &Operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
+    let now = SystemTime::now();
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        is_cut: asked.len() > QUEUES || operations.len() > ROWS,
+        rows: operations.into_iter().take(ROWS).map(|operation| Row::new(operation, now)).collect(),
+        queues: names.iter().take(CHOICES).cloned().collect(),
+        queue: &queue,
+    };
+    let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let live = format!("/live/operations?{}", query(&[("queue", queue.as_str())]));
+    Ok(Content { title: "Operations".to_owned(), tab: "operations", html: written(&page)?, status, live: Some(live), told: told(params) })
+}
+
+pub(crate) async fn stop(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    super::act::told(stopped(&shared, &viewer, &form.0).await, &viewer)
+}
+
+async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let (queue, id) = (form.text::<128>("queue"), form.text::<64>("id"));
+    if queue.is_empty() || id.is_empty() {
+        return Err(Problem::not_found("There is no such operation. Choose one on the page Operations."));
+    }
+    let operation = shared.inspector.stop_operation(&queue, &id).await?;
+    let (who, role) = person(viewer);
+    let changed = operation.changed;
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by a person");
+    shared.outdate().await;
+    let did = if operation.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
+    Ok(see_here(viewer, &of_queue(&queue), did))
+}

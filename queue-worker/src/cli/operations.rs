@@ -1,0 +1,295 @@
+//! `operations`: what people do to all jobs that match. `jobs requeue`, `promote`, `cancel` and `delete` start one with `--all`, and `queues drain` and `purge` do.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant, SystemTime},
+};
+
+use clap::Subcommand;
+use queue_core::{Client, Inspector, NewOperation, Operation, OperationState, RunOperation};
+use serde_json::json;
+
+use super::{
+    args::Format,
+    exit::{Exit, Failure, note},
+    output::{print, print_json, relative, short, table},
+    queues::{self, Unreadable},
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OperationsCommand {
+    /// List the operations of all queues or of one: those that are under way, and the last that have ended
+    #[command(after_help = "Examples:
+  {bin} operations list
+  {bin} operations list --queue orders --json | jq '.[] | select(.state == \"running\") | .operation'")]
+    List {
+        /// Only of this queue
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show one: which jobs it concerns, who has started it and why, and how far it is
+    #[command(after_help = "Examples:
+  {bin} operations show orders/5f0c3a9d2b7e6418")]
+    Show {
+        /// The operation, as `operations list` has it
+        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        operation: Address,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Stop one at its next step; what it has changed stays so
+    #[command(after_help = "Examples:
+  {bin} operations stop orders/5f0c3a9d2b7e6418")]
+    Stop {
+        /// The operation, as `operations list` has it
+        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        operation: Address,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Go on with one at once whose runner is gone; a worker of the queue would do so within a minute
+    #[command(after_help = "Examples:
+  {bin} operations resume orders/5f0c3a9d2b7e6418")]
+    Resume {
+        /// The operation, as `operations list` has it
+        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        operation: Address,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+/// A queue, and the id of an operation in it.
+#[derive(Clone, Debug)]
+pub(super) struct Address(String, String);
+
+fn address(text: &str) -> Result<Address, String> {
+    let parts = text.rsplit_once('/').filter(|(queue, id)| !queue.is_empty() && !id.is_empty());
+    let (queue, id) = parts.ok_or("write QUEUE/ID, as `operations list` prints it")?;
+    Ok(Address(queue.to_owned(), id.to_owned()))
+}
+
+/// How an operation is started.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Starting {
+    /// Say how many jobs it would concern; change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Start it and end: the workers of the queue do it
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(super) detach: bool,
+}
+
+pub(super) async fn operations(client: &Client, command: OperationsCommand) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    match command {
+        OperationsCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
+        OperationsCommand::Show { operation: Address(queue, id), format } => show(&inspector.operation(&queue, &id).await?, &format),
+        OperationsCommand::Stop { operation: Address(queue, id), format } => {
+            let stopped = inspector.stop_operation(&queue, &id).await?;
+            if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&told(&stopped))?) }
+        }
+        OperationsCommand::Resume { operation: Address(queue, id), format } => {
+            let operation = inspector.operation(&queue, &id).await?;
+            if !operation.is_running() {
+                return Err(Failure::new(Exit::WrongState, format!("operation `{queue}/{id}` cannot go on: it is {}", operation.state)));
+            }
+            let ended = follow(inspector.run_operation(&operation).at_once()).await?;
+            if format.json { Ok(print_json(&ended)?) } else { Ok(print(&told(&ended))?) }
+        }
+    }
+}
+
+async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let queues = queues::chosen(client, queue).await?;
+    let (found, unreadable) = queues::of_each(queues, async |queue| inspector.operations(queue).await).await?;
+    let mut all: Vec<Operation> = found.into_iter().flat_map(|(_, operations)| operations).collect();
+    all.sort_by_key(|operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
+    if format.json {
+        print_json(&all)?;
+    } else if all.is_empty() {
+        note("there was no operation");
+    } else {
+        let now = SystemTime::now();
+        let rows = all.iter().map(|operation| {
+            [
+                operation.address(),
+                operation.kind.to_string(),
+                short(&operation.filter, 60),
+                operation.state.to_string(),
+                format!("{}%", operation.percent()),
+                operation.changed.to_string(),
+                operation.started_at().map_or_else(String::new, |at| relative(at, now)),
+                operation.by.clone().unwrap_or_default(),
+            ]
+        });
+        print(&table(["operation", "what", "which", "state", "#done", "#changed", "started", "by"], rows))?;
+    }
+    Unreadable::tell(&unreadable)
+}
+
+fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(operation)?);
+    }
+    let now = SystemTime::now();
+    let time = |at: Option<SystemTime>| at.map_or_else(String::new, |at| relative(at, now));
+    let all = "all to which it applies".to_owned();
+    let lines = [
+        ("operation", operation.address()),
+        ("what", operation.kind.to_string()),
+        ("which", if operation.filter.is_empty() { all } else { operation.filter.clone() }),
+        ("state", operation.state.to_string()),
+        ("looked at", format!("{} of about {}, {}%", operation.looked, operation.total, operation.percent())),
+        ("changed", operation.changed.to_string()),
+        ("skipped", operation.skipped.to_string()),
+        ("failed", operation.failed.to_string()),
+        ("started", time(operation.started_at())),
+        ("ended", time(operation.ended_at())),
+        ("by", operation.by.clone().unwrap_or_default()),
+        ("reason", operation.reason.clone().unwrap_or_default()),
+        ("problem", operation.problem.clone().unwrap_or_default()),
+    ];
+    let rows = lines.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| [name.to_owned(), value]);
+    let text = table(["", ""], rows);
+    Ok(print(text.split_once('\n').map_or("", |(_, rows)| rows))?)
+}
+
+/// Looks, starts, or starts and follows it to its end, as a person has asked for. `None`: there is nothing more to say.
+pub(super) async fn begin(
+    inspector: &Inspector,
+    queue: &str,
+    new: NewOperation,
+    starting: &Starting,
+    format: &Format,
+) -> Result<Begun, Failure> {
+    if starting.dry_run {
+        let preview = inspector.preview_operation(queue, &new, LOOKED_AT).await?;
+        let (eligible, whole) = (preview.eligible, preview.is_whole);
+        if !format.json {
+            let least = if whole { "" } else { "at least " };
+            print(&format!("{queue}: {least}{} would be {}", jobs(eligible), new.kind.done()))?;
+        }
+        return Ok(Begun::Looked(json!({
+            "queue": queue, "kind": new.kind.name(), "filter": new.filter.to_string(), "dry_run": true, "eligible": eligible,
+            "looked": preview.looked, "total": preview.total, "is_whole": whole,
+        })));
+    }
+    let new = new.by(env::var("USER").unwrap_or_default());
+    if starting.detach {
+        let operation = inspector.start_operation(queue, &new.detached()).await?;
+        if !format.json {
+            let address = operation.address();
+            print(&format!("{address} is started: the workers of {queue} do it; `operations show {address}` says how far it is"))?;
+        }
+        return Ok(Begun::Started(Box::new(operation)));
+    }
+    let operation = inspector.start_operation(queue, &new).await?;
+    Ok(Begun::Started(Box::new(follow(inspector.run_operation(&operation)).await?)))
+}
+
+/// What has become of it.
+pub(super) enum Begun {
+    Looked(serde_json::Value),
+    Started(Box<Operation>),
+}
+
+/// A dry run looks at no more jobs.
+const LOOKED_AT: u64 = 1_000_000;
+
+/// How often a person hears how far it is, on a terminal and elsewhere.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+/// Takes its steps to the end, and says how far it is.
+async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
+    let address = run.operation().address();
+    let mut line = Line::new();
+    let stopped = tokio::signal::ctrl_c();
+    tokio::pin!(stopped);
+    loop {
+        let step = tokio::select! {
+            biased;
+            _ = &mut stopped => {
+                line.end();
+                note(&format!(
+                    "{address} goes on: a worker of the queue does it within a minute, or `operations resume {address}`; `operations stop {address}` stops it"
+                ));
+                return Err(Failure::silent(Exit::GivenBack));
+            }
+            step = run.step() => step,
+        };
+        match step {
+            Ok(true) => line.show(run.operation()),
+            Ok(false) => break,
+            Err(error) => {
+                line.end();
+                if !matches!(error, queue_core::Error::NoSuchOperation(_)) {
+                    note(&format!("{address} is not at its end: a worker of the queue goes on with it, or `operations resume {address}`"));
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    line.end();
+    let operation = run.operation().clone();
+    match operation.state {
+        OperationState::Completed => Ok(operation),
+        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner goes on with {}", told(&operation)))),
+        _ => Err(Failure::new(Exit::WrongState, told(&operation))),
+    }
+}
+
+/// The line that says how far it is.
+struct Line {
+    is_terminal: bool,
+    told: Instant,
+    is_open: bool,
+}
+
+impl Line {
+    fn new() -> Self {
+        Line { is_terminal: io::stderr().is_terminal(), told: Instant::now(), is_open: false }
+    }
+
+    fn show(&mut self, operation: &Operation) {
+        if self.told.elapsed() < if self.is_terminal { SHOWN_EVERY } else { TOLD_EVERY } {
+            return;
+        }
+        self.told = Instant::now();
+        let text =
+            format!("{} {}: {}%, {} {}", operation.kind, operation.queue, operation.percent(), operation.changed, operation.kind.done());
+        if self.is_terminal {
+            self.is_open = true;
+            let _ = write!(io::stderr(), "\r{text}\u{1b}[K");
+        } else {
+            note(&text);
+        }
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
+
+/// How far it is, in one line.
+pub(super) fn told(operation: &Operation) -> String {
+    let mut text = format!("{} is {}: {} {}", operation.address(), operation.state, jobs(operation.changed), operation.kind.done());
+    if operation.failed > 0 {
+        text += &format!(", {} stay as they are, because other jobs hold their unique keys", operation.failed);
+    }
+    if let Some(problem) = &operation.problem {
+        text += &format!(": {problem}");
+    }
+    text
+}
+
+pub(super) fn jobs(n: u64) -> String {
+    format!("{n} {}", if n == 1 { "job" } else { "jobs" })
+}

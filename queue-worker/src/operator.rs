@@ -1,0 +1,108 @@
+//! Goes on with operations whose runner is gone: what people do to all jobs of a queue that match.
+//!
+//! Each step of an operation is a compare-and-set on its number, so that several workers may try: one takes it, and changes no job twice.
+
+use std::{sync::Arc, time::Duration};
+
+use queue_core::{Client, Inspector, Operation, OperationState};
+
+use crate::{duty::Pass, engine::Shared, tuning::OPERATIONS};
+
+pub(crate) struct Operator {
+    shared: Arc<Shared>,
+    inspector: Inspector,
+}
+
+/// What one round over all queues has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Operations that it has brought to their end.
+    pub(crate) ended: usize,
+    /// Jobs that they have changed.
+    pub(crate) changed: u64,
+}
+
+impl Operator {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let inspector = Client::with_broker(shared.broker.clone()).inspector();
+        Operator { shared, inspector }
+    }
+
+    async fn go_on(&self, operation: &Operation, round: &mut Round) {
+        let mut run = self.inspector.run_operation(operation);
+        let queue = &*operation.queue;
+        loop {
+            match run.step().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(queue, operation = operation.id, %error, "an operation waits for the next round");
+                    return;
+                }
+            }
+        }
+        let ended = run.operation();
+        // Another one is at it, or came first.
+        if ended.state == OperationState::Running || ended.step <= operation.step {
+            return;
+        }
+        round.ended += 1;
+        round.changed += ended.changed - operation.changed.min(ended.changed);
+        let (id, kind, state, changed) = (&*ended.id, ended.kind.name(), ended.state.name(), ended.changed);
+        tracing::info!(queue, operation = id, kind, state, changed, "went on with an operation whose runner was gone");
+    }
+}
+
+impl Pass for Operator {
+    const NAME: &'static str = "operator";
+    type Report = Round;
+
+    /// Workers that were started together do not look together.
+    fn pause(&mut self) -> Duration {
+        OPERATIONS.mul_f64(0.5 + fastrand::f64())
+    }
+
+    /// One round over all queues.
+    async fn tick(&mut self) -> Round {
+        let mut round = Round::default();
+        for queue in self.shared.queues.iter() {
+            match self.inspector.operations(queue).await {
+                Ok(operations) => {
+                    for operation in operations.iter().filter(|operation| operation.is_running()) {
+                        self.go_on(operation, &mut round).await;
+                    }
+                }
+                Err(error) => tracing::debug!(queue = &**queue, %error, "operations are looked for in the next round"),
+            }
+        }
+        round
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{NewOperation, OperationKind, client::RawJob};
+
+    use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn a_worker_goes_on_with_an_operation_that_no_one_runs() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let inspector = client.inspector();
+        for _ in 0..3 {
+            client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("left")).await.unwrap();
+        }
+        let mut operator = Operator::new(Shared::alone(&client, &["left"], Settings::default()));
+        assert_eq!(operator.tick().await, Round::default());
+        let filter = "state=ready".parse().unwrap();
+        let started = inspector.start_operation("left", &NewOperation::new(OperationKind::Cancel, filter)).await.unwrap();
+        assert_eq!(operator.tick().await, Round::default(), "the one who has started it is there");
+        inspector.stop_operation("left", &started.id).await.unwrap();
+        inspector.start_operation("left", &NewOperation::all_of(OperationKind::Drain).detached()).await.unwrap();
+        assert_eq!(operator.tick().await, Round { ended: 1, changed: 3 });
+        let last = inspector.operations("left").await.unwrap();
+        assert!(last.iter().any(|operation| operation.state == OperationState::Completed), "{last:?}");
+        assert_eq!(operator.tick().await, Round::default());
+    }
+}

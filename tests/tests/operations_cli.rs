@@ -1,0 +1,225 @@
+//! Operations on the command line: what is done to all jobs that match, drains and purges.
+
+use std::{
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Client, JobState, NewOperation, OperationKind, OperationState,
+    broker::{Broker, DynBroker, Inspect, Operate, Operated, OperationDeed},
+    client::RawJob,
+    delegate_broker, delegate_inspect,
+};
+use queue_tests::server::{Kind, Server};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn command(folder: &TempDir, url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+    command.args(arguments).current_dir(folder.path()).env_remove("RUST_LOG").env("QUEUE_URL", url).env("USER", "ada");
+    command
+}
+
+fn run(folder: &TempDir, url: &str, arguments: &[&str]) -> Output {
+    command(folder, url, arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn ok(folder: &TempDir, url: &str, arguments: &[&str]) -> String {
+    let output = run(folder, url, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+fn json(folder: &TempDir, url: &str, arguments: &[&str]) -> Value {
+    serde_json::from_str(&ok(folder, url, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// The code and what is told.
+fn refused(folder: &TempDir, url: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = run(folder, url, arguments);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn in_folder() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    (folder, url)
+}
+
+async fn put(client: &Client, jobs: usize) {
+    let jobs: Vec<RawJob> = (0..jobs).map(|n| RawJob::new("close_order", vec![0x80]).queue("orders").id(format!("o-{n}"))).collect();
+    for some in jobs.chunks(500) {
+        futures_util::future::try_join_all(some.iter().map(|job| client.enqueue_raw(job.clone()))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_operation_is_looked_at_started_and_kept() {
+    let (folder, url) = in_folder();
+    let client = Client::connect(&url).await.unwrap();
+    put(&client, 12).await;
+    let cancel = ["jobs", "cancel", "--all", "--state", "ready", "--where", "id~o-1"];
+    let looked = [&cancel[..], &["--dry-run"]].concat();
+    assert_eq!(ok(&folder, &url, &looked), "orders: 3 jobs would be cancelled");
+    let looked = json(&folder, &url, &looked);
+    assert_eq!((&looked[0]["eligible"], &looked[0]["is_whole"]), (&3.into(), &true.into()));
+    assert_eq!(client.inspector().stats("orders").await.unwrap().count(JobState::Ready), 12);
+    assert_eq!(json(&folder, &url, &["operations", "list"]), serde_json::json!([]));
+
+    assert_eq!(ok(&folder, &url, &[&cancel[..], &["--reason", "a wrong import"]].concat()), "orders: 3 ready jobs cancelled");
+    let listed = json(&folder, &url, &["operations", "list", "--queue", "orders"]);
+    let operation = &listed[0];
+    assert_eq!((&operation["kind"], &operation["state"], &operation["by"]), (&"cancel".into(), &"completed".into(), &"ada".into()));
+    assert_eq!((&operation["changed"], &operation["skipped"], &operation["percent"]), (&3.into(), &9.into(), &100.into()));
+    assert_eq!(operation["filter"], "state=ready id~o-1");
+    let address = operation["operation"].as_str().unwrap();
+    let shown = ok(&folder, &url, &["operations", "show", address]);
+    assert!(shown.contains("a wrong import") && shown.contains("12 of about 12, 100%"), "{shown}");
+    assert!(ok(&folder, &url, &["operations", "list"]).contains(address));
+    let stopped = ok(&folder, &url, &["operations", "stop", address]);
+    assert_eq!(stopped, format!("{address} is completed: 3 jobs cancelled"), "it has ended before");
+    for (arguments, code, says) in [
+        (["operations", "show", "orders/none"], 3, "there is no operation `orders/none`"),
+        (["operations", "stop", "orders/none"], 3, "there is no operation"),
+        (["operations", "resume", address], 4, "cannot go on: it is completed"),
+        (["operations", "show", "none"], 2, "write QUEUE/ID"),
+    ] {
+        let (found, problem) = refused(&folder, &url, &arguments);
+        assert!(found == Some(code) && problem.contains(says), "{arguments:?}: {found:?} {problem}");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_that_is_under_way_keeps_others_out() {
+    let (folder, url) = in_folder();
+    let client = Client::connect(&url).await.unwrap();
+    put(&client, 3).await;
+    let told = ok(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach"]);
+    let operation = client.inspector().operations("orders").await.unwrap().remove(0);
+    let address = operation.address();
+    assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");
+    let (code, problem) = refused(&folder, &url, &["jobs", "cancel", "--all", "--state", "ready"]);
+    assert!(code == Some(4) && problem.contains(&format!("operation `{address}` is under way")), "{code:?} {problem}");
+    assert!(problem.contains(&format!("operations stop {address}")), "{problem}");
+    assert_eq!(ok(&folder, &url, &["operations", "resume", &address]), format!("{address} is completed: 3 jobs deleted"));
+    assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 0);
+}
+
+#[tokio::test]
+async fn a_drain_and_a_purge_want_the_name_of_the_queue() {
+    let (folder, url) = in_folder();
+    let client = Client::connect(&url).await.unwrap();
+    put(&client, 5).await;
+    ok(&folder, &url, &["jobs", "cancel", "orders/o-0", "orders/o-1"]);
+    for verb in ["drain", "purge"] {
+        let (code, problem) = refused(&folder, &url, &["queues", verb, "orders"]);
+        assert!(code == Some(2) && problem.contains("say `--confirm orders` to do it"), "{code:?} {problem}");
+        let (code, problem) = refused(&folder, &url, &["queues", verb, "orders", "--confirm", "order"]);
+        assert!(code == Some(2) && problem.contains("is not the name of the queue, `orders`: nothing was removed"), "{problem}");
+    }
+    let (code, problem) = refused(&folder, &url, &["queues", "drain", "order", "--confirm", "order"]);
+    assert!(code == Some(3) && problem.contains("did you mean `orders`?"), "{code:?} {problem}");
+    assert_eq!(ok(&folder, &url, &["queues", "drain", "orders", "--dry-run"]), "orders: 3 jobs would be removed");
+    assert_eq!(ok(&folder, &url, &["queues", "drain", "orders", "--confirm", "orders"]), "orders: 3 jobs removed");
+    let stats = client.inspector().stats("orders").await.unwrap();
+    assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, 2));
+    let purged = json(&folder, &url, &["queues", "purge", "orders", "--confirm", "orders", "--reason", "all of it"]);
+    assert_eq!((&purged["changed"], &purged["kind"], &purged["reason"]), (&2.into(), &"purge".into(), &"all of it".into()));
+    assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_survives_the_process_that_runs_it() {
+    let server = Server::start(Kind::Redis);
+    let folder = tempfile::tempdir().unwrap();
+    survives(&folder, &server.url()).await;
+    let (folder, url) = in_folder();
+    survives(&folder, &url).await;
+}
+
+/// Its process is killed in the middle. Another one goes on with what is left, and a step of the first one that comes late changes nothing.
+async fn survives(folder: &TempDir, url: &str) {
+    const JOBS: usize = 20_000;
+    let client = Client::connect(url).await.unwrap();
+    put(&client, JOBS).await;
+    let inspector = client.inspector();
+    let mut child: Child =
+        command(folder, url, &["jobs", "cancel", "--all", "--state", "ready"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (began, mut begun) = (Instant::now(), None);
+    while begun.is_none() && began.elapsed() < Duration::from_secs(60) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        begun = inspector.operations("orders").await.unwrap().into_iter().find(|operation| operation.changed > 0);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = begun.expect("it has begun");
+    let left = inspector.operation("orders", &killed.id).await.unwrap();
+    assert!(left.is_running() && left.changed < JOBS as u64, "it was killed in the middle: {left:?}");
+    let other = NewOperation::new(OperationKind::Delete, "state=cancelled".parse().unwrap());
+    assert!(inspector.start_operation("orders", &other).await.is_err(), "it is still under way");
+    let told = ok(folder, url, &["operations", "resume", &left.address()]);
+    assert_eq!(told, format!("{} is completed: {JOBS} jobs cancelled", left.address()));
+    let ended = inspector.operation("orders", &left.id).await.unwrap();
+    assert_eq!((ended.state, ended.changed), (OperationState::Completed, JOBS as u64));
+    let stats = inspector.stats("orders").await.unwrap();
+    assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, JOBS as u64));
+}
+
+/// A broker that carries out each step, and keeps most answers to itself: also two in a row, so that a step that is sent again is not answered either.
+#[derive(Debug)]
+struct LosesAnswers {
+    inner: DynBroker,
+    asked: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Broker for LosesAnswers {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait::async_trait]
+impl Inspect for LosesAnswers {
+    delegate_inspect!(self.inner, except operate);
+
+    async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
+        let answer = self.inner.operate(request).await;
+        match (&request.deed, self.asked.fetch_add(1, Ordering::Relaxed) % 8) {
+            (OperationDeed::Start(_), _) | (_, 0 | 3 | 4 | 6) => answer,
+            _ => Err(queue_core::Error::ambiguous("nowhere", "the answer is lost")),
+        }
+    }
+}
+
+/// No job is left out, and none is counted twice.
+#[tokio::test]
+async fn every_job_is_changed_although_answers_are_lost() {
+    const JOBS: usize = 900;
+    let (_folder, url) = in_folder();
+    let inner = Client::connect(&url).await.unwrap().broker().clone();
+    let client = Client::with_broker(Arc::new(LosesAnswers { inner, asked: AtomicUsize::new(0) }));
+    put(&client, JOBS).await;
+    let inspector = client.inspector();
+    for (kind, filter) in [(OperationKind::Cancel, "state=ready"), (OperationKind::Requeue, "state=cancelled"), (OperationKind::Drain, "")]
+    {
+        let new = NewOperation::new(kind, filter.parse().unwrap()).all();
+        let started = inspector.start_operation("orders", &new).await.unwrap();
+        let (mut run, mut lost) = (inspector.run_operation(&started), 0);
+        for steps in 0.. {
+            assert!(steps < 1000, "it ends");
+            match run.step().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => lost += usize::from(error.is_transient()),
+            }
+        }
+        let ended = inspector.operation("orders", &started.id).await.unwrap();
+        assert_eq!((ended.state, ended.changed, ended.failed), (OperationState::Completed, JOBS as u64, 0), "{kind}: {ended:?}");
+        assert!(lost > 0, "two answers in a row were lost");
+    }
+    assert_eq!(inspector.stats("orders").await.unwrap().jobs(), 0);
+}
