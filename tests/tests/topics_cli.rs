@@ -69,8 +69,29 @@ fn a_person_publishes_reads_and_subscribes() {
     assert_eq!(json(&folder, &["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
     let told = ok(&folder, &["doctor"]);
     assert!(told.contains("billing@orders: 1 events were gone before it read them"), "{told}");
+    let status = ok(&folder, &["status"]);
+    assert!(status.contains("billing@orders: 1 events were gone before it read them, since it exists"), "{status}");
+    assert_eq!(json(&folder, &["status"])["topic_warnings"][0]["queue"], "billing@orders");
+    assert_eq!(json(&folder, &["status", "billing@orders"])["topic_warnings"], Value::Null, "one queue was asked for");
     assert!(ok(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("is removed"));
     assert!(refused(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
+}
+
+/// An event that has waited for most of the limit of the lag goes soon, whoever has not read it.
+#[test]
+fn an_event_that_will_be_gone_before_it_is_read_is_told_in_time() {
+    let folder = bed();
+    ok(&folder, &["topics", "subscribe", "billing@orders", "--from", "start"]);
+    ok(&folder, &["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#]);
+    let soon = "of 0s for which the topic waits for it";
+    for command in ["status", "doctor"] {
+        assert!(!ok(&folder, &[command]).contains("for which the topic waits"), "there are days");
+    }
+    ok(&folder, &["topics", "set", "orders", "--lag", "0s"]);
+    for command in ["status", "doctor"] {
+        let told = ok(&folder, &[command]);
+        assert!(told.contains("billing@orders: the oldest event that it has not read is") && told.contains(soon), "{told}");
+    }
 }
 
 #[test]
@@ -92,7 +113,7 @@ fn a_person_rewinds_a_subscription() {
     assert_eq!(rewind("2", "--yes")["again"], 2);
     assert_eq!((&behind()["behind"], &behind()["rewinding"]), (&2.into(), &false.into()));
     let text = ok(&folder, &["topics", "rewind", "billing@orders", "--to", "start", "--yes"]);
-    assert!(text.contains("billing@orders reads 1 event again; 0 jobs cancelled"), "{text}");
+    assert!(text.contains("billing@orders reads 3 events again; 0 jobs cancelled"), "{text}");
 }
 
 #[test]

@@ -33,8 +33,9 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     if let Some(accepted) = earlier.accepted().filter(comes_back) {
         return Some(by(accepted));
     }
-    let requeues = job.requeues.iter().filter(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us);
-    let person = requeues.map(|(span, _)| Cause { name: "person", since_us: span.from_us });
+    // A person's change may take effect, and its job be claimed, before the answer is there.
+    let revivals = job.revivals().filter(|span| span.to_us.is_none_or(|to| to >= earlier.claimed_us));
+    let person = revivals.map(|span| Cause { name: "person", since_us: span.from_us });
     let lost = facts.fenced_since(earlier.lane).map(|since_us| Cause { name: "reclaim", since_us });
     // A claim is not waited for until it is on disk: the broker may have forgotten it.
     let cut = facts.faults.iter().filter(|(at, name, _)| *name == POWER_CUT && *at >= earlier.claimed_us);
@@ -69,7 +70,7 @@ fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>,
         broken(found, Invariant::Fencing, id, what);
         return;
     }
-    let requeued = job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused);
+    let requeued = job.revivals().next().is_some();
     if let Some(last) = earlier.accepted().filter(|finish| finish.ending.is_final() && !requeued) {
         let what = format!("claim {second} was given after the {} of claim {first} had counted", last.ending.name());
         broken(found, Invariant::NoResurrection, id, what);

@@ -162,10 +162,10 @@ impl World {
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
         let inspector = Client::with_broker(Arc::new(self.broker.clone())).inspector();
-        let (jobs, _) = listed(&inspector).await?;
+        let (jobs, _) = listed(&inspector, QUEUE).await?;
         let lanes = self.broker.model(QUEUE).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }).collect();
-        let counters = counters(&self.broker.stats(QUEUE).await?);
-        let slots = slots(&inspector).await?;
+        let counters = counters(&inspector, &[]).await?;
+        let slots = slots(&inspector, &[]).await?;
         Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, slots, counters, ..Snapshot::default() })
     }
 
