@@ -65,8 +65,10 @@ fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_u
     let enqueue = facts.enqueue_of(job).filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0)?;
     // What a person takes away or brings back keeps no place in a line; and what had begun before a rewind has kept its own.
     let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
+    let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);
+    let given = |one: &Delivery<'_>| one.given_ms(facts.terms).saturating_mul(1000);
     let had_begun =
-        job.deliveries.values().any(|one| one.claimed_us < from_us && one.accepted().is_none_or(|finish| finish.span.from_us >= from_us));
+        job.rewinds.iter().any(|(span, _)| job.deliveries.values().any(|one| given(one) < from_us && may_run_since(one, span.from_us)));
     if was_touched || had_begun {
         return None;
     }
