@@ -74,7 +74,7 @@ fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_u
     }
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
     let first = claims.next()?;
-    Some(Place { id, key: job.key?, stored: enqueue.span, first, last: claims.last().unwrap_or(first) })
+    Some(Place { id, key: job.key?, stored: enqueue.span, first, last: claims.next_back().unwrap_or(first) })
 }
 
 /// Whether one had ended when the next began.

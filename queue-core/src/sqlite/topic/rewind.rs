@@ -119,8 +119,11 @@ fn number(position: &str) -> Result<i64, Failed> {
     position.parse().map_err(|_| Rewind::unknown(position).into())
 }
 
+/// The numbers of entries, and their ids.
+type Entries = Vec<(i64, Vec<u8>)>;
+
 /// Numbers and ids of entries behind a number, up to another one: those of one step, and whether there may be more.
-fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Vec<(i64, Vec<u8>)>, bool), Failed> {
+fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, bool), Failed> {
     const ENTRIES: &str =
         "SELECT seq, id, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
     let mut found = tx.sql(ENTRIES)?;
