@@ -1089,7 +1089,7 @@ mutants! {
         "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
         "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
-        "rewinds: on SQLite what was read before one that has ended is let go of": ".max(cursor).max(before);" => ".max(cursor);";
+        "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
         "rewinds: on SQLite half of one reads nothing": " AND name = ?2 AND upto IS NULL" => " AND name = ?2";
