@@ -36,12 +36,17 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// Looks at what was claimed in this time.
 fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, u64), found: &mut Vec<Finding>) {
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
+    // An answer that was lost is told again later: what has a smaller number than a claim from before this time is from before it, too.
+    let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
+    let earlier = of_queue.flat_map(|(_, job)| job.deliveries.values()).filter(|one| one.claimed_us < from_us).map(|one| one.claim).max();
     for (id, job) in &facts.jobs {
         if subscription_of(id).unwrap_or(QUEUE) != queue {
             continue;
         }
         let Some(place) = place(facts, id, job, (from_us, to_us)) else { continue };
-        lines.entry(group(place.key, groups)).or_default().push(place);
+        if earlier.is_none_or(|earlier| place.first.claim > earlier) {
+            lines.entry(group(place.key, groups)).or_default().push(place);
+        }
     }
     for (group, mut line) in lines {
         line.sort_unstable_by_key(|place| place.stored.to_us);

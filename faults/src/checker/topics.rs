@@ -41,7 +41,7 @@ pub(super) fn fed(facts: &Facts<'_>) -> RangeInclusive<usize> {
     let (events, mut sure, mut possible) = (events(facts), 0, 0);
     for held in &facts.snapshot.subscriptions {
         sure += events.iter().filter(|event| facts.jobs.contains_key(&*name(held, event.id))).count();
-        let published = facts.publishes.values().filter(|publishes| publishes.iter().any(|publish| publish.fate != Fate::Refused));
+        let published = facts.publishes.values().flatten().filter(|publish| publish.fate != Fate::Refused);
         let times = 1 + facts.subscriptions.get(held.queue.as_str()).map_or(0, |of| of.rewinds.len());
         possible += published.count() * times;
     }
