@@ -11,6 +11,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use queue_core::{Begin, JobId};
 use serde::{Deserialize, Serialize};
 
 /// Where an operation stands.
@@ -109,6 +110,38 @@ pub enum Wish {
     Any,
 }
 
+/// Where a subscription begins, or begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// At the oldest event.
+    Start,
+    /// At the next one.
+    Now,
+    /// At this time, in milliseconds since 1970.
+    AtMs(i64),
+}
+
+impl From<Begin> for Mark {
+    fn from(begin: Begin) -> Self {
+        match begin {
+            Begin::Now => Mark::Now,
+            Begin::Start => Mark::Start,
+            Begin::AtMs(at) => Mark::AtMs(at),
+        }
+    }
+}
+
+/// The name of a job in histories: its id, and before it the queue, if that is the one of a subscription, as an event has one id in all of them.
+pub fn job_name(queue: &str, id: &JobId) -> String {
+    if queue.contains('@') { format!("{queue}/{id}") } else { id.to_string() }
+}
+
+/// The queue of the subscription in which a job is, by its name; `None`: it is in the queue of all jobs.
+pub fn subscription_of(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(queue, _)| queue).filter(|queue| queue.contains('@'))
+}
+
 /// What is done. Jobs are known by their id to the broker, and by their key, a number in the payload, to those who enqueue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -132,6 +165,40 @@ pub enum Operation {
         /// The number of its unique key, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unique: Option<u64>,
+    },
+    /// An event is published.
+    Publish {
+        /// The number of the event.
+        key: u64,
+        /// Its id, as far as it is known.
+        id: Option<String>,
+        /// A digest of its payload.
+        digest: u64,
+        /// Whether it was published before, under the same given id.
+        again: bool,
+        /// What its jobs should come to.
+        wish: Wish,
+    },
+    /// A subscription is made: `Fail` when it was there.
+    Subscribe {
+        /// Its queue.
+        subscription: String,
+        /// Where it begins.
+        begin: Mark,
+    },
+    /// A subscription begins again.
+    Rewind {
+        /// Its queue.
+        subscription: String,
+        /// Where.
+        to: Mark,
+    },
+    /// Events were removed that their topic does not keep.
+    Trim {
+        /// How many.
+        entries: u64,
+        /// How often a subscription had not read one of them.
+        lost: u64,
     },
     /// A tick of a schedule makes its job: `Ok` when it was stored, `Fail` when a job of this id exists.
     Tick {
@@ -217,6 +284,18 @@ pub enum Operation {
         /// The job.
         id: String,
     },
+    /// A person changes what a waiting job carries.
+    Edit {
+        /// The job.
+        id: String,
+        /// The digest of its new payload.
+        digest: u64,
+    },
+    /// A person lets so many jobs of each key run at once.
+    Cap {
+        /// How many.
+        cap: usize,
+    },
     /// A person removes a job.
     Delete {
         /// The job.
@@ -246,7 +325,7 @@ impl Operation {
     /// The id of the job that it is about.
     pub fn id(&self) -> Option<&str> {
         match self {
-            Operation::Enqueue { id, .. } => id.as_deref(),
+            Operation::Enqueue { id, .. } | Operation::Publish { id, .. } => id.as_deref(),
             Operation::Tick { id, .. }
             | Operation::Claim { id, .. }
             | Operation::Start { id, .. }
@@ -254,6 +333,7 @@ impl Operation {
             | Operation::Finish { id, .. }
             | Operation::Cancel { id }
             | Operation::Requeue { id }
+            | Operation::Edit { id, .. }
             | Operation::Delete { id } => Some(id),
             _ => None,
         }

@@ -8,6 +8,7 @@
 
 pub mod bed;
 pub mod checker;
+pub mod events;
 pub mod history;
 pub mod page;
 pub mod power;

@@ -144,7 +144,7 @@ async fn suite(arguments: &Arguments) -> ExitCode {
 /// A line on standard error for each run, and what explains each broken promise.
 fn tell_run(row: &rows::Row, column: Column, outcome: &run::Outcome) {
     let (number, seed, time) = (row.number, outcome.seed, outcome.time.as_secs_f32());
-    let jobs = outcome.verdict.as_ref().map_or(0, |verdict| verdict.summary.jobs);
+    let jobs = outcome.verdict.as_ref().map_or(0, |verdict| verdict.summary.jobs + verdict.summary.events);
     let word = if outcome.held() { "held" } else { "NOT HELD" };
     eprintln!("{number:<5} {column:<6} seed {seed:<7} {time:>5.1} s {jobs:>7} jobs  {word}  {}", row.name);
     if let Some(problem) = outcome.verdict.as_ref().err().or(outcome.unmet.as_ref()) {

@@ -9,13 +9,16 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, ScheduleAnswer, SetSchedule, Turn, TurnAnswer},
+    broker::{
+        self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, ScheduleAnswer, SetSchedule, Subscribe, Turn, TurnAnswer,
+        subscription_address,
+    },
     delegate_broker, delegate_inspect,
     envelope::Envelope,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Ending, Operation, Phase, Recorder};
+use crate::history::{Ending, Operation, Phase, Recorder, job_name};
 
 /// Where a process kills itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +62,7 @@ impl RecordingBroker {
 fn finishes(turn: &Turn, phase: impl Fn(usize) -> Phase) -> impl Iterator<Item = (Phase, Operation)> {
     turn.finishes.iter().enumerate().map(move |(position, finish)| {
         let operation = Operation::Finish {
-            id: finish.id.to_string(),
+            id: job_name(&turn.queue, &finish.id),
             lane: turn.lane.to_string(),
             claim: finish.claim,
             seq: turn.seq,
@@ -102,7 +105,22 @@ impl fmt::Debug for RecordingBroker {
 
 #[async_trait]
 impl Broker for RecordingBroker {
-    delegate_broker!(self.inner, except turn, extend, fence, set_schedule);
+    delegate_broker!(self.inner, except turn, extend, fence, set_schedule, subscribe);
+
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
+        let subscription = subscription_address(&request.name, &request.topic);
+        let made = || Operation::Subscribe { subscription: subscription.clone(), begin: request.begin.into() };
+        self.recorder.note(Phase::Invoke, made());
+        let answer = self.inner.subscribe(request).await;
+        let phase = match &answer {
+            Ok(true) => Phase::Ok,
+            // It was there: that it is made now is not said.
+            Ok(false) => Phase::Fail,
+            Err(_) => Phase::Unknown,
+        };
+        self.recorder.note(phase, made());
+        answer
+    }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         if !turn.finishes.is_empty() {
@@ -124,7 +142,7 @@ impl Broker for RecordingBroker {
         let finished = finishes(turn, |position| if answer.stale.contains(&position) { Phase::Fail } else { Phase::Ok });
         let claims = answer.deliveries.iter().filter(|delivery| !delivery.void).map(|delivery| {
             let operation = Operation::Claim {
-                id: delivery.id.to_string(),
+                id: job_name(&turn.queue, &delivery.id),
                 lane: turn.lane.to_string(),
                 claim: delivery.claim,
                 at_ms: answer.now_ms,

@@ -129,7 +129,7 @@ impl Report {
         let summary = &verdict.summary;
         let broken = |invariants: &[Invariant]| verdict.broken(invariants);
         let (lost, stuck, early, unexplained) = (broken(LOST), broken(STUCK), broken(EARLY), broken(UNEXPLAINED));
-        line.jobs += summary.jobs;
+        line.jobs += summary.jobs + summary.events;
         line.faults += summary.faults.values().sum::<usize>();
         line.fenced_off += summary.fenced_off;
         line.refused += summary.refused;
@@ -149,7 +149,7 @@ impl Report {
         line.resume_ms.sort_unstable();
         line.resume_p50_ms = percentile(&line.resume_ms, 50);
         line.resume_p99_ms = percentile(&line.resume_ms, 99);
-        self.jobs += summary.jobs;
+        self.jobs += summary.jobs + summary.events;
         (self.lost, self.stuck, self.early) = (self.lost + lost, self.stuck + stuck, self.early + early);
         self.unexplained_duplicates += unexplained;
         self.violations += verdict.violations.len();

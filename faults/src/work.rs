@@ -5,7 +5,7 @@ use std::time::Duration;
 use queue_core::{envelope::Envelope, prelude::*, registry::Registry};
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Operation, Phase, Recorder};
+use crate::history::{Operation, Phase, Recorder, job_name};
 
 /// The queue of all jobs.
 pub const QUEUE: &str = "faults";
@@ -105,7 +105,7 @@ pub fn registry(tomorrow: bool) -> Registry {
     registry
 }
 
-async fn act(plan: Plan, ctx: &JobContext, run: &mut Run) -> Result<u64, Failure> {
+pub(crate) async fn act(plan: Plan, ctx: &JobContext, run: &mut Run) -> Result<u64, Failure> {
     let time = Duration::from_millis(plan.ms.into());
     match plan.deed {
         Deed::Block => std::thread::sleep(time),
@@ -179,7 +179,7 @@ impl std::error::Error for Failure {
 }
 
 /// One run of a handler: its end is written down, however it comes.
-struct Run {
+pub(crate) struct Run {
     recorder: std::sync::Arc<Recorder>,
     id: String,
     claim: u64,
@@ -187,8 +187,8 @@ struct Run {
 }
 
 impl Run {
-    fn start(key: u64, pad: &str, recorder: std::sync::Arc<Recorder>, ctx: &JobContext) -> Run {
-        let (id, claim) = (ctx.id().to_string(), ctx.claim());
+    pub(crate) fn start(key: u64, pad: &str, recorder: std::sync::Arc<Recorder>, ctx: &JobContext) -> Run {
+        let (id, claim) = (job_name(ctx.queue(), ctx.id()), ctx.claim());
         recorder.note(Phase::Ok, Operation::Start { key, id: id.clone(), claim, digest: digest(key, pad) });
         Run { recorder, id, claim, how: "dropped" }
     }

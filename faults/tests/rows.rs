@@ -33,6 +33,11 @@ rows! {
     on_sqlite_limits_hold_while_workers_die: "M75" on Column::Sqlite;
     on_redis_logs_are_of_the_runs_that_held_the_job: "M76" on Column::Redis;
     on_sqlite_logs_are_of_the_runs_that_held_the_job: "M76" on Column::Sqlite;
+    on_redis_each_subscription_has_each_event_while_workers_die: "M79" on Column::Redis;
+    on_sqlite_what_a_subscription_has_lost_is_counted: "M82" on Column::Sqlite;
+    on_sqlite_events_are_handled_again_after_rewinds: "M83" on Column::Sqlite;
+    on_redis_a_cap_holds_as_it_was_set_last_while_workers_die: "M89" on Column::Redis;
+    on_redis_an_edited_job_runs_as_it_was_edited: "M90" on Column::Redis;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

@@ -46,8 +46,29 @@ fn a_person_publishes_reads_and_subscribes() {
     assert_eq!(place.json(&["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
     let told = place.ok(&["doctor"]);
     assert!(told.contains("billing@orders: 1 events were gone before it read them"), "{told}");
+    let status = place.ok(&["status"]);
+    assert!(status.contains("billing@orders: 1 events were gone before it read them, since it exists"), "{status}");
+    assert_eq!(place.json(&["status"])["topic_warnings"][0]["queue"], "billing@orders");
+    assert_eq!(place.json(&["status", "--queue", "orders"])["topic_warnings"], Value::Null, "one queue was asked for");
     assert!(place.ok(&["topics", "unsubscribe", "billing@orders"]).contains("is removed"));
     assert!(place.refused(2, &["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
+}
+
+/// An event that has waited for most of the limit of the lag goes soon, whoever has not read it.
+#[test]
+fn an_event_that_will_be_gone_before_it_is_read_is_told_in_time() {
+    let place = bed();
+    place.ok(&["topics", "subscribe", "billing@orders", "--from", "start"]);
+    place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#]);
+    let soon = "of 0s for which the topic waits for it";
+    for command in ["status", "doctor"] {
+        assert!(!place.ok(&[command]).contains("for which the topic waits"), "there are days");
+    }
+    place.ok(&["topics", "set", "orders", "--lag", "0s"]);
+    for command in ["status", "doctor"] {
+        let told = place.ok(&[command]);
+        assert!(told.contains("billing@orders: the oldest event that it has not read is") && told.contains(soon), "{told}");
+    }
 }
 
 #[test]
@@ -69,7 +90,7 @@ fn a_person_rewinds_a_subscription() {
     assert_eq!(rewind("2", "--yes")["again"], 2);
     assert_eq!((&behind()["behind"], &behind()["rewinding"]), (&2.into(), &false.into()));
     let text = place.ok(&["topics", "rewind", "billing@orders", "--to", "start", "--yes"]);
-    assert!(text.contains("billing@orders reads 1 event again; 0 jobs cancelled"), "{text}");
+    assert!(text.contains("billing@orders reads 3 events again; 0 jobs cancelled"), "{text}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use queue_tests::{
 use super::{Problem, Setup, disk::Disk, power::Recording};
 use crate::{
     checker::{Lane, Resources},
+    events::TOPIC,
     work::QUEUE,
 };
 
@@ -66,10 +67,24 @@ impl FromStr for Column {
 /// Where the broker is.
 #[derive(Debug)]
 pub(super) enum Place {
-    Server { server: Server },
-    Sentinels { all: Sentinels, killed: Option<Killed> },
-    Cluster { all: Cluster, killed: Option<Killed> },
-    File { path: PathBuf, process_crash: bool, disk: Option<Disk> },
+    Server {
+        server: Server,
+    },
+    Sentinels {
+        all: Sentinels,
+        killed: Option<Killed>,
+    },
+    /// The tag is that of the keys that a run is about.
+    Cluster {
+        all: Cluster,
+        killed: Option<Killed>,
+        tag: &'static str,
+    },
+    File {
+        path: PathBuf,
+        process_crash: bool,
+        disk: Option<Disk>,
+    },
 }
 
 /// The numbers of a master that was killed, and of its replica.
@@ -124,7 +139,10 @@ impl Place {
                 Place::Sentinels { all: Sentinels::with_own_clocks(Kind::Redis, DOWN_AFTER), killed: None }
             }
             Column::Sentinel => Place::Sentinels { all: Sentinels::start(Kind::Redis, DOWN_AFTER), killed: None },
-            Column::Cluster => Place::Cluster { all: Cluster::start(Kind::Redis, DOWN_AFTER), killed: None },
+            Column::Cluster => {
+                let tag = if setup.mix.events { TOPIC } else { QUEUE };
+                Place::Cluster { all: Cluster::start(Kind::Redis, DOWN_AFTER), killed: None, tag }
+            }
             Column::Sqlite => {
                 let disk = setup.disk_mb.map(Disk::mount).transpose()?;
                 let path = disk.as_ref().map_or(folder, Disk::path).join("queue.db");
@@ -180,7 +198,7 @@ impl Place {
     pub(super) fn hand_over(&mut self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, .. } => drop(all.hand_over()),
-            Place::Cluster { all, .. } => drop(all.hand_over(all.slot(QUEUE))),
+            Place::Cluster { all, tag, .. } => drop(all.hand_over(all.slot(tag))),
             Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
         }
         Ok(())
@@ -212,6 +230,16 @@ impl Place {
         Ok(())
     }
 
+    /// From now on the replica of the master lacks what is written.
+    pub(super) fn cut_off_replicas(&self) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, .. } => all.server(all.master()).cut_off_replicas(),
+            Place::Cluster { all, tag, .. } => all.node(all.master(all.slot(tag))).cut_off_replicas(),
+            Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
     /// Kills the master.
     pub(super) fn kill_master(&mut self) -> Result<(), Problem> {
         match self {
@@ -219,7 +247,7 @@ impl Place {
                 let master = all.kill_master();
                 *killed = Some((master, 1 - master));
             }
-            Place::Cluster { all, killed } => *killed = Some(all.kill_master(all.slot(QUEUE))),
+            Place::Cluster { all, killed, tag } => *killed = Some(all.kill_master(all.slot(tag))),
             Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
         }
         Ok(())
@@ -229,7 +257,7 @@ impl Place {
     pub(super) fn wait_for_promotion(&self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, killed: Some((_, replica)) } => drop(all.wait_for_promotion(*replica)),
-            Place::Cluster { all, killed: Some((_, replica)) } => drop(all.wait_for_promotion(*replica)),
+            Place::Cluster { all, killed: Some((_, replica)), .. } => drop(all.wait_for_promotion(*replica)),
             _ => return Err("no master was killed".into()),
         }
         Ok(())
@@ -247,8 +275,8 @@ impl Place {
 
     /// Moves the slot of the queue to another master, key by key.
     pub(super) fn move_slot(&mut self) -> Result<(), Problem> {
-        let Place::Cluster { all, .. } = self else { return Err("this row needs a cluster".into()) };
-        let slot = all.slot(QUEUE);
+        let Place::Cluster { all, tag, .. } = self else { return Err("this row needs a cluster".into()) };
+        let slot = all.slot(tag);
         let from = all.master(slot);
         let to = all.masters().into_iter().find(|master| *master != from).ok_or("there is one master only")?;
         all.move_slot(slot, to, Duration::from_millis(20))?;
@@ -279,7 +307,7 @@ impl Place {
                     all.bring_back(master);
                 }
             }
-            Place::Cluster { all, killed } => {
+            Place::Cluster { all, killed, .. } => {
                 if let Some((master, _)) = killed.take() {
                     all.bring_back(master);
                 }
@@ -321,17 +349,19 @@ impl Place {
         }
     }
 
-    /// What can be seen only from inside.
-    pub(super) fn inside(&self) -> Result<Inside, Problem> {
+    /// What can be seen of a queue only from inside.
+    pub(super) fn inside(&self, queue: &str) -> Result<Inside, Problem> {
+        // Queues of subscriptions are in the slot of their topic.
+        let (own, tag) = queue.split_once('@').map_or((String::new(), queue), |(own, topic)| (format!("@{own}"), topic));
         let master = match self {
             Place::Server { server } => Some(server),
             Place::Sentinels { all, .. } => Some(all.server(all.master())),
-            Place::Cluster { all, .. } => Some(all.node(all.master(all.slot(QUEUE)))),
+            Place::Cluster { all, .. } => Some(all.node(all.master(all.slot(tag)))),
             Place::File { .. } => None,
         };
         match (master, self) {
             (Some(server), _) => {
-                let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+                let key = |kind: &str| format!("queue:{{{tag}}}{own}:{kind}");
                 let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("lanes")], PATIENCE)?;
                 let leases: Vec<(String, i64)> = server.ask_patiently(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"], PATIENCE)?;
                 let deadline = |name: &String| leases.iter().find(|(lane, _)| lane == name).map_or(0, |(_, deadline)| *deadline);
@@ -340,8 +370,10 @@ impl Place {
             }
             (None, Place::File { path, .. }) => {
                 let file = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-                let mut lanes = file.prepare("SELECT name, deadline FROM queue_lanes")?;
-                let lanes = lanes.query_map([], |row| Ok(Lane { name: row.get(0)?, deadline_ms: row.get(1)? }))?;
+                let mut lanes = file.prepare(
+                    "SELECT queue_lanes.name, deadline FROM queue_lanes JOIN queue_queues ON queue_lanes.queue = queue_queues.queue WHERE queue_queues.name = ?1",
+                )?;
+                let lanes = lanes.query_map([queue], |row| Ok(Lane { name: row.get(0)?, deadline_ms: row.get(1)? }))?;
                 Ok(Inside { lanes: lanes.collect::<Result<_, _>>()?, bodies: Vec::new() })
             }
             (None, _) => Err("there is neither a server nor a file".into()),

@@ -10,6 +10,7 @@ use queue_tests::preload;
 
 use super::{Problem, broker::Line};
 use crate::{
+    events::Subscriber,
     history::CLOCK,
     process::{Orders, ProducerOrders, WorkerOrders},
 };
@@ -19,6 +20,7 @@ use crate::{
 pub struct Worker {
     pub(super) line: Line,
     name: String,
+    subscribers: Vec<Subscriber>,
     history: PathBuf,
     /// How long its history was when it was looked at.
     marked: u64,
@@ -86,14 +88,20 @@ fn spawn(program: &Path, orders: &Orders, folder: &Path, around: &Around) -> Res
 
 impl Worker {
     pub(super) fn start(program: &Path, orders: WorkerOrders, line: Line, around: &Around) -> Result<Worker, Problem> {
-        let (name, history) = (orders.common.name.clone(), orders.common.history.clone());
+        let (name, history, subscribers) = (orders.common.name.clone(), orders.common.history.clone(), orders.subscribers.clone());
         let folder = history.parent().ok_or("a history lies in a folder")?;
-        Ok(Worker { child: spawn(program, &Orders::Work(orders), folder, around)?, line, name, history, marked: 0, over: false })
+        let child = spawn(program, &Orders::Work(orders), folder, around)?;
+        Ok(Worker { child, line, name, subscribers, history, marked: 0, over: false })
     }
 
     /// Its name in the history.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The subscriptions that it serves.
+    pub fn subscribers(&self) -> &[Subscriber] {
+        &self.subscribers
     }
 
     /// Whether nobody has seen its end.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     checker::{Verdict, check},
+    events::TOPIC,
     history::{self, Operation, Phase},
     work::QUEUE,
 };
@@ -88,12 +89,24 @@ impl Bed {
         let time = Duration::from_millis(self.setup.terms.drain_ms);
         let drained = self
             .until("the queue to drain", time, async |bed| {
-                let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
-                let is_empty = |state: JobState| state.is_final() || stats.count(state) == 0;
-                JobState::ALL.into_iter().all(is_empty) && bed.producers.iter_mut().all(Producer::has_ended)
+                bed.is_empty().await.unwrap_or(false) && bed.producers.iter_mut().all(Producer::has_ended)
             })
             .await;
         Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Whether every event is read, and nothing waits or runs.
+    async fn is_empty(&self) -> Result<bool, queue_core::Error> {
+        let inspector = self.client.inspector();
+        let topic = inspector.topic(TOPIC).await?;
+        let subscriptions = || topic.iter().flat_map(|topic| &topic.subscriptions);
+        for queue in std::iter::once(QUEUE).chain(subscriptions().map(|of| of.queue.as_str())) {
+            let stats = inspector.stats(queue).await?;
+            if JobState::ALL.into_iter().any(|state| !state.is_final() && stats.count(state) > 0) {
+                return Ok(false);
+            }
+        }
+        Ok(subscriptions().all(|of| of.behind == Some(0)))
     }
 
     /// Gives every worker the time that it has to speak again; that it does is for the checker to say.

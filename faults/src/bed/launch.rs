@@ -7,6 +7,7 @@ use super::{
     child::{Around, Producer, Worker},
 };
 use crate::{
+    events::Subscriber,
     history::{Operation, Phase, Recorder},
     process::{Common, ProducerOrders, WorkerOrders},
     recording::Failpoint,
@@ -19,6 +20,24 @@ impl Bed {
     /// When it cannot be started.
     pub fn start_worker(&mut self) -> Result<usize, Problem> {
         self.launch(None, self.setup.tomorrow, 0)
+    }
+
+    /// Kills a worker, and starts another one that serves the same.
+    ///
+    /// # Errors
+    /// When that cannot be started.
+    pub fn replace(&mut self, worker: usize) -> Result<usize, Problem> {
+        let served = self.workers[worker].subscribers().to_vec();
+        self.kill(worker);
+        self.start_worker_of(&served)
+    }
+
+    /// Starts one more worker, which serves these subscriptions.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_worker_of(&mut self, subscribers: &[Subscriber]) -> Result<usize, Problem> {
+        self.launch_of(None, self.setup.tomorrow, 0, subscribers.to_vec())
     }
 
     /// Starts one more worker, whose wall clock is wrong by so much.
@@ -38,6 +57,18 @@ impl Bed {
     }
 
     fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, moved_ms: i64) -> Result<usize, Problem> {
+        let all = self.setup.subscribers;
+        let subscribers = if all.is_empty() { Vec::new() } else { all[self.started % all.len()].to_vec() };
+        self.launch_of(failpoint, tomorrow, moved_ms, subscribers)
+    }
+
+    fn launch_of(
+        &mut self,
+        failpoint: Option<Failpoint>,
+        tomorrow: bool,
+        moved_ms: i64,
+        subscribers: Vec<Subscriber>,
+    ) -> Result<usize, Problem> {
         self.started += 1;
         let line = self.place.line();
         let orders = WorkerOrders {
@@ -48,6 +79,7 @@ impl Bed {
             failpoint,
             tomorrow,
             late_ticks: self.setup.late_ticks,
+            subscribers,
         };
         let around = Around { moved_ms, pid: self.setup.pid, memory_mb: self.setup.memory_mb, disk: self.disk_log() };
         self.workers.push(Worker::start(&self.program, orders, line, &around)?);
@@ -88,7 +120,8 @@ impl Bed {
             if self.workers[worker].has_just_ended() {
                 self.harm("died", self.workers[worker].name());
                 self.note_down(worker);
-                self.start_worker()?;
+                let served = self.workers[worker].subscribers().to_vec();
+                self.start_worker_of(&served)?;
             }
         }
         Ok(())

@@ -12,6 +12,7 @@ mod power;
 mod schedules;
 mod setup;
 pub(crate) mod snapshot;
+mod topics;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,7 @@ use std::{
 
 use fastrand::Rng;
 use queue_core::{
-    Client, LimitRule, Rate, RuleOf,
+    Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
     broker::{Condition, Counter, JobState},
 };
 use queue_tests::proxy::Harm;
@@ -114,6 +115,12 @@ impl Bed {
                 inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?;
             }
         }
+        if bed.setup.terms.ordered.iter().any(|(queue, _)| queue == QUEUE) {
+            bed.client.inspector().set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.order = Some(GroupOrder::Ordered)).await?;
+        }
+        if let Some(aging_ms) = bed.setup.terms.aging_ms {
+            bed.client.inspector().set_aging(QUEUE, Aging::Every(Duration::from_millis(aging_ms))).await?;
+        }
         for _ in 0..bed.setup.workers {
             bed.start_worker()?;
         }
@@ -183,6 +190,15 @@ impl Bed {
     pub fn move_clock(&mut self, by: i64) -> Result<(), Problem> {
         self.harm("move clock", "broker");
         tokio::task::block_in_place(|| self.place.move_clock(by * 1_000))
+    }
+
+    /// From now on the replica of the master lacks what is written.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn cut_off_replicas(&mut self) -> Result<(), Problem> {
+        self.harm("cut off", "replica");
+        tokio::task::block_in_place(|| self.place.cut_off_replicas())
     }
 
     /// Kills the master.
@@ -361,6 +377,21 @@ impl Bed {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
+    }
+
+    /// Lets so many jobs of each key run at once from now on. While the broker is away, nothing changes.
+    pub async fn cap(&mut self, cap: usize) {
+        self.harm("change a limit", "broker");
+        self.recorder.note(Phase::Invoke, Operation::Cap { cap });
+        let most = u32::try_from(cap).ok();
+        if self.client.inspector().set_limit(QUEUE, LIMIT, |rule| rule.concurrency = most).await.is_ok() {
+            self.recorder.note(Phase::Ok, Operation::Cap { cap });
+        }
+    }
+
+    /// Whether every producer has ended.
+    pub(super) fn has_published(&mut self) -> bool {
+        self.producers.iter_mut().all(Producer::has_ended)
     }
 
     /// A counter of the queue; zero while the broker is away.

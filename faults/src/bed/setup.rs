@@ -1,6 +1,6 @@
 //! How a run is laid out.
 
-use crate::{checker::Terms, process::Mix};
+use crate::{checker::Terms, events::Subscriber, process::Mix};
 
 /// How a run is laid out before anything is harmed.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct Setup {
     pub tomorrow: bool,
     /// One tick of a schedule in so many is sent so late that somebody else has the schedule; 0: none.
     pub late_ticks: u32,
+    /// What each worker serves: the first the first of these, and so on, again and again. Without any, all serve the queue of all jobs.
+    pub subscribers: &'static [&'static [Subscriber]],
     /// Jobs that are enqueued, over all producers.
     pub jobs: u64,
     /// Producer processes.
@@ -52,6 +54,7 @@ impl Default for Setup {
             concurrency: 8,
             tomorrow: false,
             late_ticks: 0,
+            subscribers: &[],
             jobs: 1_500,
             producers: 1,
             callers: 4,

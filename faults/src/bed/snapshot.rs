@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use queue_core::{
     Client, Error, Inspector, JobId, JobRecord, UniqueKey,
-    broker::{Counter, JobState, QueueStats},
+    broker::{Counter, ENTRIES_READ, JobState},
 };
 
-use super::{
-    Problem,
-    broker::{Inside, Place},
-};
+use super::{Problem, broker::Place};
 use crate::{
-    checker::{Held, HeldKey, Snapshot, Told},
-    history::now_us,
+    checker::{Held, HeldKey, HeldSubscription, Snapshot, Told},
+    events::TOPIC,
+    history::{job_name, now_us},
     process::{UNIQUE, unique_key},
     work::{QUEUE, key_and_digest},
 };
@@ -21,16 +19,23 @@ use crate::{
 /// What a real broker holds: what it lists, and what is stored and listed nowhere.
 pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot, Problem> {
     let inspector = client.inspector();
-    let (mut jobs, seen) = listed(&inspector).await?;
-    let Inside { lanes, bodies } = place.inside()?;
-    for id in bodies {
-        // A made id has 16 bytes, a given one stands behind a `=`.
-        let id = match id.strip_prefix(b"=") {
-            Some(given) => String::from_utf8_lossy(given).into_owned(),
-            None => made(&id),
-        };
-        if id.parse().is_ok_and(|id: JobId| !seen.contains(&id)) {
-            jobs.push(Held { id, state: "nowhere".to_owned(), shown: "stored".to_owned(), ..Held::default() });
+    let (subscriptions, log) = topic(&inspector).await?;
+    let (mut jobs, mut lanes) = (Vec::new(), Vec::new());
+    for queue in queues(&subscriptions) {
+        let (listed, seen) = listed(&inspector, queue).await?;
+        jobs.extend(listed);
+        let inside = place.inside(queue)?;
+        lanes.extend(inside.lanes);
+        for id in inside.bodies {
+            // A made id has 16 bytes, a given one stands behind a `=`.
+            let id = match id.strip_prefix(b"=") {
+                Some(given) => String::from_utf8_lossy(given).into_owned(),
+                None => made(&id),
+            };
+            if let Some(id) = id.parse().ok().filter(|id: &JobId| !seen.contains(id)) {
+                let id = job_name(queue, &id);
+                jobs.push(Held { id, state: "nowhere".to_owned(), shown: "stored".to_owned(), ..Held::default() });
+            }
         }
     }
     let mut keys = Vec::new();
@@ -40,43 +45,74 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             keys.push(HeldKey { unique, id: holder.id.to_string() });
         }
     }
-    let slots = slots(&inspector).await?;
-    let counters = counters(&inspector.stats(QUEUE).await?);
+    let slots = slots(&inspector, &subscriptions).await?;
+    let counters = counters(&inspector, &subscriptions).await?;
     let at_ms = i64::try_from(now_us() / 1000)?;
-    Ok(Snapshot { at_ms, jobs, lanes, keys, slots, counters, ..Snapshot::default() })
+    Ok(Snapshot { at_ms, jobs, lanes, keys, subscriptions, log, slots, counters, ..Snapshot::default() })
+}
+
+/// The queue of all jobs, and those of subscriptions.
+pub(crate) fn queues(subscriptions: &[HeldSubscription]) -> impl Iterator<Item = &str> {
+    std::iter::once(QUEUE).chain(subscriptions.iter().map(|of| of.queue.as_str()))
+}
+
+/// The subscriptions of the topic, and the ids of the events in its log.
+pub(crate) async fn topic(inspector: &Inspector) -> Result<(Vec<HeldSubscription>, Vec<String>), Error> {
+    let Some(topic) = inspector.topic(TOPIC).await? else { return Ok((Vec::new(), Vec::new())) };
+    let subscriptions = topic.subscriptions.into_iter().map(|of| HeldSubscription { queue: of.queue, lost: of.lost }).collect();
+    let (mut log, mut after) = (Vec::new(), None);
+    loop {
+        let page = inspector.events(TOPIC, after.as_deref(), ENTRIES_READ).await?;
+        let is_last = page.len() < ENTRIES_READ;
+        after = page.last().map(|event| event.position.clone());
+        log.extend(page.into_iter().filter_map(|event| Some(event.id?.to_string())));
+        if is_last {
+            return Ok((subscriptions, log));
+        }
+    }
 }
 
 /// How many slots of groups and limits are held: by the limit of which most are held, as one job may hold one of each.
-pub(crate) async fn slots(inspector: &Inspector) -> Result<u64, Error> {
-    let (mut slots, mut after) = (0, None);
-    loop {
-        let page = inspector.groups(QUEUE, after, 500).await?;
-        slots += page.groups.iter().map(|group| group.active).sum::<u64>();
-        after = page.next;
-        if after.is_none() {
-            break;
+pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<u64, Error> {
+    let mut slots = 0;
+    for queue in queues(subscriptions) {
+        let mut after = None;
+        loop {
+            let page = inspector.groups(queue, after, 500).await?;
+            slots += page.groups.iter().map(|group| group.active).sum::<u64>();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
     }
     let limits = inspector.limits(QUEUE).await?;
     Ok(slots + limits.iter().map(|limit| limit.held).max().unwrap_or(0))
 }
 
-/// The counters of a queue, by name.
-pub(crate) fn counters(stats: &QueueStats) -> BTreeMap<String, u64> {
-    Counter::ALL.map(|counter| (counter.name().to_owned(), stats.total(counter))).into()
+/// The counters of the queue of all jobs and of those of subscriptions, by name, added up.
+pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<BTreeMap<String, u64>, Error> {
+    let mut counters = BTreeMap::new();
+    for queue in queues(subscriptions) {
+        let stats = inspector.stats(queue).await?;
+        for counter in Counter::ALL {
+            *counters.entry(counter.name().to_owned()).or_default() += stats.total(counter);
+        }
+    }
+    Ok(counters)
 }
 
-/// Lists every job in every state, and shows each.
-pub(crate) async fn listed(inspector: &Inspector) -> Result<(Vec<Held>, HashSet<JobId>), Error> {
+/// Lists every job of a queue in every state, and shows each.
+pub(crate) async fn listed(inspector: &Inspector, queue: &str) -> Result<(Vec<Held>, HashSet<JobId>), Error> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     for state in JobState::ALL {
-        let mut walk = inspector.walk(QUEUE, state);
+        let mut walk = inspector.walk(queue, state);
         while let Some(jobs_of_page) = walk.next().await? {
             for listed in jobs_of_page {
                 let address = listed.address;
                 let shown = inspector.show(&address).await;
                 seen.insert(address.id.clone());
-                let mut held = held(state, &address.id, shown.as_ref().ok());
+                let mut held = held(state, job_name(queue, &address.id), shown.as_ref().ok());
                 if let Some(progress) = shown.ok().and_then(|record| record.progress) {
                     held.progress = progress.message.parse().ok();
                     held.told = inspector.log(&address, 0).await?.lines.iter().filter_map(|line| told(&line.text)).collect();
@@ -102,8 +138,8 @@ fn made(bytes: &[u8]) -> String {
     [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
 }
 
-fn held(state: JobState, id: &JobId, shown: Option<&JobRecord>) -> Held {
-    let mut held = Held { id: id.to_string(), state: state.name().to_owned(), ..Held::default() };
+fn held(state: JobState, id: String, shown: Option<&JobRecord>) -> Held {
+    let mut held = Held { id, state: state.name().to_owned(), ..Held::default() };
     let Some(record) = shown else {
         held.shown = "nothing".to_owned();
         return held;

@@ -3,6 +3,7 @@
 use super::{
     Invariant,
     facts::{About, Facts, Fate, Finding, Job, broken},
+    topics,
 };
 use crate::history::{Ending, Wish};
 
@@ -18,7 +19,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// I8: the counters that a delivery brings are those of its past, and the limits are kept.
 fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let max_attempts = facts.enqueue_of(job).map_or(u32::MAX, |enqueue| enqueue.max_attempts);
-    let requeued = job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused);
+    let requeued = job.revivals().next().is_some();
     // Sure and possible failures, and possible crashes, before the delivery that is looked at.
     let (mut sure, mut possible, mut lost) = (0, 0, 0);
     let (mut since_us, mut before) = (0, 0);
@@ -102,10 +103,12 @@ fn accounting(facts: &Facts<'_>, found: &mut Vec<Finding>) {
             found.push(Finding { invariant: Invariant::Accounting, about: About::Nothing, what });
         }
     };
+    let fed = topics::fed(facts);
     let enqueues = || facts.enqueues.values().flatten().filter(|enqueue| !enqueue.existing);
     let ticks = |fits: fn(Fate) -> bool| facts.ticks.values().flatten().filter(|tick| fits(tick.fate)).count();
     let sure = enqueues().filter(|enqueue| enqueue.fate == Fate::Happened).count() + ticks(|fate| fate == Fate::Happened);
-    judge("enqueued", sure, enqueues().filter(|enqueue| enqueue.fate != Fate::Refused).count() + ticks(|fate| fate != Fate::Refused));
+    let possible = enqueues().filter(|enqueue| enqueue.fate != Fate::Refused).count() + ticks(|fate| fate != Fate::Refused);
+    judge("enqueued", sure + fed.start(), possible + fed.end());
     let finishes = |wanted: fn(Ending) -> bool| {
         let deliveries = || facts.jobs.values().flat_map(|job| job.deliveries.values());
         let sure = deliveries().filter(|delivery| delivery.accepted().is_some_and(|finish| wanted(finish.ending))).count();

@@ -6,7 +6,7 @@ use super::{
     Invariant,
     facts::{About, Facts, Fate, Finding, Job, broken},
 };
-use crate::history::Ending;
+use crate::history::{Ending, subscription_of};
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     no_loss(facts, found);
@@ -34,7 +34,7 @@ fn no_loss(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 }
 
 /// Whether a job may have left the broker for good.
-fn may_have_ended(job: &Job<'_>) -> bool {
+pub(super) fn may_have_ended(job: &Job<'_>) -> bool {
     let acked = |ending: Ending| matches!(ending, Ending::Ack | Ending::Cancel | Ending::Expire);
     let finished = job.deliveries.values().flat_map(|delivery| delivery.possible()).any(|finish| acked(finish.ending));
     // What was buried must be readable: that is for I19 to judge.
@@ -46,7 +46,7 @@ fn may_have_ended(job: &Job<'_>) -> bool {
 /// I2: nothing starts that was not enqueued and delivered.
 fn no_ghosts(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
-        let enqueued = job.key.is_some_and(|key| facts.enqueues.contains_key(&key)) || facts.ticks.contains_key(id);
+        let enqueued = facts.enqueue_of(job).is_some() || facts.ticks.contains_key(id);
         if !job.start_digests.is_empty() && !enqueued {
             broken(found, Invariant::NoGhosts, id, "started, and nobody enqueued it");
         }
@@ -59,7 +59,8 @@ fn no_ghosts(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// I16: one key, one job; another payload under a given id is a conflict.
 fn idempotent(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut ids: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-    for (id, job) in &facts.jobs {
+    // An event is one job in each subscription, of one name.
+    for (id, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let alive = !job.held.is_empty() || !job.deliveries.is_empty();
         if let Some(key) = job.key.filter(|_| alive) {
             ids.entry(key).or_default().insert(id);
@@ -91,9 +92,28 @@ fn idempotent(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 fn payloads(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
         let Some(enqueue) = facts.enqueue_of(job) else { continue };
-        let held = job.held.iter().filter_map(|held| held.digest);
-        if job.start_digests.iter().copied().chain(held).any(|digest| digest != enqueue.digest) {
-            broken(found, Invariant::PayloadKept, id, "its payload is not the one that was enqueued");
+        let is_given = |digest: u64| {
+            let edited = job.edits.iter().filter(|(_, fate, _)| *fate != Fate::Refused).any(|(.., edited)| *edited == digest);
+            digest == enqueue.digest || edited
+        };
+        let mut seen = job.start_digests.iter().map(|(_, digest)| *digest).chain(job.held.iter().filter_map(|held| held.digest));
+        if seen.any(|digest| !is_given(digest)) {
+            broken(
+                found,
+                Invariant::PayloadKept,
+                id,
+                "its payload is neither the one that was enqueued nor one that a person has given it",
+            );
+        }
+        for (span, _, edited) in job.edits.iter().filter(|(_, fate, _)| *fate == Fate::Happened) {
+            // A job that waits is edited, and none that runs: what was claimed before has the old payload, and what is claimed later has the new one.
+            let Some(done) = span.to_us else { continue };
+            let claimed_after = |claim: u64| job.deliveries.get(&claim).is_some_and(|one| one.given_ms(facts.terms) > done / 1000 + 1);
+            let held = job.held.iter().filter_map(|held| held.digest).any(|digest| digest != *edited);
+            let ran = job.start_digests.iter().any(|(claim, digest)| digest != edited && claimed_after(*claim));
+            if held || ran {
+                broken(found, Invariant::PayloadKept, id, "it was edited, and has its old payload");
+            }
         }
     }
 }
@@ -106,7 +126,7 @@ fn refusals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         .filter(|(_, job)| !job.held.is_empty() || !job.deliveries.is_empty())
         .filter_map(|(id, job)| Some((job.key?, *id)))
         .collect();
-    for (key, enqueues) in &facts.enqueues {
+    for (key, enqueues) in facts.enqueues.iter().chain(&facts.publishes) {
         let refused = enqueues.iter().all(|enqueue| enqueue.fate == Fate::Refused);
         if let Some(id) = traces.get(key).filter(|_| refused) {
             broken(found, Invariant::CleanRefusal, id, "its enqueue was refused, and it is there");

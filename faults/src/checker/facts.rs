@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Held, Invariant, Snapshot, Terms};
-use crate::history::{Ending, Operation, Phase, Record, TAIL_CUT, Wish};
+use crate::{
+    events::ATTEMPTS,
+    history::{Ending, Mark, Operation, Phase, Record, TAIL_CUT, Wish, subscription_of},
+};
 
 /// What a finding is about: whose timeline explains it.
 #[derive(Clone, Debug)]
@@ -35,6 +38,24 @@ pub(super) enum Fate {
     Happened,
     Refused,
     Open,
+}
+
+/// A subscription, and what was done to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscription<'a> {
+    /// Who asked for it. Refused: it was there.
+    pub(super) made: Vec<Marked<'a>>,
+    /// Where it was to begin again.
+    pub(super) rewinds: Vec<Marked<'a>>,
+}
+
+/// Something that was done to a subscription, by whom, and the place in the log that it names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marked<'a> {
+    process: &'a str,
+    pub(super) span: Span,
+    pub(super) fate: Fate,
+    pub(super) mark: Mark,
 }
 
 /// One enqueue of a key.
@@ -110,11 +131,23 @@ pub(super) struct Job<'a> {
     /// Starts whose delivery nobody has recorded, and two lanes of one claim number.
     pub(super) stray_starts: Vec<u64>,
     pub(super) shared_claims: Vec<u64>,
-    pub(super) start_digests: Vec<u64>,
+    /// What its starts brought, with their claims.
+    pub(super) start_digests: Vec<(u64, u64)>,
+    /// What people have made of its payload.
+    pub(super) edits: Vec<(Span, Fate, u64)>,
     pub(super) cancels: Vec<(Span, Fate)>,
     pub(super) requeues: Vec<(Span, Fate)>,
+    /// Of the subscription whose event it is: after each of them the event may be handled again.
+    pub(super) rewinds: Vec<(Span, Fate)>,
     pub(super) deletes: Vec<(Span, Fate)>,
     pub(super) held: Vec<&'a Held>,
+}
+
+impl Job<'_> {
+    /// What may have let it run again after it had ended.
+    pub(super) fn revivals(&self) -> impl Iterator<Item = Span> {
+        self.requeues.iter().chain(&self.rewinds).filter(|(_, fate)| *fate != Fate::Refused).map(|(span, _)| *span)
+    }
 }
 
 /// A process.
@@ -130,6 +163,13 @@ pub(super) struct Facts<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) terms: &'a Terms,
     pub(super) enqueues: BTreeMap<u64, Vec<Enqueued<'a>>>,
+    /// Events, by their numbers.
+    pub(super) publishes: BTreeMap<u64, Vec<Enqueued<'a>>>,
+    pub(super) subscriptions: BTreeMap<&'a str, Subscription<'a>>,
+    /// How many events trims have removed, and how often a subscription had not read one.
+    pub(super) trimmed: (u64, u64),
+    /// When people let so many jobs of each key run.
+    pub(super) caps: Vec<(Span, usize)>,
     pub(super) jobs: BTreeMap<&'a str, Job<'a>>,
     /// By the id of the job.
     pub(super) ticks: BTreeMap<&'a str, Vec<Tick<'a>>>,
@@ -151,6 +191,10 @@ impl<'a> Facts<'a> {
             snapshot,
             terms,
             enqueues: BTreeMap::new(),
+            publishes: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            trimmed: (0, 0),
+            caps: Vec::new(),
             jobs: BTreeMap::new(),
             ticks: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -173,6 +217,10 @@ impl<'a> Facts<'a> {
                 facts.jobs.entry(id).or_default().key = Some(enqueue.key);
             }
         }
+        for (name, job) in &mut facts.jobs {
+            let rewinds = subscription_of(name).and_then(|queue| facts.subscriptions.get(queue)).map(|of| &of.rewinds);
+            job.rewinds = rewinds.into_iter().flatten().map(|rewind| (rewind.span, rewind.fate)).collect();
+        }
         facts
     }
 
@@ -180,26 +228,23 @@ impl<'a> Facts<'a> {
         let (at, phase, process) = (record.wall_us, record.phase, record.process.as_str());
         match &record.operation {
             Operation::Enqueue { key, id, digest, delay_ms, max_attempts, existing, wish, unique } => {
-                let enqueues = self.enqueues.entry(*key).or_default();
-                if phase == Phase::Invoke {
-                    enqueues.push(Enqueued {
-                        span: Span { from_us: at, to_us: None },
-                        fate: Fate::Open,
-                        key: *key,
-                        id: id.as_deref(),
-                        digest: *digest,
-                        delay_ms: *delay_ms,
-                        max_attempts: *max_attempts,
-                        existing: *existing,
-                        wish: *wish,
-                        unique: *unique,
-                    });
-                } else if let Some(open) = enqueues.last_mut() {
-                    open.id = id.as_deref().or(open.id);
-                    open.existing = *existing;
-                    close(&mut open.span, &mut open.fate, at, phase);
-                }
+                let (delay_ms, max_attempts, existing, unique) = (*delay_ms, *max_attempts, *existing, *unique);
+                let new = Enqueued { delay_ms, max_attempts, existing, unique, ..Enqueued::new(at, *key, id.as_deref(), *digest, *wish) };
+                enqueue(self.enqueues.entry(*key).or_default(), new, phase);
             }
+            Operation::Publish { key, id, digest, again, wish } => {
+                let publishes = self.publishes.entry(*key).or_default();
+                // An answer does not tell whether it was there.
+                let existing = if phase == Phase::Invoke { *again } else { publishes.last().is_some_and(|open| open.existing) };
+                enqueue(publishes, Enqueued { existing, ..Enqueued::new(at, *key, id.as_deref(), *digest, *wish) }, phase);
+            }
+            Operation::Subscribe { subscription, begin } => {
+                mark(&mut self.subscriptions.entry(subscription).or_default().made, process, *begin, at, phase);
+            }
+            Operation::Rewind { subscription, to } => {
+                mark(&mut self.subscriptions.entry(subscription).or_default().rewinds, process, *to, at, phase);
+            }
+            Operation::Trim { entries, lost } => self.trimmed = (self.trimmed.0 + entries, self.trimmed.1 + lost),
             Operation::Tick { schedule, tick_ms, id } => {
                 let ticks = self.ticks.entry(id).or_default();
                 if phase == Phase::Invoke {
@@ -231,7 +276,7 @@ impl<'a> Facts<'a> {
             Operation::Start { key, id, claim, digest } => {
                 let job = self.jobs.entry(id).or_default();
                 job.key = Some(*key);
-                job.start_digests.push(*digest);
+                job.start_digests.push((*claim, *digest));
                 match job.deliveries.get_mut(claim) {
                     Some(delivery) => delivery.starts.push(at),
                     None => job.stray_starts.push(at),
@@ -262,6 +307,20 @@ impl<'a> Facts<'a> {
             }
             Operation::Cancel { id } => settle(&mut self.jobs.entry(id).or_default().cancels, at, phase),
             Operation::Requeue { id } => settle(&mut self.jobs.entry(id).or_default().requeues, at, phase),
+            Operation::Edit { id, digest } => {
+                let edits = &mut self.jobs.entry(id).or_default().edits;
+                if phase == Phase::Invoke {
+                    edits.push((Span { from_us: at, to_us: None }, Fate::Open, *digest));
+                } else if let Some((span, fate, _)) = edits.last_mut() {
+                    close(span, fate, at, phase);
+                }
+            }
+            Operation::Cap { cap } if phase == Phase::Invoke => self.caps.push((Span { from_us: at, to_us: None }, *cap)),
+            Operation::Cap { .. } => {
+                if let Some((span, _)) = self.caps.last_mut() {
+                    span.to_us = Some(at);
+                }
+            }
             Operation::Delete { id } => settle(&mut self.jobs.entry(id).or_default().deletes, at, phase),
             Operation::Up { concurrency, tasks } => {
                 let found = self.processes.entry(process).or_default();
@@ -287,6 +346,18 @@ impl<'a> Facts<'a> {
     /// When turns were sent of which nobody wrote down which jobs they brought, in milliseconds.
     pub(super) fn unanswered_ms(&self) -> Vec<u64> {
         self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()
+    }
+
+    /// From when to when a lane may have held jobs of which nobody wrote down that it got them: it was fenced, or so many milliseconds beyond its lease are over.
+    pub(super) fn unanswered_until(&self, beyond_ms: u64) -> Vec<(u64, u64)> {
+        let unanswered = self.asks.iter().filter(|(_, (_, answered))| !answered);
+        let fenced = |lane: &str| {
+            self.fences.get(lane)?.iter().filter(|fence| fence.2 == Fate::Happened).filter_map(|(_, span, _)| span.to_us).min()
+        };
+        // What was fenced is taken back in steps.
+        const STEPS_US: u64 = 500_000;
+        let until = |lane: &str, at: u64| fenced(lane).map_or(at + (self.terms.lease_ms + beyond_ms) * 1000, |us| us + STEPS_US);
+        unanswered.map(|((lane, _), (at, _))| (*at, until(lane, *at))).collect()
     }
 
     /// How many processes were killed from outside while they held this job.
@@ -318,7 +389,47 @@ impl<'a> Facts<'a> {
 
     /// The first enqueue of a job.
     pub(super) fn enqueue_of(&self, job: &Job<'_>) -> Option<&Enqueued<'a>> {
-        self.enqueues.get(&job.key?)?.first()
+        let key = job.key?;
+        // The numbers of jobs and of events are different ones.
+        self.enqueues.get(&key).or_else(|| self.publishes.get(&key))?.first()
+    }
+}
+
+impl<'a> Enqueued<'a> {
+    /// One that was just sent.
+    fn new(at: u64, key: u64, id: Option<&'a str>, digest: u64, wish: Wish) -> Self {
+        Enqueued {
+            span: Span { from_us: at, to_us: None },
+            fate: Fate::Open,
+            key,
+            id,
+            digest,
+            delay_ms: 0,
+            max_attempts: ATTEMPTS,
+            existing: false,
+            wish,
+            unique: None,
+        }
+    }
+}
+
+/// Takes in one more record of an enqueue: its first, or what became of the one that is under way.
+fn enqueue<'a>(enqueues: &mut Vec<Enqueued<'a>>, record: Enqueued<'a>, phase: Phase) {
+    if phase == Phase::Invoke {
+        enqueues.push(record);
+    } else if let Some(open) = enqueues.last_mut() {
+        open.id = record.id.or(open.id);
+        open.existing = record.existing;
+        close(&mut open.span, &mut open.fate, record.span.from_us, phase);
+    }
+}
+
+/// The same of a subscription. Several workers may make one at the same time.
+fn mark<'a>(operations: &mut Vec<Marked<'a>>, process: &'a str, mark: Mark, at: u64, phase: Phase) {
+    if phase == Phase::Invoke {
+        operations.push(Marked { process, span: Span { from_us: at, to_us: None }, fate: Fate::Open, mark });
+    } else if let Some(open) = operations.iter_mut().rev().find(|open| open.process == process) {
+        close(&mut open.span, &mut open.fate, at, phase);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     Invariant,
     facts::{About, Delivery, Facts, Fate, Finding, Job},
 };
-use crate::process::group;
+use crate::{history::subscription_of, process::group};
 
 /// So often at most another group of the same weight is served before: once in turn, once for a turn that was begun, and once for the one with which it ends.
 const BOUND: u64 = 3;
@@ -29,7 +29,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let (mut work, mut held): (Spans, Spans) = (BTreeMap::new(), BTreeMap::new());
     // The jobs of each turn by their groups. Suspects go before the others, and are no turns.
     let mut turns: BTreeMap<(u64, u64), BTreeMap<u64, u64>> = BTreeMap::new();
-    for job in facts.jobs.values() {
+    for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let Some(of) = job.key.map(|key| group(key, groups)) else { continue };
         if let Some(span) = waits(facts, job, &given) {
             work.entry(of).or_default().push(span);
@@ -80,7 +80,8 @@ struct Given(BTreeMap<u64, u64>);
 impl Given {
     fn of(facts: &Facts<'_>) -> Given {
         let mut given = BTreeMap::new();
-        for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()) {
+        let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none());
+        for delivery in of_queue.flat_map(|(_, job)| job.deliveries.values()) {
             given.insert(delivery.claim, u64::try_from(delivery.at_ms).unwrap_or(0));
         }
         let mut latest = u64::MAX;

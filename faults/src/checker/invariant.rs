@@ -62,6 +62,10 @@ pub enum Invariant {
     Renewals = 27,
     /// What was used is given back.
     Resources = 28,
+    /// A subscription has every event of its span, and none from before its begin.
+    Subscriptions = 29,
+    /// Jobs of an ordered group run one after the other, in the order in which they came.
+    Lines = 30,
 }
 
 /// Invariants about what is not built yet, and why they are not checked.
@@ -69,7 +73,8 @@ pub const LEFT_OUT: [(&str, &str); 1] =
     [("I19 evicted dead jobs", "their eviction is counted in the queue's statistics and leaves no event per job")];
 
 /// What cannot be asked of a broker that may lose what it has acknowledged: what it says twice is not what it has said once.
-pub(super) const EXCUSED: [Invariant; 11] = [
+pub(super) const EXCUSED: [Invariant; 12] = [
+    Invariant::Lines,
     Invariant::Unique,
     Invariant::Schedules,
     Invariant::NoLoss,
@@ -115,6 +120,8 @@ impl Invariant {
             Invariant::Drains => "queue drains",
             Invariant::Renewals => "renewals",
             Invariant::Resources => "resources",
+            Invariant::Subscriptions => "subscriptions",
+            Invariant::Lines => "ordered groups",
         }
     }
 }

@@ -15,6 +15,8 @@
 //! | I13: which ticks of a schedule make a job | `schedules` |
 //! | I15, of groups: how many of each run, and that none starves | `groups`, `fairness` |
 //! | I14, I15: in which order, and how many at once | `order` |
+//! | I29: which events a subscription has | `topics` |
+//! | I30: that one of a group starts after the other | `lines` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
 //! An operation without an answer may or may not have happened: it explains what is seen, and accuses nobody.
@@ -25,6 +27,7 @@ mod facts;
 mod fairness;
 mod groups;
 mod invariant;
+mod lines;
 mod order;
 mod places;
 mod rates;
@@ -38,13 +41,14 @@ mod timeline;
 mod times;
 mod tokens;
 mod told;
+mod topics;
 mod unique;
 
 use facts::Facts;
 
 pub use self::{
     invariant::{Invariant, LEFT_OUT},
-    snapshot::{Held, HeldKey, HeldSchedule, Lane, RateTerms, Resources, Snapshot, Terms, Ticks, Told},
+    snapshot::{Held, HeldKey, HeldSchedule, HeldSubscription, Lane, RateTerms, Resources, Snapshot, Terms, Ticks, Told},
     summary::Summary,
 };
 use crate::history::Record;
@@ -81,7 +85,7 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
     type Rules = fn(&Facts<'_>, &mut Vec<facts::Finding>);
-    let rules: [Rules; 13] = [
+    let rules: [Rules; 15] = [
         existence::check,
         places::check,
         tokens::check,
@@ -94,6 +98,8 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
         rates::check,
         fairness::check,
         told::check,
+        topics::check,
+        lines::check,
         recovery::check,
     ];
     for rules in rules {

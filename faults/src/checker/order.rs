@@ -4,12 +4,56 @@ use std::collections::BTreeMap;
 
 use super::{
     Invariant,
-    facts::{About, Facts, Fate, Finding, broken},
+    facts::{About, Facts, Fate, Finding, Job, broken},
 };
+
+/// A claim lets so many jobs rise at most: a crowd takes some claims.
+const SLACK_US: u64 = 500_000;
+
+/// So long what a dead process held may be held beyond its lease, in milliseconds.
+const TAKEN_BACK_MS: u64 = 20_000;
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     fifo(facts, found);
     limits(facts, found);
+    starving(facts, found);
+}
+
+/// I14, of priorities: a job that waits rises, so that none that comes after three intervals starts before it.
+fn starving(facts: &Facts<'_>, found: &mut Vec<Finding>) {
+    let Some(aging_ms) = facts.terms.aging_ms else { return };
+    for (id, risen_us, claim) in aged(facts) {
+        let overtakes = |other: &Job<'_>| {
+            let Some(first) = other.deliveries.values().next().filter(|first| first.crashes == 0 && first.claim < claim) else {
+                return false;
+            };
+            facts.enqueue_of(other).is_some_and(|enqueue| enqueue.span.from_us > risen_us && enqueue.delay_ms == 0) && first.attempts == 0
+        };
+        if facts.jobs.values().any(overtakes) {
+            let what = format!("started behind jobs that came more than three times {aging_ms} ms after it");
+            broken(found, Invariant::Fifo, id, what);
+        }
+    }
+}
+
+/// Jobs that surely waited from their enqueue to their first claim for longer than it takes to rise to the top, when they had, and the claim.
+pub(super) fn aged<'a>(facts: &'a Facts<'_>) -> Vec<(&'a str, u64, u64)> {
+    let Some(aging_ms) = facts.terms.aging_ms else { return Vec::new() };
+    // Of what a process has claimed that died before it could write it down nobody knows until its lane was fenced.
+    let unknown = facts.unanswered_until(TAKEN_BACK_MS);
+    let mut aged = Vec::new();
+    for (id, job) in &facts.jobs {
+        let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { continue };
+        let Some(stored) = enqueue.span.to_us.filter(|_| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0) else { continue };
+        let risen = stored + 3 * aging_ms * 1000 + SLACK_US;
+        let was_touched =
+            !job.cancels.is_empty() || !job.deletes.is_empty() || !job.requeues.is_empty() || first.crashes + first.attempts > 0;
+        let in_doubt = unknown.iter().any(|(from, to)| *from < first.claimed_us && *to > enqueue.span.from_us);
+        if !was_touched && !in_doubt && first.claimed_us > risen {
+            aged.push((*id, risen, first.claim));
+        }
+    }
+    aged
 }
 
 /// I14: of two enqueues that do not overlap, the first is started first.

@@ -40,7 +40,7 @@ fn dead_letters(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         }
         let buried = job.deliveries.values().filter_map(|delivery| delivery.accepted());
         let buried = buried.filter(|finish| matches!(finish.ending, Ending::Bury { .. })).count();
-        let taken = job.requeues.iter().chain(&job.deletes).filter(|(_, fate)| *fate != Fate::Refused).count();
+        let taken = job.revivals().count() + job.deletes.iter().filter(|(_, fate)| *fate != Fate::Refused).count();
         let there = job.held.iter().any(|held| held.state == "dead");
         let evicted = facts.snapshot.counters.get("dead_evicted").is_some_and(|evicted| *evicted > 0);
         if buried > taken && !there && !evicted {

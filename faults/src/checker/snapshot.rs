@@ -15,6 +15,10 @@ pub struct Snapshot {
     pub keys: Vec<HeldKey>,
     /// The schedules, and what their ticks should have been.
     pub schedules: Vec<HeldSchedule>,
+    /// The subscriptions.
+    pub subscriptions: Vec<HeldSubscription>,
+    /// The ids of the events in the log of the topic, in their order.
+    pub log: Vec<String>,
     /// The slots that groups hold.
     pub slots: u64,
     /// The counters of the queues, added up.
@@ -109,6 +113,15 @@ pub enum Ticks {
     Made(Vec<i64>),
 }
 
+/// A subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSubscription {
+    /// Its queue.
+    pub queue: String,
+    /// How many events were gone before it read them, by its own account.
+    pub lost: u64,
+}
+
 /// A registered lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
@@ -158,6 +171,10 @@ pub struct Terms {
     pub groups: Option<(u64, usize)>,
     /// Whether these take turns, as groups do; keys of a limit do not.
     pub turns: bool,
+    /// How long a job waits until it rises by one priority.
+    pub aging_ms: Option<u64>,
+    /// The queues whose jobs run in order within their groups, and how many groups there are.
+    pub ordered: Vec<(String, u64)>,
     /// The rate of all jobs.
     pub rate: Option<RateTerms>,
     /// How much more of each resource may be in use afterwards.
@@ -191,6 +208,8 @@ impl Default for Terms {
             clock_moves: false,
             groups: None,
             turns: true,
+            aging_ms: None,
+            ordered: Vec::new(),
             rate: None,
             slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{
     facts::{Facts, Fate},
-    tokens,
+    order, tokens,
 };
+use crate::history::subscription_of;
 
 /// The numbers of a run.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,28 @@ pub struct Summary {
     pub jobs: usize,
     /// Ticks of schedules that made a job.
     pub ticks: usize,
+    /// Edits of waiting jobs that were made.
+    pub edited: usize,
+    /// Jobs that have started with what a person has made of them.
+    pub ran_edited: usize,
+    /// Jobs whose first start was compared with those that came later and were more important.
+    pub aged: usize,
+    /// Events that were published.
+    pub events: usize,
+    /// How many events each subscription has handled, by its queue.
+    pub handled: BTreeMap<String, usize>,
+    /// The longest that an event has waited for its first start in each of them, in milliseconds.
+    pub waited_ms: BTreeMap<String, u64>,
+    /// How often subscriptions had not read an event that was gone.
+    pub lost_events: u64,
+    /// Events that were removed from the log while somebody wrote that down.
+    pub trimmed: u64,
+    /// Events that were published, and are not in the log in the end.
+    pub forgotten_events: usize,
+    /// Runs of events that had been handled before.
+    pub again: usize,
+    /// Rewinds of subscriptions.
+    pub rewinds: usize,
     /// Enqueues that were refused.
     pub refused: usize,
     /// Starts of handlers.
@@ -36,17 +59,41 @@ pub struct Summary {
 
 impl Summary {
     pub(super) fn of(facts: &Facts<'_>) -> Self {
-        let enqueues = || facts.enqueues.values().flatten();
+        let (enqueues, publishes) = (|| facts.enqueues.values().flatten(), || facts.publishes.values().flatten());
         let mut summary = Summary {
             jobs: enqueues().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing).count(),
             ticks: facts.ticks.values().flatten().filter(|tick| tick.fate == Fate::Happened).count(),
-            refused: enqueues().filter(|enqueue| enqueue.fate == Fate::Refused).count(),
+            events: publishes().filter(|publish| publish.fate == Fate::Happened && !publish.existing).count(),
+            lost_events: facts.snapshot.subscriptions.iter().map(|of| of.lost).sum(),
+            trimmed: facts.trimmed.0,
+            forgotten_events: publishes()
+                .filter(|publish| {
+                    publish.fate == Fate::Happened && publish.id.is_some_and(|id| !facts.snapshot.log.iter().any(|known| known == id))
+                })
+                .count(),
+            rewinds: facts.subscriptions.values().flat_map(|of| &of.rewinds).filter(|rewind| rewind.fate == Fate::Happened).count(),
+            refused: enqueues().chain(publishes()).filter(|enqueue| enqueue.fate == Fate::Refused).count(),
             ..Summary::default()
         };
+        for (name, job) in &facts.jobs {
+            let Some(queue) = subscription_of(name) else { continue };
+            let ended = job.deliveries.values().any(|one| one.accepted().is_some_and(|finish| finish.ending.is_final()));
+            *summary.handled.entry(queue.to_owned()).or_default() += usize::from(ended);
+            let start = job.deliveries.values().find_map(|delivery| delivery.starts.first());
+            let published = facts.enqueue_of(job).and_then(|publish| publish.span.to_us);
+            if let (Some(start), Some(published)) = (start, published) {
+                let longest = summary.waited_ms.entry(queue.to_owned()).or_default();
+                *longest = (*longest).max(start.saturating_sub(published) / 1000);
+            }
+        }
         for (_, name, _) in &facts.faults {
             *summary.faults.entry((*name).to_owned()).or_default() += 1;
         }
+        summary.aged = order::aged(facts).len();
         for job in facts.jobs.values() {
+            let edits = job.edits.iter().filter(|(_, fate, _)| *fate == Fate::Happened);
+            summary.edited += edits.clone().count();
+            summary.ran_edited += edits.filter(|(.., edited)| job.start_digests.iter().any(|(_, digest)| digest == edited)).count();
             let cancels = |fate: Fate| job.cancels.iter().filter(|(_, seen)| *seen == fate).count();
             summary.cancelled += cancels(Fate::Happened);
             summary.too_late += cancels(Fate::Refused);
@@ -55,6 +102,7 @@ impl Summary {
                 summary.fenced_off += delivery.finishes.values().filter(|finish| finish.fate == Fate::Refused).count();
             }
             for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
+                summary.again += usize::from(earlier.accepted().is_some_and(|finish| finish.ending.is_final()));
                 let asked = earlier.accepted().is_some_and(|finish| !matches!(finish.ending.name(), "release" | "park" | "void"));
                 if asked || earlier.starts.is_empty() || later.starts.is_empty() {
                     continue;

@@ -1,7 +1,7 @@
 //! The shortest explanation of a finding: what happened to that job, in order.
 
 use super::facts::{About, Facts};
-use crate::history::{Operation, Phase, Record};
+use crate::history::{Operation, Phase, Record, subscription_of};
 
 /// More lines than these explain nothing.
 const MOST: usize = 60;
@@ -21,7 +21,10 @@ pub(super) fn of(facts: &Facts<'_>, about: &About) -> Vec<String> {
     let concerns = |record: &&Record| match (&record.operation, about) {
         (Operation::Fault { .. } | Operation::Heal, About::Job(_) | About::Key(_) | About::Process(_)) => true,
         (Operation::Fence { lane }, _) => lanes.contains(&lane.as_str()),
-        (Operation::Enqueue { key: of, .. }, _) if Some(*of) == key => true,
+        (Operation::Enqueue { key: of, .. } | Operation::Publish { key: of, .. }, _) if Some(*of) == key => true,
+        (Operation::Subscribe { subscription, .. } | Operation::Rewind { subscription, .. }, About::Job(id)) => {
+            subscription_of(id) == Some(subscription)
+        }
         (operation, About::Job(id)) => operation.id() == Some(id),
         (Operation::Start { key: of, .. }, About::Key(_)) => Some(*of) == key,
         (operation, About::Process(process)) => record.process == *process && matches!(operation, Operation::Up { .. } | Operation::Down),
@@ -58,6 +61,12 @@ fn line(record: &Record, began: u64) -> String {
                 if *existing { ", existing" } else { "" }
             )
         }
+        Operation::Publish { key, id, again, .. } => {
+            format!("publish {key}{}{}", id.as_ref().map(|id| format!(" as {id}")).unwrap_or_default(), if *again { ", again" } else { "" })
+        }
+        Operation::Subscribe { subscription, begin } => format!("subscribe {subscription} from {begin:?}"),
+        Operation::Rewind { subscription, to } => format!("rewind {subscription} to {to:?}"),
+        Operation::Trim { entries, lost } => format!("trim: {entries} events, {lost} lost"),
         Operation::Tick { schedule, tick_ms, .. } => format!("tick {tick_ms} of {schedule}"),
         Operation::Claim { lane, claim, attempts, crashes, .. } => {
             format!("claim {claim} by {lane} (failures {attempts}, crashes {crashes})")
@@ -73,6 +82,8 @@ fn line(record: &Record, began: u64) -> String {
         Operation::Fence { lane } => format!("fence of {lane}"),
         Operation::Cancel { .. } => "cancel".to_owned(),
         Operation::Requeue { .. } => "requeue".to_owned(),
+        Operation::Edit { .. } => "edit".to_owned(),
+        Operation::Cap { cap } => format!("{cap} of each key may run"),
         Operation::Delete { .. } => "delete".to_owned(),
         Operation::Up { concurrency, .. } => format!("up, {concurrency} at once"),
         Operation::Down => "down".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     Invariant,
-    facts::{Facts, Finding, Job, broken},
+    facts::{Facts, Finding, Job, Span, broken},
 };
 use crate::history::Ending;
 
@@ -38,6 +38,11 @@ fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Find
     let mut failures = 0;
     for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
         let Some(finish) = earlier.accepted().filter(|finish| !finish.ending.is_final()) else { continue };
+        // An event that is read again is a new job, which waits for nothing.
+        let is_between = |span: &Span| span.from_us <= later.claimed_us && span.to_us.is_none_or(|to| to >= earlier.claimed_us);
+        if job.rewinds.iter().any(|(span, _)| is_between(span)) {
+            continue;
+        }
         // A delay that the broker has forgotten with the tail of its file is over; and it counts no failure.
         let is_failure = matches!(finish.ending, Ending::Nack { .. });
         if (!is_failure || later.attempts == earlier.attempts) && facts.tail_was_cut(finish.span.from_us, later.claimed_us) {

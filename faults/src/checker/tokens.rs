@@ -2,7 +2,7 @@
 
 use super::{
     Invariant,
-    facts::{Delivery, Facts, Fate, Finding, Finish, Job, broken},
+    facts::{Delivery, Facts, Fate, Finding, Finish, Job, Span, broken},
 };
 use crate::history::{Ending, POWER_CUT};
 
@@ -33,14 +33,25 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     if let Some(accepted) = earlier.accepted().filter(comes_back) {
         return Some(by(accepted));
     }
-    let requeues = job.requeues.iter().filter(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us);
-    let person = requeues.map(|(span, _)| Cause { name: "person", since_us: span.from_us });
+    // A person's change may take effect, and its job be claimed, before the answer is there.
+    let revivals = job.revivals().filter(|span| span.to_us.is_none_or(|to| to >= earlier.claimed_us));
+    let rewinds = job.rewinds.iter().filter(|(span, fate)| *fate != Fate::Refused && ran_through(facts, job, *span, earlier));
+    let person = revivals.chain(rewinds.map(|(span, _)| *span)).map(|span| Cause { name: "person", since_us: span.from_us });
     let lost = facts.fenced_since(earlier.lane).map(|since_us| Cause { name: "reclaim", since_us });
     // A claim is not waited for until it is on disk: the broker may have forgotten it.
     let cut = facts.faults.iter().filter(|(at, name, _)| *name == POWER_CUT && *at >= earlier.claimed_us);
     let cut = cut.map(|(at, ..)| Cause { name: POWER_CUT, since_us: *at });
     let causes: Vec<Cause> = person.chain(lost).chain(cut).chain(earlier.possible().filter(comes_back).map(by)).collect();
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
+}
+
+/// Whether a job had begun before a rewind, and has ended for the first time since: its event is handled again when the subscription comes to it.
+fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
+    let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
+    let begun = job.deliveries.values().rfind(|one| rewind.to_us.is_none_or(|to| one.given_ms(facts.terms) * 1000 <= to));
+    let Some(running) = begun.filter(|one| one.claim <= earlier.claim) else { return false };
+    let had_ended = is_over(running) && running.accepted().is_some_and(|finish| finish.span.from_us < rewind.from_us);
+    !had_ended && job.deliveries.range(running.claim..=earlier.claim).filter(|(_, one)| is_over(one)).count() <= 1
 }
 
 /// I5, but for what needs the next delivery.
@@ -69,7 +80,7 @@ fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>,
         broken(found, Invariant::Fencing, id, what);
         return;
     }
-    let requeued = job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused);
+    let requeued = job.revivals().next().is_some();
     if let Some(last) = earlier.accepted().filter(|finish| finish.ending.is_final() && !requeued) {
         let what = format!("claim {second} was given after the {} of claim {first} had counted", last.ending.name());
         broken(found, Invariant::NoResurrection, id, what);

@@ -14,7 +14,11 @@ pub const UNIQUE: u64 = 8;
 use queue_core::Client;
 use serde::{Deserialize, Serialize};
 
-use crate::{recording::Failpoint, work::Deed};
+use crate::{
+    events::{ATTEMPTS, Subscriber},
+    recording::Failpoint,
+    work::Deed,
+};
 
 /// What a process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,6 +58,8 @@ pub struct WorkerOrders {
     pub tomorrow: bool,
     /// One tick of a schedule in so many is sent late; 0: none.
     pub late_ticks: u32,
+    /// The subscriptions that it serves; none: it serves the queue of all jobs.
+    pub subscribers: Vec<Subscriber>,
 }
 
 /// What a producer is told.
@@ -109,6 +115,12 @@ pub struct Mix {
     pub max_attempts: u32,
     /// Whether they are sent in bulk.
     pub bulk: bool,
+    /// One in so many is of low priority, and all others are critical; 0: all are normal.
+    pub low: u64,
+    /// One in so many is edited while it waits; 0: none.
+    pub edited: u64,
+    /// Whether they are no jobs but events.
+    pub events: bool,
 }
 
 impl Default for Mix {
@@ -128,11 +140,20 @@ impl Default for Mix {
             limited: false,
             max_attempts: 25,
             bulk: false,
+            low: 0,
+            edited: 0,
+            events: false,
         }
     }
 }
 
 impl Mix {
+    /// Events of some groups, whose handlers return, fail, panic, snooze, or fail for good. One in ten is published twice.
+    pub fn events(ms: u32, groups: u64) -> Mix {
+        let deeds = vec![Deed::Return; 12].into_iter().chain([Deed::Fail(1), Deed::Panic(1), Deed::Snooze(1), Deed::Fail(ATTEMPTS)]);
+        Mix { deeds: deeds.collect(), given: 10, groups, events: true, max_attempts: ATTEMPTS, ..Mix::plain(ms) }
+    }
+
     /// Jobs that return after up to `ms`, and nothing else.
     pub fn plain(ms: u32) -> Mix {
         Mix { ms, deeds: vec![Deed::Return], delayed: 0, given: 0, kept: 0, cancelled: 0, ..Mix::default() }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use queue_core::{Client, Error as QueueError, Handle, Job, Task};
+use queue_core::{Client, Edit, Error as QueueError, Event, Handle, Job, Priority, Publication, Task};
 
 use super::{Error, Mix, ProducerOrders, connect};
 use crate::{
+    events::Happening,
     history::{Operation, Phase, Recorder, Wish},
     work::{Deed, Plan, digest, work, work_of_tomorrow},
 };
@@ -99,6 +100,9 @@ struct Draft {
     unique: Option<u64>,
     group: Option<u64>,
     limited: bool,
+    is_event: bool,
+    priority: Priority,
+    edited: bool,
     max_attempts: u32,
 }
 
@@ -111,6 +115,9 @@ impl Draft {
             _ => Wish::Done,
         };
         let digest = digest(self.key, &self.pad);
+        if self.is_event {
+            return Operation::Publish { key: self.key, id, digest, again: existing, wish };
+        }
         Operation::Enqueue {
             key: self.key,
             id,
@@ -123,8 +130,19 @@ impl Draft {
         }
     }
 
+    fn event(&self) -> Publication {
+        let mut event = Happening { key: self.key, pad: self.pad.clone(), plan: self.plan }.event();
+        if let Some(group) = self.group {
+            event = event.group(format!("group-{group}"));
+        }
+        if self.given {
+            event = event.id(format!("given-{}", self.key));
+        }
+        event
+    }
+
     fn job<T: Task>(&self, job: Job<T>) -> Job<T> {
-        let mut job = job.max_attempts(self.max_attempts);
+        let mut job = job.max_attempts(self.max_attempts).priority(self.priority);
         if self.delay_ms > 0 {
             job = job.delay(Duration::from_millis(self.delay_ms));
         }
@@ -175,6 +193,13 @@ impl Caller {
         let (delayed, given, kept) = (self.one_in(self.mix.delayed), self.one_in(self.mix.given), self.one_in(self.mix.kept));
         let (cancelled, tomorrow) = (self.one_in(self.mix.cancelled), self.one_in(self.mix.tomorrow));
         let ms = self.rng.u32(..=self.mix.ms);
+        let edited = self.one_in(self.mix.edited);
+        let low = self.mix.low;
+        let priority = match self.one_in(low) {
+            _ if low == 0 => Priority::Normal,
+            true => Priority::Low,
+            false => Priority::Critical,
+        };
         let unique = (self.mix.unique > 0).then(|| self.rng.u64(..self.mix.unique));
         let group = (self.mix.groups > 0).then(|| group(key, self.mix.groups));
         let delay_ms = if delayed { self.rng.u64(1..1000) } else { 0 };
@@ -190,6 +215,9 @@ impl Caller {
             unique,
             group,
             limited: self.mix.limited,
+            is_event: self.mix.events,
+            priority,
+            edited,
             max_attempts: self.mix.max_attempts,
         }
     }
@@ -209,6 +237,11 @@ impl Caller {
             let again = self.send(draft).await;
             self.settle(draft, again).await;
         }
+        if draft.edited {
+            let within = Duration::from_millis(self.rng.u64(..=u64::from(self.mix.cancel_ms)));
+            tokio::time::sleep(within).await;
+            self.edit(&id, draft).await;
+        }
         if draft.cancelled {
             let within = Duration::from_millis(self.rng.u64(..=u64::from(self.mix.cancel_ms)));
             tokio::time::sleep(within).await;
@@ -220,6 +253,9 @@ impl Caller {
     async fn send(&self, draft: &Draft) -> Result<(String, bool), QueueError> {
         fn seen<T>(handle: &Handle<T>) -> (String, bool) {
             (handle.id().to_string(), handle.existing())
+        }
+        if draft.is_event {
+            return draft.event().publish(&self.client).await.map(|published| (published.id.to_string(), false));
         }
         let (key, pad, plan) = (draft.key, draft.pad.clone(), draft.plan);
         if draft.tomorrow {
@@ -264,6 +300,29 @@ impl Caller {
         let phase = match self.client.inspector().cancel(&address).await {
             Ok(_) => Phase::Ok,
             Err(QueueError::NoSuchJob(_) | QueueError::WrongState { .. } | QueueError::Unavailable { .. }) => Phase::Fail,
+            Err(_) => Phase::Unknown,
+        };
+        self.recorder.note(phase, operation());
+    }
+
+    /// Gives a job another payload, if it waits.
+    async fn edit(&self, id: &str, draft: &Draft) {
+        #[derive(serde::Serialize)]
+        struct Payload<'a> {
+            key: u64,
+            pad: &'a str,
+            plan: Plan,
+        }
+        let pad = format!("{}-edited", draft.pad);
+        let payload = Payload { key: draft.key, pad: &pad, plan: draft.plan };
+        let (Ok(parsed), Ok(payload)) = (id.parse(), rmp_serde::to_vec_named(&payload)) else { return };
+        let operation = || Operation::Edit { id: id.to_owned(), digest: digest(draft.key, &pad) };
+        let address = queue_core::JobAddress { queue: crate::work::QUEUE.into(), id: parsed };
+        self.recorder.note(Phase::Invoke, operation());
+        let phase = match self.client.inspector().edit(&address, &Edit::new().payload(payload)).await {
+            Ok(edited) if edited.changes.is_empty() => Phase::Unknown,
+            Ok(_) => Phase::Ok,
+            Err(QueueError::NoSuchJob(_) | QueueError::WrongState { .. }) => Phase::Fail,
             Err(_) => Phase::Unknown,
         };
         self.recorder.note(phase, operation());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Backoff, Client, broker::DynBroker};
+use queue_core::{Backoff, Client, Registry, broker::DynBroker};
 use queue_worker::Worker;
 
 use super::{Error, WorkerOrders, connect};
@@ -15,18 +15,24 @@ use crate::{
 /// Runs jobs until SIGTERM. Answers whether every job had ended by itself.
 pub(super) async fn run(orders: WorkerOrders) -> Result<bool, Error> {
     let recorder = Recorder::open(&orders.common.history, &orders.common.name)?;
-    let registry = registry(orders.tomorrow);
+    let mut registry = registry(orders.tomorrow);
+    if !orders.subscribers.is_empty() {
+        registry = Registry::empty();
+        orders.subscribers.iter().for_each(|subscriber| subscriber.register(&mut registry));
+    }
     let tasks = registry.names().map(str::to_owned).collect();
     let client = connect(&orders.common.url).await?;
     let broker = RecordingBroker::with_late_ticks(client.broker().clone(), recorder.clone(), orders.failpoint, orders.late_ticks);
-    let worker = Worker::new(Client::with_broker(broker as DynBroker))
+    let mut worker = Worker::new(Client::with_broker(broker as DynBroker))
         .registry(registry)
         .data(recorder.clone())
-        .queue(QUEUE)
         .concurrency(orders.concurrency)
         .lease(Duration::from_millis(orders.lease_ms))
         .grace(Duration::from_secs(10))
         .backoff(Backoff { base: Duration::from_millis(orders.backoff_ms.0), max: Duration::from_millis(orders.backoff_ms.1) });
+    if orders.subscribers.is_empty() {
+        worker = worker.queue(QUEUE);
+    }
     recorder.note(Phase::Ok, Operation::Up { concurrency: orders.concurrency, tasks });
     Ok(worker.run_until_signal().await?.is_clean())
 }

@@ -202,7 +202,7 @@ fn died(summary: &Summary) -> Result<(), String> {
     if summary.faults.contains_key("died") { Ok(()) } else { Err("no process died: the harm has hit nothing".to_owned()) }
 }
 
-fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
+pub(super) fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
     Box::pin(async move {
         for _ in 0..times {
             let pause = bed.ms(20, 600);

@@ -11,10 +11,12 @@ mod failovers;
 mod files;
 mod foreign;
 mod lines;
+mod rules;
 mod schedules;
 mod servers;
 mod soak;
 mod states;
+mod topics;
 mod workers;
 
 use std::{fmt, future::Future, pin::Pin};
@@ -83,6 +85,8 @@ pub fn all() -> Vec<&'static Row> {
         files::ROWS,
         failovers::ROWS,
         schedules::ROWS,
+        topics::ROWS,
+        rules::ROWS,
         soak::ROWS,
     ]
     .into_iter()

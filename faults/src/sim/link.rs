@@ -15,8 +15,8 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
-        StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
+        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind, Rewound, ScheduleAnswer,
+        SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -264,10 +264,15 @@ impl Broker for Link {
     }
 }
 
-/// Nobody looks while a life goes on: nothing befalls what is asked here, but for the changes.
+/// Nobody looks while a life goes on: nothing befalls what is asked here, but for the changes and the rewinds.
 #[async_trait]
 impl Inspect for Link {
-    delegate_inspect!(self.broker, except change);
+    delegate_inspect!(self.broker, except change, rewind);
+
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
+        let (broker, request) = (self.broker.clone(), request.clone());
+        self.call(async move { broker.rewind(&request).await }).await
+    }
 
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         let (broker, queue, reason, ids) = (self.broker.clone(), queue.to_owned(), reason.map(str::to_owned), ids.to_vec());

@@ -15,7 +15,7 @@ use std::{
 };
 
 use queue_core::{
-    Backoff, Client, Error, Inspector, RuleOf,
+    Backoff, Begin, Client, Error, Inspector, Registry, Retention, RuleOf,
     broker::{Broker, DynBroker, Inspect, JobState},
 };
 use queue_testing::{Clock, memory_broker::MemoryBroker};
@@ -25,9 +25,10 @@ use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 use self::link::{Link, Weather};
 pub use self::outcomes::{OUTCOMES, Outcomes};
 use crate::{
-    bed::snapshot::{counters, listed, slots},
+    bed::snapshot::{counters, listed, queues, slots, topic as topic_of},
     checker::{Lane, Snapshot, Terms, Verdict, check},
-    history::{Memory, ORIGIN_US, Operation, Phase, Recorder},
+    events::{Subscriber, TOPIC},
+    history::{Mark, Memory, ORIGIN_US, Operation, Phase, Recorder},
     process::{self, LIMIT, Mix, Producing},
     recording::RecordingBroker,
     work::{Deed, QUEUE, registry},
@@ -41,6 +42,9 @@ const MAX_CRASHES: u32 = 20;
 
 /// How long it may take until everything is done, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A request that was given up arrives within this time, or never.
+const LATEST: Duration = Duration::from_secs(9);
 
 /// What came of a life.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ async fn life(seed: u64) -> Life {
     let memory = Memory::begin();
     let weather = Weather::new(seed);
     let broker = MemoryBroker::with_clock(Clock::at(i64::try_from(ORIGIN_US / 1000).expect("a time within reach")));
-    let rules = Rules::ALL[usize::try_from(weather.below(3)).unwrap_or(0)];
+    let rules = Rules::ALL[usize::try_from(weather.below(4)).unwrap_or(0)];
     rules.set(&Client::with_broker(Arc::new(broker.clone())).inspector()).await.expect("memory answers");
     let mut world = World { broker, weather, memory, rules, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
     for _ in 0..=world.weather.below(2) {
@@ -75,7 +79,7 @@ async fn life(seed: u64) -> Life {
     for _ in 0..world.weather.below(8) {
         world.something_happens().await;
     }
-    world.heal();
+    world.heal().await;
     let healed = Instant::now();
     let drained = async {
         for producer in producers {
@@ -92,7 +96,8 @@ async fn life(seed: u64) -> Life {
         backoff_ms: BACKOFF_MS,
         drain_ms: 120_000,
         max_crashes: MAX_CRASHES,
-        groups: (rules != Rules::None).then_some((GROUPS, CAP)),
+        groups: matches!(rules, Rules::OfGroups | Rules::OfLimits).then_some((GROUPS, CAP)),
+        ordered: if rules == Rules::OfTopics { vec![(Subscriber::Ordered.queue(), GROUPS)] } else { Vec::new() },
         turns: rules == Rules::OfGroups,
         ..Terms::default()
     };
@@ -121,19 +126,25 @@ enum Rules {
     None,
     OfGroups,
     OfLimits,
+    /// They are no jobs but events of a topic, which keeps few of them.
+    OfTopics,
 }
+
+/// What the workers of a life with a topic serve.
+const SUBSCRIBERS: [Subscriber; 3] = [Subscriber::Ordered, Subscriber::Plain, Subscriber::Late];
 
 /// How many groups, or keys of a limit, and how many jobs of each may run.
 const GROUPS: u64 = 3;
 const CAP: usize = 2;
 
 impl Rules {
-    const ALL: [Rules; 3] = [Rules::None, Rules::OfGroups, Rules::OfLimits];
+    const ALL: [Rules; 4] = [Rules::None, Rules::OfGroups, Rules::OfLimits, Rules::OfTopics];
 
     async fn set(self, inspector: &Inspector) -> Result<(), Error> {
         let cap = u32::try_from(CAP).ok();
         match self {
             Rules::None => {}
+            Rules::OfTopics => inspector.set_retention(TOPIC, Retention { count: Some(10), ..Retention::default() }).await?,
             Rules::OfGroups => drop(inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?),
             Rules::OfLimits => {
                 inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = cap).await?;
@@ -155,18 +166,34 @@ struct Process {
 impl World {
     /// Whether nothing waits, runs, or is to be taken back.
     async fn is_drained(&self) -> Result<bool, Error> {
-        let stats = self.broker.stats(QUEUE).await?;
-        let fenced = self.broker.overdue(QUEUE, 1).await?.fenced;
-        Ok(fenced == 0 && JobState::ALL.into_iter().all(|state| state.is_final() || stats.count(state) == 0))
+        let topic = self.broker.topic(TOPIC).await?;
+        let (subscriptions, _) = topic_of(&self.inspector()).await?;
+        for queue in queues(&subscriptions) {
+            let stats = self.broker.stats(queue).await?;
+            let fenced = self.broker.overdue(queue, 1).await?.fenced;
+            if fenced > 0 || JobState::ALL.into_iter().any(|state| !state.is_final() && stats.count(state) > 0) {
+                return Ok(false);
+            }
+        }
+        Ok(topic.iter().flat_map(|topic| &topic.subscriptions).all(|of| of.behind == Some(0)))
+    }
+
+    /// One that nothing befalls.
+    fn inspector(&self) -> Inspector {
+        Client::with_broker(Arc::new(self.broker.clone())).inspector()
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
-        let inspector = Client::with_broker(Arc::new(self.broker.clone())).inspector();
-        let (jobs, _) = listed(&inspector).await?;
-        let lanes = self.broker.model(QUEUE).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }).collect();
-        let counters = counters(&self.broker.stats(QUEUE).await?);
-        let slots = slots(&inspector).await?;
-        Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, slots, counters, ..Snapshot::default() })
+        let inspector = self.inspector();
+        let (subscriptions, log) = topic_of(&inspector).await?;
+        let (mut jobs, mut lanes) = (Vec::new(), Vec::new());
+        for queue in queues(&subscriptions) {
+            jobs.extend(listed(&inspector, queue).await?.0);
+            lanes.extend(self.broker.model(queue).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }));
+        }
+        let counters = counters(&inspector, &subscriptions).await?;
+        let slots = slots(&inspector, &subscriptions).await?;
+        Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, subscriptions, log, slots, counters, ..Snapshot::default() })
     }
 
     fn recorder(&self, name: &str) -> Recorder {
@@ -179,10 +206,14 @@ impl World {
         let (link, recorder) = (Link::new(self.broker.clone(), self.weather.clone()), self.recorder(&name));
         let broker = RecordingBroker::new(link.clone(), recorder.clone(), None);
         let concurrency = usize::try_from(1 + self.weather.below(8)).unwrap_or(1);
-        let worker = Worker::new(Client::with_broker(broker as DynBroker))
-            .registry(registry(false))
+        let mut known = registry(false);
+        if self.rules == Rules::OfTopics {
+            known = Registry::empty();
+            SUBSCRIBERS.iter().for_each(|subscriber| subscriber.register(&mut known));
+        }
+        let mut worker = Worker::new(Client::with_broker(broker as DynBroker))
+            .registry(known)
             .data(recorder.clone())
-            .queue(QUEUE)
             // Nothing is read outside of the simulation.
             .release("simulated")
             .concurrency(concurrency)
@@ -190,6 +221,9 @@ impl World {
             .grace(Duration::from_secs(2))
             .max_crashes(MAX_CRASHES)
             .backoff(Backoff { base: Duration::from_millis(BACKOFF_MS.0), max: Duration::from_millis(BACKOFF_MS.1) });
+        if self.rules != Rules::OfTopics {
+            worker = worker.queue(QUEUE);
+        }
         recorder.note(Phase::Ok, Operation::Up { concurrency, tasks: vec!["work".to_owned()] });
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
@@ -210,11 +244,12 @@ impl World {
             cancelled: 10,
             cancel_ms: 400,
             bytes: 8,
-            groups: if self.rules == Rules::None { 0 } else { GROUPS },
+            groups: if matches!(self.rules, Rules::OfGroups | Rules::OfLimits) { GROUPS } else { 0 },
             limited: self.rules == Rules::OfLimits,
             max_attempts: 3,
             ..Mix::default()
         };
+        let mix = if self.rules == Rules::OfTopics { Mix { bytes: 8, ..Mix::events(300, GROUPS) } } else { mix };
         let name = format!("p{}", n + 1);
         // Some give up before a single call is given up.
         let deadline = Duration::from_millis(500 + self.weather.below(12_000));
@@ -234,7 +269,9 @@ impl World {
     async fn something_happens(&mut self) {
         tokio::time::sleep(Duration::from_millis(self.weather.below(2_000))).await;
         let worker = usize::try_from(self.weather.below(self.workers.len() as u64)).unwrap_or(0);
-        match self.weather.below(3) {
+        match self.weather.below(if self.rules == Rules::OfTopics { 6 } else { 3 }) {
+            3 => self.trim().await,
+            4 | 5 => self.rewind().await,
             0 => {
                 self.kill(worker);
                 self.start_worker();
@@ -250,6 +287,46 @@ impl World {
         }
     }
 
+    /// Somebody who may not get through removes what the topic does not keep.
+    async fn trim(&mut self) {
+        let link = Link::new(self.broker.clone(), self.weather.clone());
+        if let Ok(trimmed) = Client::with_broker(link as DynBroker).inspector().trim_topic(TOPIC).await {
+            self.recorder("driver").note(Phase::Ok, Operation::Trim { entries: trimmed.entries, lost: trimmed.lost });
+        }
+    }
+
+    /// Somebody lets a subscription begin again, and gives up after some tries.
+    async fn rewind(&mut self) {
+        let of = SUBSCRIBERS[usize::try_from(self.weather.below(3)).unwrap_or(0)];
+        let now_ms = self.broker.clock().now_ms();
+        let to = match self.weather.below(3) {
+            0 => Mark::Now,
+            1 => Mark::Start,
+            _ => Mark::AtMs(now_ms - i64::try_from(self.weather.below(2_000)).unwrap_or(0)),
+        };
+        let link = Link::new(self.broker.clone(), self.weather.clone());
+        let inspector = Client::with_broker(link as DynBroker).inspector();
+        let tries = 1 + self.weather.below(20);
+        self.rewind_with(&inspector, of, to, tries).await;
+    }
+
+    async fn rewind_with(&self, inspector: &Inspector, of: Subscriber, to: Mark, tries: u64) {
+        let operation = || Operation::Rewind { subscription: of.queue(), to };
+        let begin = match to {
+            Mark::Now => Begin::Now,
+            Mark::Start => Begin::Start,
+            Mark::AtMs(at) => Begin::AtMs(at),
+        };
+        self.recorder("driver").note(Phase::Invoke, operation());
+        let mut rewinding = inspector.rewind(TOPIC, of.name(), begin);
+        for _ in 0..tries {
+            if let Ok(false) = rewinding.step().await {
+                self.recorder("driver").note(Phase::Ok, operation());
+                return;
+            }
+        }
+    }
+
     fn harm(&self, name: &str, target: &str) {
         self.recorder("driver").note(Phase::Ok, Operation::Fault { name: name.to_owned(), target: target.to_owned() });
     }
@@ -262,8 +339,18 @@ impl World {
         self.recorder(&process.name).note(Phase::Ok, Operation::Down);
     }
 
-    fn heal(&mut self) {
+    async fn heal(&mut self) {
         self.weather.foul.store(false, Ordering::SeqCst);
+        if self.rules == Rules::OfTopics {
+            // Requests that were given up have arrived by then. A subscription that somebody has begun to rewind stands until it is rewound.
+            tokio::time::sleep(LATEST).await;
+            let inspector = self.inspector();
+            let topic = inspector.topic(TOPIC).await.expect("memory answers");
+            for stands in topic.into_iter().flat_map(|topic| topic.subscriptions).filter(|of| of.rewinding) {
+                let of = SUBSCRIBERS.into_iter().find(|of| of.name() == stands.name).expect("it is one of these");
+                self.rewind_with(&inspector, of, Mark::Start, u64::MAX).await;
+            }
+        }
         self.recorder("driver").note(Phase::Ok, Operation::Heal);
     }
 

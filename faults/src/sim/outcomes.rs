@@ -1,6 +1,6 @@
 //! What happens in a life: a simulation in which something never does says nothing about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Ending, Operation, Phase, Record};
 
@@ -8,7 +8,12 @@ use crate::history::{Ending, Operation, Phase, Record};
 pub type Outcomes = BTreeMap<&'static str, usize>;
 
 /// Everything that has to happen in enough lives.
-pub const OUTCOMES: [&str; 18] = [
+pub const OUTCOMES: [&str; 23] = [
+    "published",
+    "publish unknown",
+    "trimmed",
+    "rewound",
+    "rewind given up",
     "done",
     "failed",
     "retried",
@@ -33,7 +38,11 @@ pub const OUTCOMES: [&str; 18] = [
 pub(super) fn count(records: &[Record], forgotten: usize, deadlines_us: &BTreeMap<String, u64>) -> Outcomes {
     let mut outcomes = Outcomes::from([("Forgotten", forgotten)]);
     let mut open: BTreeMap<(u64, bool), (u64, bool)> = BTreeMap::new();
+    let mut rewinding: BTreeSet<&String> = BTreeSet::new();
     for record in records {
+        if let (Operation::Rewind { subscription, .. }, Phase::Ok) = (&record.operation, record.phase) {
+            rewinding.remove(subscription);
+        }
         let name = match (&record.operation, record.phase) {
             (Operation::Finish { ending, .. }, Phase::Ok) => match ending {
                 Ending::Ack => "done",
@@ -49,6 +58,14 @@ pub(super) fn count(records: &[Record], forgotten: usize, deadlines_us: &BTreeMa
             (Operation::Cancel { .. }, Phase::Ok) => "cancelled",
             (Operation::End { how, .. }, _) if how == "panicked" => "panicked",
             (Operation::Fence { .. }, Phase::Ok) => "reclaimed",
+            (Operation::Publish { .. }, Phase::Ok) => "published",
+            (Operation::Publish { .. }, Phase::Unknown) => "publish unknown",
+            (Operation::Trim { entries: 1.., .. }, _) => "trimmed",
+            (Operation::Rewind { .. }, Phase::Ok) => "rewound",
+            (Operation::Rewind { subscription, .. }, Phase::Invoke) => {
+                // Another one comes before it has ended.
+                if !rewinding.insert(subscription) { "rewind given up" } else { continue }
+            }
             (Operation::Fault { name, .. }, _) if name == "kill" => "killed",
             (Operation::Fault { .. }, _) => "cut off",
             (Operation::Enqueue { key, existing, .. }, Phase::Invoke) => {

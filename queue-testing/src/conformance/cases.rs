@@ -32,6 +32,7 @@ macro_rules! __conformance_cases {
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
             topics:
+                a_step_over_large_events_passes_few_of_them
                 each_subscription_gets_each_event
                 a_subscription_begins_where_it_was_asked_to
                 a_publish_that_is_sent_again_appends_once
@@ -55,6 +56,7 @@ macro_rules! __conformance_cases {
                 a_subscription_that_knows_no_type_passes_over_nothing;
             rewinds:
                 a_rewind_reads_again_what_has_ended
+                a_second_rewind_reads_again_what_ran_during_the_first
                 a_rewind_to_the_start_cancels_nothing
                 a_rewind_passes_over_what_runs
                 a_rewind_begins_at_its_mark

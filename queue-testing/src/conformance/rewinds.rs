@@ -59,6 +59,24 @@ pub async fn a_rewind_reads_again_what_has_ended(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3, 4]);
 }
 
+/// What ran when it began has ended by the second rewind, although the subscription has not come to it again by then: it is read again, too.
+pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    let mut events: Vec<_> = (0..4).map(event).collect();
+    events[3].id = JobId::given("order-17-paid").expect("it is a name");
+    publisher(&bed).await.stored(events).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(4).await;
+    lane.ack(&claimed[..2]).await;
+    assert_eq!(rewind(&bed, Begin::Start).await, (4, 0));
+    assert!(lane.end(&claimed[2], Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    lane.ack(&claimed[3..]).await;
+    assert_eq!(preview(&bed, Begin::Start).await.again, 4);
+    assert_eq!(rewind(&bed, Begin::Start).await, (4, 0));
+    assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3]);
+    assert_eq!((subscription(&bed, "billing").await.behind, preview(&bed, Begin::Start).await.again), (Some(0), 4));
+}
+
 /// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the oldest event. One to a mark cancels what lies before it.
 pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use queue_core::{
     GroupOrder, JobId,
     broker::{
-        Audit, Begin, Delivery, Enqueued, JobState, MOST_TAKEN, NewJob, READS_AHEAD, Retention, SetPause, StoredSubscription, StoredTopic,
-        Subscribe, subscription_address, topic_address,
+        Audit, Begin, Delivery, Enqueued, JobState, MAX_BYTES, MOST_TAKEN, NewJob, READS_AHEAD, Retention, Rewind, RewindStep, Rewound,
+        SetPause, StoredSubscription, StoredTopic, Subscribe, Trimmed, subscription_address, topic_address,
     },
     envelope::Envelope,
 };
@@ -59,6 +59,36 @@ pub(super) async fn subscription(bed: &Bed, name: &str) -> StoredSubscription {
 
 pub(super) async fn keep(bed: &Bed, retention: Retention) {
     bed.broker.set_retention(&bed.queue, retention).await.expect("the retention can be set");
+}
+
+/// A step over large events passes few of them: each is read, and a broker that does so is busy.
+pub async fn a_step_over_large_events_passes_few_of_them(bed: Bed) {
+    const EVENTS: u64 = 30;
+    const BYTES: usize = 200_000;
+    assert!(subscribe(&bed, "billing", Begin::Start).await);
+    let mut publisher = publisher(&bed).await;
+    for _ in 0..EVENTS {
+        let envelope = Envelope::new("suite.event", &vec![0x80; BYTES]).encode().expect("it is below the bound");
+        publisher.stored(vec![NewJob::new(JobId::make(), envelope)]).await;
+    }
+    let few = |entries: u64| (1..=2 * (MAX_BYTES / BYTES) as u64).contains(&entries);
+    let look = Rewind::new(bed.queue.clone(), "billing", RewindStep::Look(Begin::Start.into()));
+    let Ok(Rewound::Mark { from, .. }) = bed.broker.rewind(&look).await else { panic!("it is found") };
+    let last = bed.broker.read_topic(&bed.queue, None, 100).await.expect("it can be read").pop().expect("there are some").position;
+    let count = Rewind::new(bed.queue.clone(), "billing", RewindStep::Count(from, last));
+    let Ok(Rewound::Passed { entries, next: Some(_) }) = bed.broker.rewind(&count).await else { panic!("there are more") };
+    assert!(few(entries), "a step of a rewind has passed {entries}");
+
+    let is_large = Retention { count: Some(1), lag: Some(Duration::ZERO), ..Retention::default() };
+    keep(&bed, is_large).await;
+    // Events of this millisecond are not older than the limit of the lag.
+    let mut trimmed = Trimmed::default();
+    while trimmed.entries == 0 {
+        trimmed = bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
+    }
+    assert!(few(trimmed.entries) && trimmed.more, "a step of a trim has removed {}", trimmed.entries);
+    while bed.broker.trim_topic(&bed.queue).await.expect("it is answered").more {}
+    assert_eq!(topic(&bed).await.entries, 1, "steps go on where the one before has ended");
 }
 
 /// The first claim after a publish has the event, with its id and its bytes, in every subscription.

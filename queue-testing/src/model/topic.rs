@@ -8,8 +8,8 @@ use std::{
 use queue_core::{
     JobId,
     broker::{
-        Begin, MOST_TAKEN, Mark, NewJob, Retention, Rewind, RewindStep, Rewound, StoredEvent, StoredSubscription, StoredTopic, Subscribe,
-        TRIM_STEP, Trimmed, Unknown,
+        Begin, MAX_BYTES, MOST_TAKEN, Mark, NewJob, Retention, Rewind, RewindStep, Rewound, StoredEvent, StoredSubscription, StoredTopic,
+        Subscribe, TRIM_STEP, Trimmed, Unknown,
     },
     envelope::Envelope,
 };
@@ -40,6 +40,8 @@ struct Subscription {
     rewind: Option<(String, u64)>,
     /// The last rewind of it that has ended.
     ended: Option<String>,
+    /// How far it had read before that.
+    before: u64,
 }
 
 impl Subscription {
@@ -91,6 +93,7 @@ impl Topic {
             skipped: 0,
             rewind: None,
             ended: None,
+            before: 0,
         };
         self.subscriptions.insert(request.name.to_string(), subscription);
         true
@@ -107,12 +110,19 @@ impl Topic {
     /// [`queue_core::Error::Invalid`] for a mark that is no position.
     pub fn rewind(&mut self, request: &Rewind, queue: &mut Model) -> queue_core::Result<Rewound> {
         let number = |position: &str| position.parse::<u64>().map_err(|_| Rewind::unknown(position));
-        let entries = |log: &BTreeMap<u64, (i64, NewJob)>, after: u64, upto: u64| -> Vec<(u64, JobId)> {
-            let there = log.range(after + 1..).take_while(|(seq, _)| **seq <= upto).take(TRIM_STEP);
-            there.map(|(seq, (_, event))| (*seq, event.id.clone())).collect()
+        let entries = |log: &BTreeMap<u64, (i64, NewJob)>, after: u64, upto: u64| -> (Vec<(u64, JobId)>, bool) {
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            for (seq, (_, event)) in log.range(after + 1..).take_while(|(seq, _)| **seq <= upto) {
+                if entries.len() == TRIM_STEP || bytes >= MAX_BYTES {
+                    return (entries, true);
+                }
+                entries.push((*seq, event.id.clone()));
+                bytes += event.envelope.len();
+            }
+            (entries, false)
         };
-        let passed = |entries: &[(u64, JobId)]| {
-            let next = entries.last().filter(|_| entries.len() == TRIM_STEP).map(|(seq, _)| seq.to_string());
+        let passed = |entries: &[(u64, JobId)], more: bool| {
+            let next = entries.last().filter(|_| more).map(|(seq, _)| seq.to_string());
             Rewound::Passed { entries: entries.len() as u64, next }
         };
         let found = match &request.step {
@@ -120,7 +130,7 @@ impl Topic {
             _ => None,
         };
         let Some(subscription) = self.subscriptions.get_mut(&*request.name) else { return Ok(Rewound::Nobody) };
-        let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor);
+        let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor).max(subscription.before);
         let is_other = |token: &String| subscription.rewind.as_ref().is_none_or(|(known, _)| known != token);
         Ok(match (&request.step, found) {
             (RewindStep::End(token, _), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => Rewound::Ended,
@@ -136,13 +146,17 @@ impl Topic {
                 (subscription.cursor, subscription.begin, subscription.rewind) = (from, begin, Some((token.clone(), upto)));
                 Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short }
             }
-            (RewindStep::Count(after, upto), _) => passed(&entries(&self.log, number(after)?, number(upto)?)),
+            (RewindStep::Count(after, upto), _) => {
+                let (entries, more) = entries(&self.log, number(after)?, number(upto)?);
+                passed(&entries, more)
+            }
             (RewindStep::Forget(after, _), _) => {
-                let entries = entries(&self.log, number(after)?, upto);
+                let (entries, more) = entries(&self.log, number(after)?, upto);
                 entries.iter().for_each(|(_, id)| queue.forget_event(id));
-                passed(&entries)
+                passed(&entries, more)
             }
             _ => {
+                subscription.before = upto;
                 subscription.ended = subscription.rewind.take().map(|(token, _)| token);
                 Rewound::Ended
             }
@@ -184,19 +198,21 @@ impl Topic {
 
     /// One step.
     pub fn trim(&mut self, now: i64) -> Trimmed {
-        let mut trimmed = Trimmed::default();
-        while let Some((seq, (at, _))) = self.log.first_key_value() {
+        let (mut trimmed, mut bytes) = (Trimmed::default(), 0);
+        while let Some((seq, (at, event))) = self.log.first_key_value() {
+            let size = event.envelope.len();
             let (seq, old) = (*seq, Duration::from_millis(u64::try_from(now - at).unwrap_or(0)));
             let waited_for = self.subscriptions.values().any(|subscription| subscription.cursor < seq);
             if !self.retention.drops(old, self.log.len() as u64, self.bytes(), waited_for) {
                 return trimmed;
             }
-            if trimmed.entries == TRIM_STEP as u64 {
+            if trimmed.entries == TRIM_STEP as u64 || bytes >= MAX_BYTES {
                 trimmed.more = true;
                 return trimmed;
             }
             self.log.remove(&seq);
             trimmed.entries += 1;
+            bytes += size;
             for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.cursor < seq) {
                 (subscription.cursor, subscription.lost) = (seq, subscription.lost + 1);
                 trimmed.lost += 1;

@@ -1,6 +1,6 @@
 //! `doctor`: what is wrong, and what to do about it.
 
-mod topics;
+pub(super) mod topics;
 
 use std::{
     process::ExitCode,
@@ -46,8 +46,8 @@ struct Report {
 #[derive(Serialize)]
 pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<String>,
-    problem: String,
+    pub(super) queue: Option<String>,
+    pub(super) problem: String,
     repaired: bool,
     /// What a person can do.
     advice: Option<String>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use queue_core::{
-    Client,
+    Client, Error,
     broker::{JobState, QueueStats},
 };
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{
     args::QueueArgs,
     condition,
+    doctor::{Problem, topics},
     exit::Failure,
     output::{coarse, print, print_json, table},
     parked::Parked,
@@ -33,6 +34,9 @@ struct Status {
     /// Parked jobs that releases could not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable_jobs: Vec<Parked>,
+    /// What a person should know of topics, as `doctor` says it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    topic_warnings: Vec<Problem>,
 }
 
 #[derive(Serialize)]
@@ -66,6 +70,14 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
         let parked = Parked::of(&client.inspector(), queue, stats).await?;
         unreadable_jobs.extend(parked.into_iter().filter(Parked::is_unreadable));
     }
+    let mut topic_warnings = Vec::new();
+    if args.queue.is_none() {
+        match topics::advise(&client.inspector(), &mut topic_warnings).await {
+            // `doctor` tells of that.
+            Err(Error::WrongType { .. }) => {}
+            advised => advised?,
+        }
+    }
     let mut rows = Vec::new();
     for (queue, stats) in figures {
         let waiting = client.inspector().waiting(&queue).await?;
@@ -73,8 +85,8 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
     }
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
-        let status =
-            Status { broker: info.kind, location: info.location, durability, condition, queues: rows, unreadable, unreadable_jobs };
+        let (broker, location) = (info.kind, info.location);
+        let status = Status { broker, location, durability, condition, queues: rows, unreadable, unreadable_jobs, topic_warnings };
         print_json(&status)?;
         return Unreadable::tell(&status.unreadable);
     }
@@ -96,6 +108,10 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
     }
     for parked in &unreadable_jobs {
         text.push_str(&format!("\n{}: {}", parked.queue, parked.text()));
+    }
+    for Problem { queue, problem, .. } in &topic_warnings {
+        let queue = queue.as_ref().map(|queue| format!("{queue}: ")).unwrap_or_default();
+        text.push_str(&format!("\n{queue}{problem}"));
     }
     print(&text)?;
     Unreadable::tell(&unreadable)

@@ -1064,7 +1064,7 @@ mutants! {
     }
     RETAINED_SQLITE "queue-core/src/sqlite/topic/mod.rs" {
         "topics: on SQLite no type is forgotten": "known.split(',').chain(types.split(','))" => "types.split(',')";
-        "topics: on SQLite what is trimmed is no longer counted": "if goes { *bytes } else { 0 }" => "0";
+        "topics: on SQLite what is trimmed is no longer counted": "if goes && fits { *bytes } else { 0 }" => "0";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/step.lua" {
         "operations: a step that is sent again changes nothing": "elseif of.runner == runner and of.step == plus(step, 1) then" => "elseif false then";
@@ -1121,14 +1121,24 @@ mutants! {
         "rewinds: a job that runs is not cancelled": "local waits = call('HEXISTS', K.active, id) == 0 and" => "local waits =";
         "rewinds: one that was taken over has not ended it": "and of.ended == mark then" => "then";
         "rewinds: a step looks at so many entries": "while more and passed < C.trim_step and size" => "while more and size";
-        "rewinds: what was read before half of one is let go of": "if not of.token or is_behind(of.cursor, of.upto) then" => "if true then";
+        "rewinds: what was read before half of one is let go of": "if not of.upto or is_behind(of.cursor, of.upto) then" => "if true then";
         "rewinds: the place in the log is known": "of.position = of.upto_position - whole(ARGV[4])" => "of.position = nil";
+    }
+    REWINDS_REDIS "queue-core/src/redis/topic/subscription.lua" {
+        "rewinds: what was read before one that has ended is let go of": "(of.token or is_behind(of.upto, of.cursor)) then" => "of.token then";
+    }
+    TOPICS_REDIS "queue-core/src/redis/topic/subscription.lua" {
+        "topics: a step over large events passes few of them": "local fit = read == 0 and 4 or" => "local fit = 50 or";
+    }
+    TOPICS_SQLITE "queue-core/src/sqlite/topic/mod.rs" {
+        "topics: on SQLite a step over large events removes few of them": "begun - size < MOST_BYTES" => "true";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
         "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
         "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
-        "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(cursor, |Number(upto)| upto.max(cursor))" => "cursor";
+        "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
+        "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
         "rewinds: on SQLite half of one reads nothing": " AND name = ?2 AND upto IS NULL" => " AND name = ?2";

@@ -9,7 +9,7 @@ use crate::history::{Ending, Operation, Phase};
 /// Breaks one invariant.
 type Spoil = fn(&mut Story);
 
-pub(super) const ALL: [(Invariant, Spoil); 28] = [
+pub(super) const ALL: [(Invariant, Spoil); 30] = [
     (Invariant::NoLoss, |story| {
         story.stored(20, 400);
         story.count("enqueued", 1);
@@ -150,6 +150,94 @@ pub(super) const ALL: [(Invariant, Spoil); 28] = [
         story.count("done", 1);
     }),
     (Invariant::Resources, |story| story.snapshot.end.connections = 100),
+    (Invariant::Subscriptions, |story| story.published(103, 700)),
+    (Invariant::Lines, |story| {
+        // The first fails, and the second does not wait for its retry.
+        for record in &mut story.records {
+            if let Operation::Finish { claim: 101, ending, .. } = &mut record.operation {
+                *ending = Ending::Nack { delay_ms: 70 };
+            }
+        }
+        story.claimed_after("w2", 101, 104, 700, (1, 0));
+        story.starts("w2", 101, 104, 700);
+        story.finished("w2", 101, 104, 705, Ending::Ack, Phase::Ok);
+        story.count("failed", 1);
+    }),
+];
+
+/// More ways in which a subscription has too many events, or too few.
+pub(super) const SUBSCRIPTIONS: [Spoil; 5] = [
+    |story| {
+        // One from before its begin.
+        story.ran("w2", 100, 99, 588, 589, Ending::Ack);
+        story.count("enqueued", 1);
+        story.count("done", 1);
+    },
+    // One is counted as lost, and was handled.
+    |story| {
+        story.forget(|operation| matches!(operation, Operation::Publish { key: 100, .. }));
+        story.snapshot.subscriptions[0].lost = 1;
+    },
+    |story| {
+        // Two were not read, and one of them is counted.
+        story.published(103, 700);
+        story.published(104, 702);
+        story.snapshot.subscriptions[0].lost = 1;
+    },
+    |story| {
+        // It begins again, and has one of its events again.
+        story.rewound(750);
+        story.ran("w2", 100, 105, 770, 775, Ending::Ack);
+        story.ran("w2", 101, 106, 776, 780, Ending::Ack);
+        story.count("enqueued", 2);
+        story.count("done", 2);
+    },
+    |story| {
+        // Another server has taken over, in whose log there is an event that was never handled.
+        story.terms.volatile = true;
+        story.published(103, 700);
+    },
+];
+
+/// More ways in which a job runs with a payload that it should not have.
+pub(super) const EDITS: [Spoil; 3] = [
+    // It is edited while it waits, and starts as it was.
+    |story| {
+        story.edited(8, 400, Phase::Ok);
+        story.count("done", 0);
+    },
+    // The edit was refused, and it starts with it.
+    |story| {
+        story.edited(8, 400, Phase::Fail);
+        story.brings(17, 99);
+    },
+    // It starts with what nobody has given it.
+    |story| {
+        story.edited(8, 400, Phase::Unknown);
+        story.brings(17, 98);
+    },
+];
+
+/// More ways to break an ordered group.
+pub(super) const LINES: [Spoil; 2] = [
+    |story| {
+        // The second begins while the first runs.
+        for record in &mut story.records {
+            if matches!(record.operation, Operation::Finish { claim: 101, .. }) {
+                record.wall_us += 3_000;
+            }
+        }
+    },
+    |story| {
+        // The line is out of order after a rewind.
+        story.rewound(750);
+        for (at, key) in [102, 101, 100].into_iter().enumerate() {
+            let at = at as u64;
+            story.ran("w2", key, 105 + at, 770 + 10 * at, 775 + 10 * at, Ending::Ack);
+        }
+        story.count("enqueued", 3);
+        story.count("done", 3);
+    },
 ];
 
 fn claim(id: &str, claim: u64, at_ms: i64) -> Operation {
@@ -170,7 +258,19 @@ pub(super) const TOLD: [Spoil; 5] = [
 ];
 
 /// More ways to break the limits: those of groups and rates.
-pub(super) const GROUPS: [Spoil; 4] = [
+pub(super) const GROUPS: [Spoil; 5] = [
+    |story| {
+        // Two jobs of a group run, where a person has let one run since.
+        story.terms.groups = Some((10, 2));
+        story.terms.turns = false;
+        story.capped(1, 800);
+        for (key, from) in [(20, 890), (30, 893)] {
+            story.stored(key, 400);
+            story.ran("w2", key, key, from, 899, Ending::Ack);
+        }
+        story.count("enqueued", 2);
+        story.count("done", 2);
+    },
     |story| {
         // What runs have used of a rate is not charged.
         story.terms.rate = Some(RateTerms { per_second: 100, burst: 5, used: 100 });

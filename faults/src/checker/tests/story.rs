@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Held, HeldSchedule, Lane, Snapshot, Terms, Ticks, Told, Verdict, check};
-use crate::history::{Ending, Operation, Phase, Record, Wish};
+use super::super::{Held, HeldSchedule, HeldSubscription, Lane, Snapshot, Terms, Ticks, Told, Verdict, check};
+use crate::history::{Ending, Mark, Operation, Phase, Record, Wish};
 
 pub(super) struct Story {
     pub(super) records: Vec<Record>,
@@ -11,8 +11,11 @@ pub(super) struct Story {
     pub(super) terms: Terms,
 }
 
+/// The subscription of events, whose numbers begin at 100.
+pub(super) const SUBSCRIPTION: &str = "ordered@happenings";
+
 pub(super) fn id(key: u64) -> String {
-    format!("job-{key}")
+    if key < 100 { format!("job-{key}") } else { format!("{SUBSCRIPTION}/event-{key}") }
 }
 
 pub(super) fn tick(tick_ms: i64) -> Operation {
@@ -84,6 +87,17 @@ impl Story {
             made: 1,
             skipped: 1,
         });
+        // Comes before the subscription begins, and twice after it.
+        story.published(100, 580);
+        for (at, phase) in [(585, Phase::Invoke), (586, Phase::Ok)] {
+            story.note("w2", at, phase, Operation::Subscribe { subscription: SUBSCRIPTION.to_owned(), begin: Mark::Now });
+        }
+        for (key, at) in [(101, 590), (102, 595)] {
+            story.published(key, at);
+            story.ran("w2", key, key, at + 10, at + 13, Ending::Ack);
+        }
+        story.snapshot.subscriptions.push(HeldSubscription { queue: SUBSCRIPTION.to_owned(), lost: 0 });
+        story.terms.ordered.push((SUBSCRIPTION.to_owned(), 1));
         // Comes later.
         story.enqueued(8, 370, Phase::Ok, 500, 25, Wish::Done);
         story.ran("w2", 8, 17, 880, 890, Ending::Ack);
@@ -96,7 +110,7 @@ impl Story {
         story.snapshot.drained_ms = Some(50);
         story.snapshot.lanes.push(Lane { name: "w2.a".to_owned(), deadline_ms: 3300 });
         story.snapshot.counters =
-            BTreeMap::from([("enqueued", 8), ("done", 6), ("failed", 2)].map(|(name, count)| (name.to_owned(), count)));
+            BTreeMap::from([("enqueued", 10), ("done", 8), ("failed", 2)].map(|(name, count)| (name.to_owned(), count)));
         story
     }
 
@@ -124,6 +138,44 @@ impl Story {
 
     pub(super) fn stored(&mut self, key: u64, ms: u64) {
         self.enqueued(key, ms, Phase::Ok, 0, 25, Wish::Done);
+    }
+
+    pub(super) fn published(&mut self, key: u64, ms: u64) {
+        let operation = |id| Operation::Publish { key, id, digest: key, again: false, wish: Wish::Done };
+        self.note("p1", ms, Phase::Invoke, operation(None));
+        self.note("p1", ms + 1, Phase::Ok, operation(Some(format!("event-{key}"))));
+        self.snapshot.log.push(format!("event-{key}"));
+    }
+
+    /// The subscription begins again at its start.
+    pub(super) fn rewound(&mut self, ms: u64) {
+        for (at, phase) in [(ms, Phase::Invoke), (ms + 10, Phase::Ok)] {
+            self.note("driver", at, phase, Operation::Rewind { subscription: SUBSCRIPTION.to_owned(), to: Mark::Start });
+        }
+    }
+
+    /// A person gives a job another payload.
+    pub(super) fn edited(&mut self, key: u64, ms: u64, phase: Phase) {
+        for (at, phase) in [(ms, Phase::Invoke), (ms + 1, phase)] {
+            self.note("driver", at, phase, Operation::Edit { id: id(key), digest: 99 });
+        }
+    }
+
+    /// The start of a claim brings this payload.
+    pub(super) fn brings(&mut self, of: u64, payload: u64) {
+        for record in &mut self.records {
+            match &mut record.operation {
+                Operation::Start { claim, digest, .. } if *claim == of => *digest = payload,
+                _ => {}
+            }
+        }
+    }
+
+    /// A person lets so many jobs of each key run.
+    pub(super) fn capped(&mut self, cap: usize, ms: u64) {
+        for (at, phase) in [(ms, Phase::Invoke), (ms + 1, Phase::Ok)] {
+            self.note("driver", at, phase, Operation::Cap { cap });
+        }
     }
 
     /// Gives a job that was enqueued a unique key.

@@ -31,13 +31,14 @@ end
 local function step_through(position, upto, each)
   local passed, size, more = 0, 0, is_behind(upto, position)
   while more and passed < C.trim_step and size < C.max_bytes do
-    local entries = call('XRANGE', K.log, '(' .. position, upto, 'COUNT', '50')
+    local asked = entries_to_read(passed, size)
+    local entries = call('XRANGE', K.log, '(' .. position, upto, 'COUNT', ms(asked))
     for _, entry in ipairs(entries) do
       local id, _, _, bytes = read_entry(entry)
       each(id)
       passed, size, position = passed + 1, size + bytes, entry[1]
     end
-    more = #entries == 50
+    more = #entries == asked
   end
   return { passed, position, more and 1 or 0 }
 end
@@ -46,7 +47,8 @@ if step == 'look' or step == 'begin' then
   local length, added = length_of_log()
   local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
   first = first and first[1]
-  if not of.token or is_behind(of.cursor, of.upto) then
+  -- Behind the cursor lies what it had read before an earlier rewind, and has not read again.
+  if not of.upto or is_behind(of.cursor, of.upto) then
     of.upto, of.upto_position = of.cursor, of.position
   end
   of.cursor, of.position = place_of(mark, first, length, added)

@@ -1,7 +1,8 @@
 -- Subscriptions of a topic, as `subscriptions` has them: `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last entry that was read, the
 -- position how many entries had been added to the log by then (`?`: not known), and the types are joined by commas (`-`: none). Unknown is what
 -- becomes of events of other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind is under way it is
--- `TOKEN/UPTO/POSITION`: whose it is, and the cursor that there was before, with its position; else `TOKEN` of the last that has ended, or `-`.
+-- `TOKEN/UPTO/POSITION`: whose it is, and how far it had read before, with the position of that; else `TOKEN` of the last that has ended, or `-`; `TOKEN:UPTO:POSITION`
+-- while it has not come again to where it had read before.
 
 -- Nothing: there is none of this name.
 local function subscription_of(name)
@@ -12,20 +13,15 @@ local function subscription_of(name)
     return nil
   end
   local token, upto, upto_position = string.match(rewind, '^([%w-]+)/(%d+%-%d+)/(%S+)$')
+  local ended = string.match(rewind, '^[%w-]+$')
+  if not token and not ended then
+    ended, upto, upto_position = string.match(rewind, '^([%w-]+):(%d+%-%d+):(%S+)$')
+  end
   return {
     cursor = cursor, position = tonumber(position), lost = whole(lost), made = made, begin = begin, types = types,
     unknown = unknown_types, skipped = whole(skipped),
-    token = token, upto = upto, upto_position = tonumber(upto_position), ended = string.match(rewind, '^[%w-]+$'),
+    token = token, upto = upto, upto_position = tonumber(upto_position), ended = ended,
   }
-end
-
-local function put_subscription(name, of)
-  local function told(position)
-    return position and ms(position) or '?'
-  end
-  local rewind = of.token and table.concat({ of.token, of.upto, told(of.upto_position) }, '/') or of.ended or '-'
-  local words = { of.cursor, told(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
-  call('HSET', K.subscriptions, name, table.concat(words, ' '))
 end
 
 -- Whether an entry, or a cursor, lies behind another.
@@ -40,6 +36,18 @@ local function is_behind(one, other)
   return #seq > #other_seq or #seq == #other_seq and seq > other_seq
 end
 
+local function put_subscription(name, of)
+  local function told(position)
+    return position and ms(position) or '?'
+  end
+  local rewind = of.token or of.ended or '-'
+  if of.upto and (of.token or is_behind(of.upto, of.cursor)) then
+    rewind = table.concat({ rewind, of.upto, told(of.upto_position) }, of.token and '/' or ':')
+  end
+  local words = { of.cursor, told(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
+  call('HSET', K.subscriptions, name, table.concat(words, ' '))
+end
+
 -- How many entries the log has, how many were ever added, and the last id that was given.
 local function length_of_log()
   if call('EXISTS', K.log) == 0 then
@@ -50,6 +58,12 @@ local function length_of_log()
     told[info[at]] = info[at + 1]
   end
   return told.length, told['entries-added'] or told.length, told['last-generated-id']
+end
+
+-- How many entries a step reads next that has read so many with so many bytes. Nobody knows how large the first ones are; the others are taken to be as these.
+local function entries_to_read(read, bytes)
+  local fit = read == 0 and 4 or math.floor((C.max_bytes - bytes) * read / math.max(bytes, 1))
+  return math.max(math.min(fit, 50, C.trim_step - read), 1)
 end
 
 -- About how many bytes the log has, in the memory of the server.

@@ -38,7 +38,8 @@ end
 local gone, lost, bytes, stays = 0, 0, 0, false
 local from = '-'
 while gone < C.trim_step and bytes < C.max_bytes and not stays do
-  local entries = call('XRANGE', K.log, from, '+', 'COUNT', '50')
+  local asked = entries_to_read(gone, bytes)
+  local entries = call('XRANGE', K.log, from, '+', 'COUNT', ms(asked))
   for _, entry in ipairs(entries) do
     local id, old, waiting = entry[1], now - tonumber(string.match(entry[1], '^%d+')), waiting_for(entry[1])
     local is_over = old > age or length - gone > most
@@ -55,7 +56,7 @@ while gone < C.trim_step and bytes < C.max_bytes and not stays do
       of.position, of.upto_position = of.position and of.position + 1, nil
     end
   end
-  stays = stays or #entries < 50
+  stays = stays or #entries < asked
 end
 if gone > 0 then
   call('XTRIM', K.log, 'MAXLEN', '=', ms(length - gone))

@@ -12,8 +12,8 @@ pub(crate) use self::{feed::feed, rewind::rewind};
 use crate::{
     address::{JobId, check_name, subscription_address, topic_address, topic_at},
     broker::{
-        Begin, ENTRIES_READ, GroupName, NewJob, Retention, StoredEvent, StoredSubscription, StoredTopic, Subscribe, TRIM_STEP, Trimmed,
-        Unknown,
+        Begin, ENTRIES_READ, GroupName, MAX_BYTES, NewJob, Retention, StoredEvent, StoredSubscription, StoredTopic, Subscribe, TRIM_STEP,
+        Trimmed, Unknown,
     },
     error::Error,
     sqlite::connection::{
@@ -45,6 +45,9 @@ pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -
     }
     Ok(())
 }
+
+/// The bytes of entries that one step passes, about.
+const MOST_BYTES: i64 = MAX_BYTES as i64;
 
 /// The bytes of an entry, of its id and its envelope. What the table needs besides is not counted.
 fn size_of(id: usize, envelope: usize) -> i64 {
@@ -178,17 +181,26 @@ fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
         let old = Duration::from_millis(u64::try_from(tx.now.saturating_sub(*at)).unwrap_or(0));
         let left = u64::try_from(added - seq + 1).unwrap_or(0);
         let goes = kept.drops(old, left, size.max(0).unsigned_abs(), subscriptions.iter().any(|(_, cursor)| cursor < seq));
-        size -= if goes { *bytes } else { 0 };
-        goes
+        let fits = begun - size < MOST_BYTES;
+        size -= if goes && fits { *bytes } else { 0 };
+        (goes, fits)
     };
-    let gone = oldest.iter().take_while(|entry| drops(entry)).count();
+    let (mut gone, mut more) = (0_usize, oldest.len() == TRIM_STEP);
+    for entry in &oldest {
+        let (goes, fits) = drops(entry);
+        if !goes || !fits {
+            more = goes;
+            break;
+        }
+        gone += 1;
+    }
     let Some((last, ..)) = gone.checked_sub(1).map(|at| oldest[at]) else { return Ok(Trimmed::default()) };
     let before = oldest[0].0 - 1;
     let lost: i64 = subscriptions.iter().map(|(_, cursor)| (last - cursor.max(&before)).max(0)).sum();
     tx.sql(LOSE)?.execute(params![topic, before, last])?;
     tx.sql(REMOVE)?.execute(params![topic, last])?;
     tx.sql(SIZE)?.execute(params![topic, begun - size])?;
-    Ok(Trimmed::new(gone as u64, lost.unsigned_abs(), gone == TRIM_STEP))
+    Ok(Trimmed::new(gone as u64, lost.unsigned_abs(), more))
 }
 
 pub(crate) fn list(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {

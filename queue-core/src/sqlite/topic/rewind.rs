@@ -12,13 +12,14 @@ use crate::{
         },
         doors::end,
         people,
+        topic::MOST_BYTES,
     },
 };
 
 pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Failed> {
     const FIND: &str = "SELECT cursor, rewind, upto FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
     const BEGIN: &str = "UPDATE queue_subscriptions SET cursor = ?3, begin = ?4, rewind = ?5, upto = ?6 WHERE topic = ?1 AND name = ?2";
-    const END: &str = "UPDATE queue_subscriptions SET upto = NULL WHERE topic = ?1 AND name = ?2";
+    const END: &str = "UPDATE queue_subscriptions SET upto = NULL, rewind = ?3 WHERE topic = ?1 AND name = ?2";
     let Some(topic) = tx.queue(&topic_address(&request.topic))?.map(|address| address.key) else { return Ok(Rewound::Nobody) };
     let name = &*request.name;
     let found = tx
@@ -29,10 +30,14 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         })
         .optional()?;
     let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
-    // The name of the last one stays when it has ended.
+    // The name of the last one stays when it has ended, and how far the subscription had read before.
     let (under_way, ended) = if upto.is_some() { (token, None) } else { (None, token) };
-    // Whatever was read before an earlier rewind that has not ended is let go of as well.
-    let upto = upto.map_or(cursor, |Number(upto)| upto.max(cursor));
+    let (ended, before) = match ended.as_deref().and_then(|ended| ended.split_once(':')) {
+        Some((ended, before)) => (Some(ended.to_owned()), before.parse().unwrap_or(0)),
+        None => (ended, 0),
+    };
+    // Whatever was read before an earlier rewind is let go of as well: it may not have been read again since.
+    let upto = upto.map_or(0, |Number(upto)| upto).max(cursor).max(before);
     match &request.step {
         RewindStep::Look(mark) => {
             let (from, _, is_short) = find(tx, topic, mark)?;
@@ -44,8 +49,8 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
         }
         RewindStep::Count(after, upto) => {
-            let entries = entries(tx, topic, number(after)?, number(upto)?)?;
-            Ok(passed(&entries))
+            let (entries, more) = entries(tx, topic, number(after)?, number(upto)?)?;
+            Ok(passed(&entries, more))
         }
         RewindStep::End(token, _) if ended.as_ref() == Some(token) => Ok(Rewound::Ended),
         RewindStep::Cancel { token, .. } | RewindStep::Forget(_, token) | RewindStep::End(token, _)
@@ -63,17 +68,18 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             Ok(Rewound::Cancelled(cancelled))
         }
         RewindStep::Forget(after, _) => {
-            let entries = entries(tx, topic, number(after)?, upto)?;
+            let (entries, more) = entries(tx, topic, number(after)?, upto)?;
             let queue = subscription_address(name, &request.topic);
             let mut queue = tx.queue_made(&queue)?;
             for (_, id) in &entries {
                 forget(tx, &mut queue, id)?;
             }
             tx.save(&queue)?;
-            Ok(passed(&entries))
+            Ok(passed(&entries, more))
         }
         RewindStep::End(..) => {
-            tx.sql(END)?.execute(params![topic, name])?;
+            let ended = under_way.map(|token| format!("{token}:{upto}"));
+            tx.sql(END)?.execute(params![topic, name, ended])?;
             tx.hint(&subscription_address(name, &request.topic), tx.now);
             Ok(Rewound::Ended)
         }
@@ -113,16 +119,30 @@ fn number(position: &str) -> Result<i64, Failed> {
     position.parse().map_err(|_| Rewind::unknown(position).into())
 }
 
-/// Numbers and ids of entries behind a number, up to another one: those of one step.
-fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<Vec<(i64, Vec<u8>)>, Failed> {
-    const ENTRIES: &str = "SELECT seq, id FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
+/// The numbers of entries, and their ids.
+type Entries = Vec<(i64, Vec<u8>)>;
+
+/// Numbers and ids of entries behind a number, up to another one: those of one step, and whether there may be more.
+fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, bool), Failed> {
+    const ENTRIES: &str =
+        "SELECT seq, id, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
     let mut found = tx.sql(ENTRIES)?;
-    let entries = found.query_map(params![topic, after, upto, TRIM_STEP], |row| Ok((row.get(0)?, row.get::<_, Bytes>(1)?.0)))?;
-    Ok(entries.collect::<rusqlite::Result<_>>()?)
+    let mut rows = found.query(params![topic, after, upto, TRIM_STEP])?;
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        if bytes >= MOST_BYTES {
+            return Ok((entries, true));
+        }
+        let (Bytes(id), Number(size)) = (row.get(1)?, row.get(2)?);
+        entries.push((row.get(0)?, id));
+        bytes += size;
+    }
+    let more = entries.len() == TRIM_STEP;
+    Ok((entries, more))
 }
 
-fn passed(entries: &[(i64, Vec<u8>)]) -> Rewound {
-    let next = entries.last().filter(|_| entries.len() == TRIM_STEP).map(|(seq, _)| seq.to_string());
+fn passed(entries: &[(i64, Vec<u8>)], more: bool) -> Rewound {
+    let next = entries.last().filter(|_| more).map(|(seq, _)| seq.to_string());
     Rewound::Passed { entries: entries.len() as u64, next }
 }
 

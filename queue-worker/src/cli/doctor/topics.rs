@@ -5,13 +5,26 @@ use queue_core::{Inspector, SubscriptionInfo, TopicInfo};
 use super::{Problem, WORTH_A_WORD};
 use crate::cli::output::coarse;
 
-pub(super) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+pub(in crate::cli) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for topic in inspector.topics().await? {
         problems.extend(closed(&topic));
         problems.extend(topic.subscriptions.iter().filter_map(stands));
+        problems.extend(topic.subscriptions.iter().filter_map(|of| late(&topic, of)));
         problems.extend(topic.subscriptions.iter().filter_map(|of| lost(&topic, of)));
     }
     Ok(())
+}
+
+/// What it has not read is gone soon: half of the time is over for which the topic waits for it.
+fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
+    let waits = topic.retention.lag();
+    let problem = format!(
+        "the oldest event that it has not read is {} old, of {} for which the topic waits for it: then it may be gone",
+        coarse(of.lag),
+        coarse(waits)
+    );
+    let way_out = format!("start more workers, or let the log wait for longer with `topics set {} --lag`", topic.name);
+    (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, way_out))
 }
 
 fn closed(topic: &TopicInfo) -> Option<Problem> {

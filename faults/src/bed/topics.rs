@@ -1,0 +1,87 @@
+//! What a row does to the topic of a run, and to its subscriptions.
+
+use std::time::Duration;
+
+use queue_core::{
+    Retention,
+    broker::{Counter, Mark},
+};
+
+use super::{Bed, PATIENCE, Problem};
+use crate::{
+    events::{Subscriber, TOPIC},
+    history::{self, Operation, Phase},
+};
+
+impl Bed {
+    /// Waits until a subscription has handled so many events, or nothing is left to be published.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn handled(&mut self, by: Subscriber, events: u64) -> Result<(), Problem> {
+        let queue = by.queue();
+        self.until("events to be handled", Duration::from_secs(60), async |bed| {
+            let stats = bed.client.inspector().stats(&queue).await;
+            stats.is_ok_and(|stats| stats.total(Counter::Done) >= events) || bed.has_published()
+        })
+        .await
+    }
+
+    /// How many events a subscription has not read, and of those that it has read have not ended; `None` while that is not known.
+    pub async fn behind(&self, of: Subscriber) -> Option<u64> {
+        let topic = self.client.inspector().topic(TOPIC).await.ok()??;
+        let found = topic.subscriptions.into_iter().find(|subscription| subscription.name == of.name())?;
+        Some(found.behind? + found.open)
+    }
+
+    /// Sets what the topic keeps.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn keep(&mut self, retention: Retention) -> Result<(), Problem> {
+        Ok(self.client.inspector().set_retention(TOPIC, retention).await?)
+    }
+
+    /// Removes what the topic does not keep. While the broker is away, nothing.
+    pub async fn trim(&mut self) {
+        if let Ok(trimmed) = self.client.inspector().trim_topic(TOPIC).await {
+            self.harm("trim", "broker");
+            self.recorder.note(Phase::Ok, Operation::Trim { entries: trimmed.entries, lost: trimmed.lost });
+        }
+    }
+
+    /// Lets a subscription begin again. If it is not to end, somebody dies after the first steps, and another one begins anew.
+    ///
+    /// # Errors
+    /// When it does not come to its end in time.
+    pub async fn rewind(&mut self, of: Subscriber, to: history::Mark, dies: bool) -> Result<(), Problem> {
+        self.harm("rewind", "broker");
+        let operation = || Operation::Rewind { subscription: of.queue(), to };
+        let mark = match to {
+            history::Mark::Start => Mark::At(queue_core::Begin::Start),
+            history::Mark::Now => Mark::At(queue_core::Begin::Now),
+            history::Mark::AtMs(at) => Mark::At(queue_core::Begin::AtMs(at)),
+        };
+        self.recorder.note(Phase::Invoke, operation());
+        let inspector = self.client.inspector();
+        if dies {
+            let mut abandoned = inspector.rewind(TOPIC, of.name(), mark.clone());
+            for _ in 0..self.rng.u32(1..4) {
+                abandoned.step().await?;
+            }
+            let away = self.ms(0, 300);
+            self.pass(away).await?;
+        }
+        let mut rewinding = inspector.rewind(TOPIC, of.name(), mark);
+        let ended = async |_: &mut Bed| loop {
+            match rewinding.step().await {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+        };
+        self.until("a rewind to end", PATIENCE, ended).await?;
+        self.recorder.note(Phase::Ok, operation());
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Jobs of an ordered group run one after the other, in the order in which they came: I30. One that waits for its retry holds the line.
+//!
+//! Claims are numbered in their order. Of two jobs of which the first was surely stored before the second, no claim of the second may come before the last one of
+//! the first, nor before its end.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Invariant,
+    facts::{Delivery, Facts, Fate, Finding, Job, Span, broken},
+};
+use crate::{history::subscription_of, process::group, work::QUEUE};
+
+/// A job in a line, between two rewinds of its subscription.
+struct Place<'a> {
+    id: &'a str,
+    key: u64,
+    stored: Span,
+    first: &'a Delivery<'a>,
+    last: &'a Delivery<'a>,
+}
+
+pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
+    for (queue, groups) in &facts.terms.ordered {
+        // A rewind begins the lines anew: they are looked at before the first, and after the last.
+        let rewinds = facts.subscriptions.get(queue.as_str()).map_or(&[][..], |of| &of.rewinds);
+        let first_us = rewinds.iter().map(|rewind| rewind.span.from_us).min().unwrap_or(u64::MAX);
+        let last_us = rewinds.iter().map(|rewind| rewind.span.to_us.unwrap_or(u64::MAX)).max();
+        in_line(facts, queue, *groups, (0, first_us), found);
+        if let Some(last_us) = last_us {
+            in_line(facts, queue, *groups, (last_us, u64::MAX), found);
+        }
+    }
+}
+
+/// Looks at what was claimed in this time.
+fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, u64), found: &mut Vec<Finding>) {
+    let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
+    // An answer that was lost is told again later: what has a smaller number than a claim from before this time is from before it, too.
+    let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
+    let earlier = of_queue.flat_map(|(_, job)| job.deliveries.values()).filter(|one| one.claimed_us < from_us).map(|one| one.claim).max();
+    for (id, job) in &facts.jobs {
+        if subscription_of(id).unwrap_or(QUEUE) != queue {
+            continue;
+        }
+        let Some(place) = place(facts, id, job, (from_us, to_us)) else { continue };
+        if earlier.is_none_or(|earlier| place.first.claim > earlier) {
+            lines.entry(group(place.key, groups)).or_default().push(place);
+        }
+    }
+    for (group, mut line) in lines {
+        line.sort_unstable_by_key(|place| place.stored.to_us);
+        let overtaken = line.iter().enumerate().find_map(|(at, later)| {
+            // Those that were surely stored before it.
+            let earlier = line[..at].iter().filter(|earlier| earlier.stored.to_us.is_some_and(|to| to < later.stored.from_us));
+            earlier.filter(|earlier| !is_over(earlier, later, to_us)).map(|earlier| (earlier, later)).next()
+        });
+        if let Some((earlier, later)) = overtaken {
+            let (claim, last) = (later.first.claim, earlier.last.claim);
+            let what = format!(
+                "got claim {claim} before {} of the same group {group} had ended, which came before it and had claim {last}",
+                earlier.id
+            );
+            broken(found, Invariant::Lines, later.id, what);
+        }
+    }
+}
+
+fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_us): (u64, u64)) -> Option<Place<'a>> {
+    let enqueue = facts.enqueue_of(job).filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0)?;
+    // What a person takes away or brings back keeps no place in a line; and what had begun before a rewind has kept its own.
+    let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
+    let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);
+    let given = |one: &Delivery<'_>| one.given_ms(facts.terms).saturating_mul(1000);
+    let had_begun =
+        job.rewinds.iter().any(|(span, _)| job.deliveries.values().any(|one| given(one) < from_us && may_run_since(one, span.from_us)));
+    if was_touched || had_begun {
+        return None;
+    }
+    let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
+    let first = claims.next()?;
+    Some(Place { id, key: job.key?, stored: enqueue.span, first, last: claims.next_back().unwrap_or(first) })
+}
+
+/// Whether one had ended when the next began.
+fn is_over(earlier: &Place<'_>, later: &Place<'_>, to_us: u64) -> bool {
+    let ended =
+        earlier.last.accepted().is_none_or(|finish| finish.span.from_us <= later.first.claimed_us || later.first.claimed_us >= to_us);
+    earlier.last.claim < later.first.claim && ended
+}
