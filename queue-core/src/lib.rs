@@ -215,9 +215,9 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, GroupPage, Inspector, JobLog,
-        JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, RewindPreview, Rewinding, Running, Seen, StoredGroup,
-        SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, Found, GroupPage, Inspector,
+        JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, RewindPreview, Rewinding, Running, Search, Seen,
+        StoredGroup, SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -103,8 +103,8 @@ impl Broker for RolesBroker {
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, audit);
+    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic);
+    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, audit);
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         // The janitor's and the doctor's.

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
-    KeyHolder, LimitKey, LimitKeys, LimitSet, Pauses, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage,
-    SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey,
-    WorkerAsked, WorkerRecord, failed_releases,
+    KeyHolder, LimitKey, LimitKeys, LimitSet, Pauses, Priority, QueueStats, Retention, Rewind, Rewound, Scan, Scanned, ScheduleList,
+    SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
+    StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -223,21 +223,6 @@ impl Unreadable {
     }
 }
 
-/// A page of a listing.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct StoredPage {
-    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
-    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
-    pub jobs: Vec<StoredJob>,
-    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
-    /// number of jobs.
-    pub next: Option<u64>,
-}
-
-/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and no `next`.
-pub const LAST: u64 = u64::MAX;
-
 /// How long the mark of who [watches](super::Broker::watch) a job stands.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
@@ -246,13 +231,6 @@ pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
 
 /// Most jobs of a queue that are watched at once.
 pub const MOST_WATCHED: usize = 10_000;
-
-impl StoredPage {
-    /// A page.
-    pub fn new(jobs: Vec<StoredJob>, next: Option<u64>) -> Self {
-        StoredPage { jobs, next }
-    }
-}
 
 /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
 #[async_trait]
@@ -275,8 +253,15 @@ pub trait Inspect: Send + Sync {
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the `next` of the page before, a number of jobs to
-    /// leave out, or [`LAST`]. A page may be empty although `next` is set.
+    /// leave out, or [`LAST`](super::LAST). A page may be empty although `next` is set.
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
+
+    /// One bounded step through the jobs of some states, in an order of the broker's own. A job that is in one of the states from the first step to the
+    /// last, and stays in its place, is found once, whatever comes and goes meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a place that this broker has not made.
+    async fn scan(&self, request: &Scan) -> Result<Scanned>;
 
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;

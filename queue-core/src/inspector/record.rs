@@ -10,9 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Progress, Reason};
 use crate::{
     address::JobAddress,
-    broker::{
-        BuryReason, Failure, GroupName, JobState, LimitKey, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord,
-    },
+    broker::{BuryReason, Failure, GroupName, JobState, LimitKey, Priority, ProcessId, StoredJob, UniqueKey, Unreadable, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -327,12 +325,6 @@ pub struct Page {
     /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
     /// number of jobs.
     pub next: Option<u64>,
-}
-
-impl Page {
-    pub(super) fn new(queue: &str, page: StoredPage) -> Self {
-        Page { jobs: page.jobs.into_iter().map(|job| JobRecord::new(queue, job)).collect(), next: page.next }
-    }
 }
 
 fn of_a_newer_version(envelope: &Envelope<'_>) -> Option<String> {

@@ -48,9 +48,9 @@ use crate::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
         Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState,
         KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks,
-        Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule,
-        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits,
-        Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause,
+        SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe,
+        SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -290,6 +290,10 @@ impl Inspect for RedisBroker {
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         people::list(self, queue, state, offset, limit.clamp(1, MAX_ITEMS)).await
+    }
+
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        people::scan(self, request).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {

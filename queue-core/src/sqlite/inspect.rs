@@ -7,9 +7,9 @@ use crate::{
     address::{JobId, check_queue},
     broker::{
         AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Pauses, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging,
-        SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
-        StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Pauses, QueueStats, Retention, Rewind, Rewound, Scan, Scanned, ScheduleList,
+        SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -51,6 +51,11 @@ impl Inspect for SqliteBroker {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
         self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
+    }
+
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        let request = request.clone();
+        self.reader().call(Commit::Soon, move |tx| people::scan(tx, &request)).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {

@@ -413,6 +413,12 @@ macro_rules! __conformance_cases {
                 a_running_job_tells_who_runs_it_and_since_when
                 jobs_that_match_are_changed_and_no_others
                 pages_fit_together_in_every_state;
+            searches:
+                a_scan_finds_what_stays_once_while_jobs_come_and_go
+                a_scan_passes_over_no_job_while_workers_claim
+                a_scan_of_several_states_is_bounded
+                a_search_tells_how_far_it_has_looked_and_goes_on
+                a_search_goes_through_all_queues;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages
