@@ -179,6 +179,7 @@ pub mod schedule;
 #[doc(hidden)]
 pub mod sqlite;
 #[doc(hidden)]
+mod tags;
 pub mod task;
 mod test_context;
 mod text;

@@ -267,11 +267,19 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
     assert_eq!(bounded.code, 0);
     assert!(bounded.stderr.contains("looked at 1 of 5 jobs; go on with --after "), "{}", bounded.stderr);
     assert_eq!(names(&search(&["id=Cy"])), ["greetings/Cy"]);
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ed"}"#, "--id", "Ed", "--tag", "order=17", "--tag", "line=a b"]);
+    let tagged = search(&["tag.order=17"]);
+    assert_eq!(
+        (names(&tagged), &tagged["jobs"][0]["tags"]),
+        (vec!["greetings/Ed".to_owned()], &serde_json::json!({"order": "17", "line": "a b"}))
+    );
+    assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
     let nothing = place.run(&["jobs", "search", "state=dead"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
     assert!(nothing.stderr.contains("no such job"), "{}", nothing.stderr);
     for (arguments, says) in [
-        (&["jobs", "search", "attemps>3"][..], "did you mean `attempts`?"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--tag", "a b=1"][..], "contains ' '"),
+        (&["jobs", "search", "attemps>3"], "did you mean `attempts`?"),
         (&["jobs", "search", "task=other", "--after", cursor], "is of another filter"),
         (&["jobs", "search", "--after", "nothing"], "is no cursor"),
     ] {

@@ -12,6 +12,7 @@ use crate::{
     broker::{JobState, Priority},
     error::{Error, Result},
     fingerprint::Fingerprint,
+    tags::check_tag_name,
 };
 
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
@@ -37,6 +38,7 @@ use crate::{
 /// | `group` | its group |
 /// | `waiting` | why it does not run, as [`Reason::name`](crate::Reason::name) says it: any of its reasons |
 /// | `header.NAME` | the header of this name |
+/// | `tag.NAME` | the value of its tag of this name; empty without one |
 /// | `attempts` | how many of its attempts have failed |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
@@ -81,6 +83,7 @@ enum Field {
     Group,
     Waiting,
     Header(String),
+    Tag(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +223,7 @@ impl Field {
             Field::Group => job.group.as_ref().map_or_else(String::new, ToString::to_string),
             Field::Waiting => job.waiting.iter().map(Reason::name).collect::<Vec<_>>().join(" "),
             Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
+            Field::Tag(name) => job.tags.get(name).cloned().unwrap_or_default(),
         }
     }
 }
@@ -315,6 +319,9 @@ fn field(name: &str) -> Option<Field> {
     if let Some(header) = name.strip_prefix("header.").filter(|header| !header.is_empty()) {
         return Some(Field::Header(header.to_owned()));
     }
+    if let Some(tag) = name.strip_prefix("tag.").filter(|tag| check_tag_name(tag).is_ok()) {
+        return Some(Field::Tag(tag.to_owned()));
+    }
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone())
 }
 
@@ -330,7 +337,10 @@ fn no_reason(value: &str) -> String {
 }
 
 fn unknown(name: &str) -> String {
-    let known = FIELDS.iter().map(|(known, _)| *known).chain(["attempts", "older", "newer", "header.NAME"]);
+    if let "tag" | "tags" = name {
+        return format!("has `{name}` without the name of a tag; write for example `tag.order=17`");
+    }
+    let known = FIELDS.iter().map(|(known, _)| *known).chain(["attempts", "older", "newer", "header.NAME", "tag.NAME"]);
     match crate::text::nearest(name, known.clone()) {
         Some(near) => format!("has the unknown field `{name}`; did you mean `{near}`?"),
         None => format!("has the unknown field `{name}`; use one of {}", known.collect::<Vec<_>>().join(", ")),
@@ -351,6 +361,7 @@ impl fmt::Display for Filter {
                 Term::Text { field, how, value } => {
                     let name = match field {
                         Field::Header(name) => format!("header.{name}"),
+                        Field::Tag(name) => format!("tag.{name}"),
                         field => FIELDS.iter().find(|(_, known)| known == field).map_or("", |(name, _)| name).to_owned(),
                     };
                     let sign = match how {

@@ -81,6 +81,8 @@ pub struct JobRecord {
     pub retention: Option<Duration>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
+    /// Its tags: what the application said of it. (Its [`tag`](Self::tag) is another thing.)
+    pub tags: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
     pub tag: Option<String>,
     /// Who runs it and since when, while it is `active`.
@@ -159,6 +161,7 @@ impl JobRecord {
             rises_at: job.rises_ms.and_then(time),
             group: job.group,
             limits: BTreeMap::new(),
+            tags: BTreeMap::new(),
             limit_keys: job.limits,
             cost: 1,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
@@ -177,7 +180,7 @@ impl JobRecord {
                 record.timeout = envelope.timeout();
                 record.retention = envelope.retention();
                 record.task = Some(envelope.task.into_owned());
-                record.headers = envelope.headers;
+                (record.headers, record.tags) = (envelope.headers, envelope.tags);
                 (record.limits, record.cost) = (envelope.limits, envelope.cost.unwrap_or(1));
                 record.unique_key = envelope.unique.map(Into::into).or(record.unique_key);
             }

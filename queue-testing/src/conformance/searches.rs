@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
-    Change, Client, Error, Filter, JobId,
+    Change, Client, Edit, Error, Filter, JobId, RawJob,
     broker::{BuryReason, Delivery, Due, Ending, JobState, NewJob, OnConflict, Priority, Scan, Unique, UniqueKey},
 };
 
@@ -255,4 +255,45 @@ pub async fn a_search_goes_through_all_queues(bed: Bed) {
     }
     assert_eq!((seen.len(), queues.into_iter().collect::<Vec<_>>()), (10, vec![others[0].clone(), others[2].clone()]));
     assert!(seen.is_subset(&ids));
+}
+
+/// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them, too.
+pub async fn tags_stay_with_a_job_whatever_becomes_of_it(bed: Bed) {
+    let client = Client::with_broker(bed.broker.clone());
+    let job = || RawJob::new("suite.task", b"\x80".to_vec()).queue(&*bed.queue);
+    let tagged = client.enqueue_raw(job().tag("order", "17").tag("line", "a b")).await.unwrap().0;
+    client.enqueue_raw(job().tag("order", "170")).await.unwrap();
+    client.enqueue_raw(job()).await.unwrap();
+    let inspector = bed.inspector();
+    let found = async |filter: &str| {
+        let mut search = inspector.search(filter.parse().unwrap()).queue(&*bed.queue);
+        let page = search.next().await.unwrap().expect("there is a page");
+        assert_eq!(page.cursor, None);
+        page.jobs.into_iter().map(|job| job.address).collect::<Vec<_>>()
+    };
+    let filter = "tag.order=17 tag.line=\"a b\"";
+    let is_found =
+        async |state: JobState| assert_eq!(found(&format!("{filter} state={state}")).await, std::slice::from_ref(&tagged), "{state}");
+    is_found(JobState::Ready).await;
+    assert_eq!((found("tag.order~17").await.len(), found("tag.order=").await.len(), found("tag.order!=17").await.len()), (2, 1, 2));
+    let record = inspector.show(&tagged).await.unwrap();
+    assert_eq!(record.tags.into_iter().collect::<Vec<_>>(), [("line".to_owned(), "a b".to_owned()), ("order".to_owned(), "17".to_owned())]);
+
+    let mut lane = bed.lane().await;
+    let claimed = lane.claim(3).await;
+    is_found(JobState::Active).await;
+    let held = claimed.iter().find(|delivery| delivery.id == tagged.id).expect("it was claimed");
+    assert!(lane.end(held, Ending::Nack { delay: LONG, error: "no".to_owned() }).await);
+    is_found(JobState::Retry).await;
+    let record = inspector.show(&tagged).await.unwrap();
+    inspector.edit(&tagged, &Edit::of(&record).unwrap().priority(Priority::High).delay(Duration::ZERO)).await.unwrap();
+    let held = lane.wait_for_one().await;
+    assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    is_found(JobState::Dead).await;
+    bed.broker.change(&bed.queue, Change::Requeue, None, std::slice::from_ref(&tagged.id)).await.unwrap();
+    is_found(JobState::Ready).await;
+    let copy = inspector.duplicate(&tagged, None, JobId::make()).await.unwrap().job;
+    assert_eq!(inspector.show(&copy).await.unwrap().tags.len(), 2);
+    bed.broker.change(&bed.queue, Change::Delete, None, &[tagged.id.clone(), copy.id]).await.unwrap();
+    assert_eq!(found(filter).await, [], "what is gone is not found");
 }

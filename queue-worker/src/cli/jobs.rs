@@ -26,12 +26,14 @@ pub(super) enum JobsCommand {
   {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
   {bin} jobs list 'unique=shop-7'              the jobs of a unique key
   {bin} jobs list --state ready 'group=acme'   the jobs of a group
+  {bin} jobs list 'tag.order=17'               the jobs with a tag
   {bin} jobs list 'waiting=no_worker_for_task' the jobs that wait for the same
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Search all queues for jobs, page by page: no page misses or repeats a job that stays where it is
     #[command(after_help = "Examples:
   {bin} jobs search 'task=send_mail attempts>=3'
+  {bin} jobs search 'tag.order=17'                 whatever was enqueued with this tag
   {bin} jobs search 'state=dead error~timeout newer=1h' --queue orders --queue mail
   {bin} jobs search 'id=close-17'                  in whichever queue it is; no other job is looked at
   {bin} jobs search 'payload~4711' --look-at 1000000
@@ -151,7 +153,7 @@ Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in an
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME; attempts>=3, older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state

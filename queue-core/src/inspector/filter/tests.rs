@@ -6,7 +6,9 @@ use crate::{
 };
 
 fn job(state: JobState) -> JobRecord {
-    let mut stored = StoredJob::new(JobId::given("m-1").unwrap(), state, Envelope::new("send_mail", b"\x80").encode().unwrap());
+    let mut envelope = Envelope::new("send_mail", b"\x80");
+    envelope.tags.insert("order".to_owned(), "17".to_owned());
+    let mut stored = StoredJob::new(JobId::given("m-1").unwrap(), state, envelope.encode().unwrap());
     stored.at_ms = Some(1_000_000);
     stored.attempts = 3;
     stored.failures = vec![Failure { at_ms: 1, message: "Connection timed out".to_owned() }];
@@ -26,6 +28,7 @@ fn a_job_matches_if_it_matches_every_term() {
         "task=send_mail state=dead error~\"timed OUT\" older=59m newer=61m",
         "queue=mail id=m-1 task~MAIL task!=other error!~refused priority=normal payload={}",
         "header.user!=ada host=",
+        "tag.order=17 tag.order~1 tag.order!=18 tag.line= tag.line!=1",
         "failure=2e0b4a7d6c73428b failure!=0000000000000000",
         "attempts=3 attempts!=2 attempts>2 attempts>=3 attempts<4 attempts<=3",
     ] {
@@ -39,6 +42,9 @@ fn a_job_matches_if_it_matches_every_term() {
         "newer=1m",
         "task=send_mail queue=other",
         "header.user=ada",
+        "tag.order=1",
+        "tag.order!~7",
+        "tag.line=17",
         "failure=0000000000000000",
         "failure=",
         "attempts=2",
@@ -63,7 +69,7 @@ fn what_a_filter_excludes_is_not_listed() {
 
 #[test]
 fn a_filter_is_printed_as_it_is_read() {
-    for text in ["task=a error~\"b c\"", "older=\"2days\"", "header.user!=ada id!~x", "attempts>=3 attempts<7 attempts!=4"] {
+    for text in ["task=a error~\"b c\"", "older=\"2days\"", "header.user!=ada id!~x tag.order=17", "attempts>=3 attempts<7 attempts!=4"] {
         let filter: Filter = text.parse().unwrap();
         assert_eq!(filter.to_string(), text);
         assert_eq!(filter.to_string().parse::<Filter>().unwrap(), filter);
@@ -83,6 +89,8 @@ fn mistakes_are_told_with_the_way_out() {
         ("older=2", "`older=2d`"),
         ("older~2d", "`older=2d`"),
         ("error~\"open", "not closed"),
+        ("tag=17", "write for example `tag.order=17`"),
+        ("tag.=17", "unknown field"),
         ("attempts~3", "`attempts>=3`"),
         ("attempts>=many", "`attempts>=3`"),
         ("attemps>3", "did you mean `attempts`?"),
