@@ -30,6 +30,7 @@ pub(crate) struct Options {
     pub(crate) unique: Option<Box<UniqueOptions>>,
     pub(crate) group: Option<String>,
     pub(crate) limits: Option<Box<LimitOptions>>,
+    pub(crate) tags: BTreeMap<String, String>,
 }
 
 /// What an application has set on a job about its limits.
@@ -178,6 +179,16 @@ impl<'a> Draft<'a> {
     /// Removes a header, and returns its value.
     pub fn remove_header(&mut self, name: &str) -> Option<String> {
         self.options.headers.remove(name)
+    }
+
+    /// The tags of the job.
+    pub fn tags(&self) -> &BTreeMap<String, String> {
+        &self.options.tags
+    }
+
+    /// Adds a tag, or replaces its value.
+    pub fn set_tag(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.options.tags.insert(name.into(), value.into());
     }
 
     /// The job's priority, or that of its task.

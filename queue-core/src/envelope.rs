@@ -23,9 +23,10 @@
 //! | `u` | the job's unique key as people read it | string |
 //! | `s` | the tick of a schedule for which the job was made, in milliseconds since 1970 | integer |
 //! | `n` | the name of that schedule | string |
+//! | `g` | its tags | map of strings |
 //!
 //! The id is not repeated inside: it is the key under which the envelope is stored. Unknown keys are skipped, so that newer
-//! fields (tags, group, parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
+//! fields (parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
 //! is parked.
 
 use std::{
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::{
     codec,
     error::{Error, Result},
+    tags::check_tags,
 };
 
 /// The newest envelope version this library reads and the one it writes.
@@ -102,6 +104,8 @@ pub struct Envelope<'a> {
     pub limits: BTreeMap<String, String>,
     /// How many starts it counts for, if it is not one.
     pub cost: Option<u32>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
 }
 
 /// The map behind the fixed places.
@@ -133,6 +137,8 @@ struct Map<'a> {
     limits: Cow<'a, BTreeMap<String, String>>,
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     cost: Option<u32>,
+    #[serde(rename = "g", default, skip_serializing_if = "BTreeMap::is_empty")]
+    tags: Cow<'a, BTreeMap<String, String>>,
 }
 
 /// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
@@ -164,6 +170,7 @@ impl<'a> Envelope<'a> {
             schedule: None,
             limits: BTreeMap::new(),
             cost: None,
+            tags: BTreeMap::new(),
         }
     }
 
@@ -171,7 +178,7 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// [`Error::PayloadTooLarge`] over [`PAYLOAD_MAX`]; [`Error::Invalid`] for more headers than [`HEADERS_MAX`] or
-    /// [`HEADER_BYTES_MAX`], and for a task's name that is empty or longer than 255 bytes.
+    /// [`HEADER_BYTES_MAX`], for tags that cannot be, and for a task's name that is empty or longer than 255 bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         if self.payload.len() > PAYLOAD_MAX {
             return Err(Error::PayloadTooLarge { task: self.task.to_string(), size: self.payload.len(), cap: PAYLOAD_MAX });
@@ -185,10 +192,13 @@ impl<'a> Envelope<'a> {
             let problem = format!("are more than the {HEADER_BYTES_MAX} that the headers of a job may have together");
             return Err(Error::invalid("headers", format!("{headers} bytes"), problem));
         }
+        if !self.tags.is_empty() {
+            check_tags(&self.tags)?;
+        }
         let length = u8::try_from(self.task.len()).ok().filter(|length| *length > 0);
         let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "has no name of 1 to 255 bytes"))?;
         // Kept until the job is stored: no larger than it must be.
-        let limits: usize = self.limits.iter().map(|(name, key)| name.len() + key.len() + 8).sum();
+        let limits: usize = self.limits.iter().chain(&self.tags).map(|(name, key)| name.len() + key.len() + 8).sum();
         let unique = self.unique.as_ref().map_or(0, |unique| unique.len() + 8) + limits;
         let map = self.payload.len() + headers + unique + if self.has_options() { 128 } else { 8 };
         let mut bytes = Vec::with_capacity(TASK + self.task.len() + TIME + map);
@@ -209,6 +219,7 @@ impl<'a> Envelope<'a> {
             schedule: self.schedule.as_deref().map(Cow::Borrowed),
             limits: Cow::Borrowed(&self.limits),
             cost: self.cost,
+            tags: Cow::Borrowed(&self.tags),
         };
         codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
         Ok(bytes)
@@ -265,6 +276,7 @@ impl<'a> Envelope<'a> {
             schedule,
             limits,
             cost,
+            tags,
         } = map;
         let enqueued_ms = (enqueued > 0).then_some(enqueued);
         let fixed = Envelope::of(*version, task, enqueued_ms, payload);
@@ -281,6 +293,7 @@ impl<'a> Envelope<'a> {
             schedule,
             limits: limits.into_owned(),
             cost,
+            tags: tags.into_owned(),
             ..fixed
         })
     }

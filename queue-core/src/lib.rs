@@ -179,6 +179,7 @@ pub mod schedule;
 #[doc(hidden)]
 pub mod sqlite;
 #[doc(hidden)]
+mod tags;
 pub mod task;
 mod test_context;
 mod text;
@@ -215,10 +216,10 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, GroupPage, Inspector, JobLog,
-        JobRecord, LimitInfo, LimitKeyInfo, LogLine, NewOperation, OperationPreview, Page, Progress, Reason, RewindPreview, Rewinding,
-        RunOperation, Running, Seen, StoredGroup, SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad,
-        WorkerMode, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, Found, GroupPage, Inspector,
+        JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, NewOperation, OperationPreview, Page, Progress, Reason, RewindPreview,
+        Rewinding, RunOperation, Running, Search, Seen, StoredGroup, SubscriptionInfo, TopicInfo, UnreadableBy, Walk, WorkerAsk,
+        WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "codec",
             "digest",
             "envelope",
+            "tags",
             "error",
             "failure",
             "fingerprint",

@@ -44,10 +44,8 @@ impl Text {
         if !text.contains(['=', '~']) {
             return (plain(), None);
         }
-        // A filter compares the values as they are stored: by trying, anybody could find out what is hidden.
-        let small = text.to_lowercase();
-        if small.contains("header.") || ["payload=", "payload~", "payload!"].into_iter().any(|term| small.contains(term)) {
-            return (plain(), Some("parameters and headers are searched as plain text here, so that hidden values stay hidden".to_owned()));
+        if let Some(why) = hidden(text) {
+            return (plain(), Some(why));
         }
         match text.parse() {
             Ok(filter) => (Text::Filter(filter), None),
@@ -61,6 +59,13 @@ impl Text {
             Text::Filter(filter) => filter.is_empty(),
         }
     }
+}
+
+/// Why a filter is not taken: it compares the values as they are stored, and by trying anybody could find out what is hidden.
+pub(crate) fn hidden(text: &str) -> Option<String> {
+    let small = text.to_lowercase();
+    let asks = small.contains("header.") || ["payload=", "payload~", "payload!"].into_iter().any(|term| small.contains(term));
+    asks.then(|| "parameters and headers are searched as plain text, on the page Jobs, so that hidden values stay hidden".to_owned())
 }
 
 /// Where a listing is: a queue, and the offset within it.

@@ -40,6 +40,7 @@ macro_rules! in_chromium {
 
 in_chromium! {
     a_person_filters_selects_acts_and_goes_back
+    a_person_searches_all_queues_and_goes_on
     an_open_page_changes_and_keeps_what_is_selected
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
@@ -157,6 +158,37 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
         assert_eq!(browser.complaints(), [""; 0]);
     });
     assert!(scene.bed.client.inspector().stats("mail").await.unwrap().paused);
+}
+
+async fn a_person_searches_all_queues_and_goes_on(scene: Scene) {
+    for n in 0..55 {
+        scene.bed.enqueue(&format!("job-{n:02}"), None).await;
+    }
+    send_mail::job("a".to_owned(), None, None).queue(LONG_QUEUE).enqueue(&scene.bed.client).await.unwrap();
+    let url = scene.url.clone();
+    browse(|browser| {
+        browser.open(&format!("{url}/jobs"));
+        browser.click(".head a[href$='/search']");
+        browser.wait("document.querySelector('h1').textContent === 'Search'");
+        browser.write("[name=filter]", "task=send_mail attempts=0\u{e007}");
+        browser.wait_for_count("table.jobs tbody tr", 50);
+        assert!(browser.text().contains(LONG_QUEUE), "{}", browser.text());
+        browser.click("a[rel=next]");
+        browser.wait_for_count("table.jobs tbody tr", 6);
+        assert!(browser.text().contains("Looked at 56 of 56 jobs"), "{}", browser.text());
+        browser.open(&format!("{url}/search?filter=id%3Djob-07"));
+        browser.wait_for_count("table.jobs tbody tr", 1);
+        browser.click("table.jobs th a");
+        browser.wait("document.querySelector('.timeline')");
+        browser.open(&format!("{url}/search?filter=state%3Ddead"));
+        browser.wait_for_text("No job fits the filter.");
+        browser.open(&format!("{url}/search?filter=taks%3Da"));
+        browser.wait_for_text("did you mean `task`?");
+        browser.open(&format!("{url}/search?filter=payload~hunter2"));
+        browser.wait_for_text("hidden values stay hidden");
+        assert_eq!(browser.count("table.jobs"), 0, "what is hidden cannot be found out");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
 }
 
 async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
@@ -601,6 +633,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/jobs/mail/waits",
                     "/jobs/mail/waits/edit",
                     "/jobs/mail/waits/duplicate",
+                    "/search?filter=attempts%3E%3D0",
+                    "/search",
                     "/workers",
                     &of_worker,
                     "/history",

@@ -27,7 +27,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -43,9 +43,9 @@ use queue_core::{
         CrashRule, Damage, DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended,
         GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated,
         Operation, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound,
-        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
-        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
-        UniqueKey, WorkerAsked, WorkerRecord,
+        Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing,
+        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept,
+        Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -404,6 +404,24 @@ impl Inspect for MemoryBroker {
             let mut ids = all.into_iter().skip(from);
             let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id).listed()).collect();
             StoredPage::new(records, ids.next().map(|_| offset + limit as u64))
+        }))
+    }
+
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        // The place names all jobs that were seen, so that the order does not matter.
+        let place = String::from_utf8(request.after.clone().unwrap_or_default()).ok();
+        let seen = place.map(|place| place.split_terminator(' ').map(str::parse).collect::<Result<BTreeSet<JobId>>>());
+        let Some(Ok(mut seen)) = seen else {
+            let problem = "is not a cursor of this broker; begin without one".to_owned();
+            return Err(Error::Invalid { field: "cursor", value: String::new(), problem });
+        };
+        Ok(self.read(&request.queue, |model| {
+            let all = request.states.iter().flat_map(|state| model.ids(*state));
+            let left: Vec<JobId> = all.filter(|id| !seen.contains(id)).collect();
+            let found: Vec<&JobId> = left.iter().take(request.limit).collect();
+            seen.extend(found.iter().map(|id| (*id).clone()));
+            let next = (left.len() > found.len()).then(|| seen.iter().map(|id| format!("{id} ")).collect::<String>().into_bytes());
+            Scanned::new(found.into_iter().map(|id| model.jobs[id].record(id).listed()).collect(), next)
         }))
     }
 

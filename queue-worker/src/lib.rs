@@ -158,6 +158,10 @@ struct AboutWhy;
 struct AboutLimits;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/search.md")]
+struct AboutSearches;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/edit.md")]
 struct AboutEdits;
 

@@ -103,8 +103,8 @@ impl Broker for RolesBroker {
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
+    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
+    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
 
     async fn browse(&self, request: &Browse) -> Result<Browsed> {
         let broker = if request.after.is_none() { &self.admin } else { &self.worker };

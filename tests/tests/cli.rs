@@ -239,6 +239,57 @@ fn a_filter_says_which_jobs_are_listed_and_changed() {
 }
 
 #[test]
+fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
+    let place = Place::new();
+    for name in ["Ada", "Bob", "Cy"] {
+        place.ok(&["enqueue", "greet", "--args", &format!(r#"{{"name":"{name}"}}"#), "--id", name]);
+    }
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h"]);
+    let search = |arguments: &[&str]| place.json(&[&["jobs", "search"], arguments, &["--json"]].concat());
+    let names = |found: &Value| {
+        let jobs = found["jobs"].as_array().unwrap();
+        jobs.iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = search(&["attempts=0"]);
+    assert_eq!((all["jobs"].as_array().unwrap().len(), &all["looked"], &all["of"]), (4, &4.into(), &4.into()));
+    assert_eq!((&all["cursor"], &all["unreadable"]), (&Value::Null, &serde_json::json!([])));
+    let first = search(&["task=greet", "--limit", "2"]);
+    assert_eq!(names(&first), ["greetings/Ada", "greetings/Bob"]);
+    let cursor = first["cursor"].as_str().expect("it goes on");
+    // What was seen leaves, and something else comes.
+    place.ok(&["jobs", "cancel", "greetings/Ada", "greetings/Bob"]);
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"Di"}"#, "--id", "Di"]);
+    let rest = search(&["task=greet state=ready", "--queue", "greetings", "--limit", "9"]);
+    assert_eq!(names(&rest), ["greetings/Cy", "greetings/Di"]);
+    let rest = search(&["task=greet", "--limit", "2", "--after", cursor]);
+    assert_eq!(names(&rest)[..2], ["greetings/Cy", "greetings/Di"], "none is passed over, none comes again");
+    let bounded = place.run(&["jobs", "search", "id~cy", "--look-at", "1"]);
+    assert_eq!(bounded.code, 0);
+    assert!(bounded.stderr.contains("looked at 1 of 5 jobs; go on with --after "), "{}", bounded.stderr);
+    assert_eq!(names(&search(&["id=Cy"])), ["greetings/Cy"]);
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ed"}"#, "--id", "Ed", "--tag", "order=17", "--tag", "line=a b"]);
+    let tagged = search(&["tag.order=17"]);
+    assert_eq!(
+        (names(&tagged), &tagged["jobs"][0]["tags"]),
+        (vec!["greetings/Ed".to_owned()], &serde_json::json!({"order": "17", "line": "a b"}))
+    );
+    assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
+    let nothing = place.run(&["jobs", "search", "state=dead"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
+    assert!(nothing.stderr.contains("no such job"), "{}", nothing.stderr);
+    for (arguments, says) in [
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--tag", "a b=1"][..], "contains ' '"),
+        (&["jobs", "search", "attemps>3"], "did you mean `attempts`?"),
+        (&["jobs", "search", "task=other", "--after", cursor], "is of another filter"),
+        (&["jobs", "search", "--after", "nothing"], "is no cursor"),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
     let place = Place::new();
     for (arguments, says) in [

@@ -12,7 +12,7 @@ use queue_core::{
     broker::{
         AskWorker, Audit, Begin, Browse, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
         JobState, LimitKeys, NewJob, Operate, OperationDeed, PartyName, ProcessId, Register, Remarks, Retention, Rewind, RewindStep,
-        RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey,
+        RuleOf, Scan, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey,
         WorkerAsk, WorkerMode, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
@@ -89,6 +89,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.failures(QUEUE).await.unwrap();
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
+    broker.scan(&Scan::new(QUEUE, &[JobState::Ready], 10)).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
     broker.standing(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.remarks(QUEUE, &id, 0).await.unwrap();

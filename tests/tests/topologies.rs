@@ -143,12 +143,13 @@ async fn what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown(kind: Kin
     let mut cluster = Thirds::start(kind).await;
     let lost = cluster.queues.remove(usize::from(cluster.with_names == 0));
     cluster.lose(&lost);
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["status"],
         &["status", "--json"],
         &["queues", "list"],
         &["jobs", "list"],
         &["jobs", "list", "task=note", "--json"],
+        &["jobs", "search", "task=note", "--json"],
         &["workers", "--json"],
         &["jobs", "requeue", "--all"],
     ];

@@ -16,6 +16,7 @@ pub(crate) mod observed;
 mod process;
 mod scale;
 mod schedules;
+mod search;
 mod sqlite;
 mod topics;
 mod unique;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Figure> {
         cost::figures(),
         scale::figures(),
         growth::figures(),
+        search::figures(),
         bounds::figures(),
         instructions::figures(),
         sqlite::figures(),

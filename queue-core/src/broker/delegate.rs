@@ -105,6 +105,7 @@ macro_rules! delegate_inspect {
                 -> $crate::Result<$crate::broker::history::History>;
             async failures['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::history::FailureKind>>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
+            async scan['a](request: &'a $crate::broker::Scan) -> $crate::Result<$crate::broker::Scanned>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async standing['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<Option<$crate::broker::Standing>>>;
             async remarks['a, 'b](queue: &'a str, id: &'b $crate::JobId, from: u64) -> $crate::Result<Option<$crate::broker::StoredRemarks>>;
@@ -208,6 +209,7 @@ macro_rules! __delegate_listed {
     ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident failures [failures $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident scan [scan $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident standing [standing $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remarks [remarks $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::{
     AgingSet, AskWorker, Audit, Browse, Browsed, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage,
     GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet, Operate, Operated, Operation, Pauses, Priority, QueueStats, Retention, Rewind,
-    Rewound, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey,
-    StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
+    Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit,
+    StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -253,8 +253,15 @@ pub trait Inspect: Send + Sync {
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the `next` of the page before, a number of jobs to
-    /// leave out, or [`LAST`]. A page may be empty although `next` is set.
+    /// leave out, or [`LAST`](super::LAST). A page may be empty although `next` is set.
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
+
+    /// One bounded step through the jobs of some states, in an order of the broker's own. A job that is in one of the states from the first step to the
+    /// last, and stays in its place, is found once, whatever comes and goes meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a place that this broker has not made.
+    async fn scan(&self, request: &Scan) -> Result<Scanned>;
 
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;

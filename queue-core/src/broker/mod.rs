@@ -42,11 +42,11 @@ mod lease;
 mod limit;
 mod load;
 mod operation;
-mod page;
 mod party;
 mod pause;
 mod remark;
 mod rewind;
+mod scan;
 mod schedule;
 mod standing;
 mod stats;
@@ -63,7 +63,7 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
-    limit::*, load::*, operation::*, page::*, party::*, pause::*, remark::*, rewind::*, schedule::*, standing::*, stats::*, sweep::*,
+    limit::*, load::*, operation::*, party::*, pause::*, remark::*, rewind::*, scan::*, schedule::*, standing::*, stats::*, sweep::*,
     topic::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};

@@ -132,6 +132,13 @@ macro_rules! setters {
             self.options.headers.insert(name.into(), value.into());
             self
         }
+
+        /// Adds a tag, by which people find the job again: `order=17`. A job has at most 8; a name has 1 to 64 letters, digits, `.`, `_` and `-`, a value
+        /// 1 to 256 bytes. The filter `tag.order=17` finds the job, in whatever state it is.
+        pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+            self.options.tags.insert(name.into(), value.into());
+            self
+        }
     };
 }
 

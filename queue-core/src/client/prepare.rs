@@ -96,6 +96,7 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
         Due::Now => {}
     }
     envelope.headers = options.headers;
+    envelope.tags = options.tags;
     let unique = unique.map(|(unique, text)| {
         envelope.unique = (!text.is_empty()).then(|| text.into());
         Box::new(unique)

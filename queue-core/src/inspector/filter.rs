@@ -8,9 +8,11 @@ use std::{
 
 use super::{JobRecord, Reason};
 use crate::{
+    address::JobId,
     broker::{JobState, Priority},
     error::{Error, Result},
     fingerprint::Fingerprint,
+    tags::check_tag_name,
 };
 
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
@@ -22,6 +24,7 @@ use crate::{
 /// |---|---|
 /// | `=`, `!=` | is, or is not, the value |
 /// | `~`, `!~` | contains, or does not contain, the value, whatever the case of its letters |
+/// | `>`, `>=`, `<`, `<=` | is more or less: of `attempts` alone, which has `=` and `!=` as well |
 ///
 /// | field | what it is |
 /// |---|---|
@@ -35,6 +38,8 @@ use crate::{
 /// | `group` | its group |
 /// | `waiting` | why it does not run, as [`Reason::name`](crate::Reason::name) says it: any of its reasons |
 /// | `header.NAME` | the header of this name |
+/// | `tag.NAME` | the value of its tag of this name; empty without one |
+/// | `attempts` | how many of its attempts have failed |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
 /// ```
@@ -55,6 +60,7 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Term {
     Text { field: Field, how: How, value: String },
+    Attempts(Compares, u32),
     Older(Duration),
     Newer(Duration),
 }
@@ -77,6 +83,7 @@ enum Field {
     Group,
     Waiting,
     Header(String),
+    Tag(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +93,27 @@ enum How {
     Contains,
     ContainsNot,
 }
+
+/// How a number compares with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compares {
+    Is,
+    IsNot,
+    More,
+    MoreOrIs,
+    Less,
+    LessOrIs,
+}
+
+/// Their signs; those come first with which others begin.
+const COMPARES: [(&str, Compares); 6] = [
+    (">=", Compares::MoreOrIs),
+    ("<=", Compares::LessOrIs),
+    ("!=", Compares::IsNot),
+    (">", Compares::More),
+    ("<", Compares::Less),
+    ("=", Compares::Is),
+];
 
 /// Longest filter, in bytes.
 const LONGEST: usize = 1024;
@@ -124,6 +152,11 @@ impl Filter {
         self.of(&Field::Waiting).next().is_some()
     }
 
+    /// The id that a matching job has, if the filter names one: no other job has to be looked at.
+    pub(super) fn id(&self) -> Option<JobId> {
+        self.of(&Field::Id).find_map(|(how, value)| (how == How::Is).then(|| value.parse().ok())?)
+    }
+
     /// The states in which a matching job can be: what has to be listed.
     pub fn states(&self) -> Vec<JobState> {
         JobState::ALL.into_iter().filter(|state| self.of(&Field::State).all(|(how, value)| how.holds(state.name(), value))).collect()
@@ -149,6 +182,7 @@ impl Term {
         match self {
             Term::Older(than) => age().is_some_and(|age| age > *than),
             Term::Newer(than) => age().is_some_and(|age| age < *than),
+            Term::Attempts(compares, number) => compares.holds(job.failures, *number),
             // A key has two names.
             Term::Text { field: Field::Unique, how: How::Is, value } if is_digest(job, value) => true,
             Term::Text { field: Field::Unique, how: How::IsNot, value } if is_digest(job, value) => false,
@@ -189,6 +223,7 @@ impl Field {
             Field::Group => job.group.as_ref().map_or_else(String::new, ToString::to_string),
             Field::Waiting => job.waiting.iter().map(Reason::name).collect::<Vec<_>>().join(" "),
             Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
+            Field::Tag(name) => job.tags.get(name).cloned().unwrap_or_default(),
         }
     }
 }
@@ -201,6 +236,19 @@ impl How {
             How::IsNot => text != value,
             How::Contains => contains(),
             How::ContainsNot => !contains(),
+        }
+    }
+}
+
+impl Compares {
+    fn holds(self, number: u32, with: u32) -> bool {
+        match self {
+            Compares::Is => number == with,
+            Compares::IsNot => number != with,
+            Compares::More => number > with,
+            Compares::MoreOrIs => number >= with,
+            Compares::Less => number < with,
+            Compares::LessOrIs => number <= with,
         }
     }
 }
@@ -234,8 +282,16 @@ fn words(text: &str) -> Result<Vec<String>> {
 }
 
 fn term(word: &str) -> Result<Term> {
-    let at = word.find(['=', '~', '!']).ok_or_else(|| no_operator(word))?;
+    let at = word.find(['=', '~', '!', '<', '>']).ok_or_else(|| no_operator(word))?;
     let (name, rest) = word.split_at(at);
+    if name == "attempts" {
+        let compares = COMPARES.into_iter().find_map(|(sign, compares)| Some((rest.strip_prefix(sign)?, compares)));
+        let number = compares.and_then(|(value, compares)| Some(Term::Attempts(compares, value.parse().ok()?)));
+        return number.ok_or_else(|| Error::invalid("filter", word, "is no number of attempts; write `attempts>=3` or `attempts=0`"));
+    }
+    if rest.starts_with(['<', '>']) && field(name).is_none() && !matches!(name, "older" | "newer") {
+        return Err(Error::invalid("filter", word, unknown(name)));
+    }
     let operators = [("!=", How::IsNot), ("!~", How::ContainsNot), ("=", How::Is), ("~", How::Contains)];
     let (value, how) =
         operators.into_iter().find_map(|(sign, how)| Some((rest.strip_prefix(sign)?, how))).ok_or_else(|| no_operator(word))?;
@@ -263,6 +319,9 @@ fn field(name: &str) -> Option<Field> {
     if let Some(header) = name.strip_prefix("header.").filter(|header| !header.is_empty()) {
         return Some(Field::Header(header.to_owned()));
     }
+    if let Some(tag) = name.strip_prefix("tag.").filter(|tag| check_tag_name(tag).is_ok()) {
+        return Some(Field::Tag(tag.to_owned()));
+    }
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone())
 }
 
@@ -278,7 +337,10 @@ fn no_reason(value: &str) -> String {
 }
 
 fn unknown(name: &str) -> String {
-    let known = FIELDS.iter().map(|(known, _)| *known).chain(["older", "newer", "header.NAME"]);
+    if let "tag" | "tags" = name {
+        return format!("has `{name}` without the name of a tag; write for example `tag.order=17`");
+    }
+    let known = FIELDS.iter().map(|(known, _)| *known).chain(["attempts", "older", "newer", "header.NAME", "tag.NAME"]);
     match crate::text::nearest(name, known.clone()) {
         Some(near) => format!("has the unknown field `{name}`; did you mean `{near}`?"),
         None => format!("has the unknown field `{name}`; use one of {}", known.collect::<Vec<_>>().join(", ")),
@@ -292,9 +354,14 @@ impl fmt::Display for Filter {
             match term {
                 Term::Older(age) => write!(f, "{space}older=\"{}\"", humantime::format_duration(*age))?,
                 Term::Newer(age) => write!(f, "{space}newer=\"{}\"", humantime::format_duration(*age))?,
+                Term::Attempts(compares, number) => {
+                    let sign = COMPARES.iter().find(|(_, known)| known == compares).map_or("", |(sign, _)| sign);
+                    write!(f, "{space}attempts{sign}{number}")?;
+                }
                 Term::Text { field, how, value } => {
                     let name = match field {
                         Field::Header(name) => format!("header.{name}"),
+                        Field::Tag(name) => format!("tag.{name}"),
                         field => FIELDS.iter().find(|(_, known)| known == field).map_or("", |(name, _)| name).to_owned(),
                     };
                     let sign = match how {
@@ -313,88 +380,4 @@ impl fmt::Display for Filter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        address::JobId,
-        broker::{Failure, StoredJob},
-        envelope::Envelope,
-    };
-
-    fn job(state: JobState) -> JobRecord {
-        let mut stored = StoredJob::new(JobId::given("m-1").unwrap(), state, Envelope::new("send_mail", b"\x80").encode().unwrap());
-        stored.at_ms = Some(1_000_000);
-        stored.failures = vec![Failure { at_ms: 1, message: "Connection timed out".to_owned() }];
-        JobRecord::new("mail", stored)
-    }
-
-    fn matches(filter: &str, job: &JobRecord) -> bool {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + 3600);
-        filter.parse::<Filter>().unwrap_or_else(|error| panic!("{error}")).matches(job, now)
-    }
-
-    #[test]
-    fn a_job_matches_if_it_matches_every_term() {
-        let dead = job(JobState::Dead);
-        for filter in [
-            "",
-            "task=send_mail state=dead error~\"timed OUT\" older=59m newer=61m",
-            "queue=mail id=m-1 task~MAIL task!=other error!~refused priority=normal payload={}",
-            "header.user!=ada host=",
-            "failure=2e0b4a7d6c73428b failure!=0000000000000000",
-        ] {
-            assert!(matches(filter, &dead), "{filter}");
-        }
-        for filter in [
-            "task=send",
-            "state!=dead",
-            "error~refused",
-            "older=2h",
-            "newer=1m",
-            "task=send_mail queue=other",
-            "header.user=ada",
-            "failure=0000000000000000",
-            "failure=",
-        ] {
-            assert!(!matches(filter, &dead), "{filter}");
-        }
-        assert!(!matches("older=1s", &job(JobState::Ready)), "nobody says when it was enqueued");
-    }
-
-    #[test]
-    fn what_a_filter_excludes_is_not_listed() {
-        let filter: Filter = "state!=ready state!=dead state!~e queue~ma".parse().unwrap();
-        assert_eq!(filter.states(), []);
-        assert!(filter.allows_queue("mail") && !filter.allows_queue("orders"));
-        assert_eq!(Filter::default().states(), JobState::ALL);
-    }
-
-    #[test]
-    fn a_filter_is_printed_as_it_is_read() {
-        for text in ["task=a error~\"b c\"", "older=\"2days\"", "header.user!=ada id!~x"] {
-            let filter: Filter = text.parse().unwrap();
-            assert_eq!(filter.to_string(), text);
-            assert_eq!(filter.to_string().parse::<Filter>().unwrap(), filter);
-        }
-    }
-
-    #[test]
-    fn mistakes_are_told_with_the_way_out() {
-        for (text, says) in [
-            ("send_mail", "has no operator"),
-            ("!task", "has no operator"),
-            ("taks=a", "did you mean `task`?"),
-            ("x-y=a", "use one of task, state"),
-            ("state=ded", "dead"),
-            ("priority=urgent", "priority"),
-            ("failure=timeout", "16 hexadecimal digits"),
-            ("older=2", "`older=2d`"),
-            ("older~2d", "`older=2d`"),
-            ("error~\"open", "not closed"),
-        ] {
-            let problem = text.parse::<Filter>().unwrap_err().to_string();
-            assert!(problem.contains(says), "{text}: {problem}");
-        }
-        assert!("x".repeat(2000).parse::<Filter>().unwrap_err().to_string().contains("longer than 1024 bytes"));
-    }
-}
+mod tests;

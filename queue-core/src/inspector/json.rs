@@ -39,6 +39,7 @@ struct Json<'a> {
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
     headers: &'a BTreeMap<String, String>,
+    tags: &'a BTreeMap<String, String>,
     size: usize,
     tag: Option<&'a str>,
     running: Option<&'a Running>,
@@ -83,6 +84,7 @@ impl Serialize for JobRecord {
             timeout_ms: self.timeout.map(ms),
             retention_ms: self.retention.map(ms),
             headers: &self.headers,
+            tags: &self.tags,
             size: self.size(),
             tag: self.tag.as_deref(),
             running: self.running.as_ref(),
@@ -279,6 +281,7 @@ mod tests {
         envelope.timeout_ms = Some(1500);
         envelope.retention_ms = Some(60_000);
         envelope.headers.insert("tenant".to_owned(), "7".to_owned());
+        envelope.tags.insert("order".to_owned(), "17".to_owned());
         let envelope = envelope.encode().unwrap();
         let size = envelope.len();
         let record = record(JobState::Dead, envelope, |stored| {
@@ -298,7 +301,7 @@ mod tests {
                 "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
-                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
+                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
                 "note": null, "unique_key": null, "unique": null, "group": null, "limits": {}, "cost": 1, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "failure": "9390298f3fb0c5b1",

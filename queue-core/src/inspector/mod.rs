@@ -1,5 +1,5 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
+//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `search` through those of all queues that match, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
 //! `operations` does something to all jobs that match, in steps that survive their runner. `topics` shows topics and their subscriptions, `rewind` lets a subscription begin again.
 
 mod aging;
@@ -19,6 +19,7 @@ mod reason;
 mod record;
 mod remarks;
 mod rewind;
+mod search;
 mod topics;
 mod walk;
 mod why;
@@ -39,6 +40,7 @@ pub use self::{
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},
     rewind::{RewindPreview, Rewinding},
+    search::{Found, Search},
     topics::{EventInfo, SubscriptionInfo, TopicInfo},
     walk::Walk,
     why::waiting_in,
@@ -159,12 +161,17 @@ impl Inspector {
             async move { broker.list(&of, state, offset, limit).await }
         };
         let stored = self.ask(self.until(), ask).await?;
-        let mut page = Page::new(queue, stored);
-        if page.jobs.iter().any(|job| job.running.is_some()) {
+        Ok(Page { jobs: self.records(queue, stored.jobs).await?, next: stored.next })
+    }
+
+    /// Jobs as a listing has them.
+    async fn records(&self, queue: &str, jobs: Vec<StoredJob>) -> Result<Vec<JobRecord>> {
+        let mut jobs: Vec<JobRecord> = jobs.into_iter().map(|job| JobRecord::new(queue, job)).collect();
+        if jobs.iter().any(|job| job.running.is_some()) {
             let workers = self.workers_of(queue).await?;
-            page.jobs.iter_mut().filter_map(|job| job.running.as_mut()).for_each(|running| running.find(&workers));
+            jobs.iter_mut().filter_map(|job| job.running.as_mut()).for_each(|running| running.find(&workers));
         }
-        Ok(page)
+        Ok(jobs)
     }
 
     /// Everything about one job but its [log](Self::log).

@@ -10,9 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Progress, Reason};
 use crate::{
     address::JobAddress,
-    broker::{
-        BuryReason, Failure, GroupName, JobState, LimitKey, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord,
-    },
+    broker::{BuryReason, Failure, GroupName, JobState, LimitKey, Priority, ProcessId, StoredJob, UniqueKey, Unreadable, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -83,6 +81,8 @@ pub struct JobRecord {
     pub retention: Option<Duration>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
+    /// Its tags: what the application said of it. (Its [`tag`](Self::tag) is another thing.)
+    pub tags: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
     pub tag: Option<String>,
     /// Who runs it and since when, while it is `active`.
@@ -161,6 +161,7 @@ impl JobRecord {
             rises_at: job.rises_ms.and_then(time),
             group: job.group,
             limits: BTreeMap::new(),
+            tags: BTreeMap::new(),
             limit_keys: job.limits,
             cost: 1,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
@@ -179,7 +180,7 @@ impl JobRecord {
                 record.timeout = envelope.timeout();
                 record.retention = envelope.retention();
                 record.task = Some(envelope.task.into_owned());
-                record.headers = envelope.headers;
+                (record.headers, record.tags) = (envelope.headers, envelope.tags);
                 (record.limits, record.cost) = (envelope.limits, envelope.cost.unwrap_or(1));
                 record.unique_key = envelope.unique.map(Into::into).or(record.unique_key);
             }
@@ -327,12 +328,6 @@ pub struct Page {
     /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
     /// number of jobs.
     pub next: Option<u64>,
-}
-
-impl Page {
-    pub(super) fn new(queue: &str, page: StoredPage) -> Self {
-        Page { jobs: page.jobs.into_iter().map(|job| JobRecord::new(queue, job)).collect(), next: page.next }
-    }
 }
 
 fn of_a_newer_version(envelope: &Envelope<'_>) -> Option<String> {

@@ -48,8 +48,8 @@ use crate::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
         DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect,
         JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
-        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging,
-        SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage,
+        SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
         StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
@@ -268,6 +268,10 @@ impl Inspect for RedisBroker {
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         people::list(self, queue, state, offset, limit.clamp(1, MAX_ITEMS)).await
+    }
+
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        people::scan(self, request).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {

@@ -10,8 +10,8 @@ use crate::{
     broker::{
         AgingSet, AskWorker, Audit, Browse, Browsed, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect,
         JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
-        ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey,
-        StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
+        Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
+        StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -53,6 +53,11 @@ impl Inspect for SqliteBroker {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
         self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
+    }
+
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        let request = request.clone();
+        self.reader().call(Commit::Soon, move |tx| people::scan(tx, &request)).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {

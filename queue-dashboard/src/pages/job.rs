@@ -55,6 +55,8 @@ struct Page<'a> {
     back: String,
     facts: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
+    /// Name, value, and the search for all that have the same.
+    tags: Vec<(String, String, String)>,
     events: Vec<Event>,
     payload: Result<String, String>,
     bytes: Option<String>,
@@ -154,6 +156,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         back: format!("jobs/{address}"),
         facts: facts(&job),
         headers: secrets.headers(&job.headers),
+        tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), alike(name, value))).collect(),
         events: events(&job, look.snapshot.as_deref(), now),
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
@@ -261,6 +264,11 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
     ];
     facts.extend(more.into_iter().filter_map(|(name, value)| Some((name, value?))));
     facts
+}
+
+/// The search for all jobs with a tag.
+fn alike(name: &str, value: &str) -> String {
+    query(&[("filter", &format!("tag.{name}=\"{value}\""))])
 }
 
 /// The limits of a job, and by which values.

@@ -23,6 +23,7 @@ mod pauses;
 pub(crate) mod queues;
 pub(crate) mod schedule;
 pub(crate) mod schedules;
+pub(crate) mod search;
 pub(crate) mod sign_in;
 pub(crate) mod topic;
 pub(crate) mod topics;

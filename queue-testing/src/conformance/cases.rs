@@ -440,6 +440,13 @@ macro_rules! __conformance_cases {
                 a_drained_tick_has_ended_for_its_schedule
                 who_waits_for_a_drained_job_is_told
                 a_drained_group_is_served_again;
+            searches:
+                a_scan_finds_what_stays_once_while_jobs_come_and_go
+                a_scan_passes_over_no_job_while_workers_claim
+                a_scan_of_several_states_is_bounded
+                a_search_tells_how_far_it_has_looked_and_goes_on
+                a_search_goes_through_all_queues
+                tags_stay_with_a_job_whatever_becomes_of_it;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

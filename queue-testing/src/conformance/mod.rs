@@ -39,6 +39,7 @@ pub mod requeues;
 pub mod retained;
 pub mod rewinds;
 pub mod schedules;
+pub mod searches;
 pub mod slots;
 pub mod standings;
 pub mod stories;

@@ -250,6 +250,9 @@ pub(super) struct EnqueueArgs {
     /// Add a header; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
+    /// Add a tag, by which the job is found again with the filter tag.NAME=VALUE; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(super) tag: Vec<(String, String)>,
     #[command(flatten)]
     pub(super) format: Format,
 }

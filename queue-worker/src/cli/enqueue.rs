@@ -87,6 +87,9 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     for (name, value) in &args.header {
         job = job.header(name, value);
     }
+    for (name, value) in &args.tag {
+        job = job.tag(name, value);
+    }
     job
 }
 

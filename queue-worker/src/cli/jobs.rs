@@ -13,6 +13,7 @@ use super::{
     output::{coarse, print, print_json, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
+    search::{self, SearchArgs},
     show,
 };
 
@@ -25,9 +26,22 @@ pub(super) enum JobsCommand {
   {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
   {bin} jobs list 'unique=shop-7'              the jobs of a unique key
   {bin} jobs list --state ready 'group=acme'   the jobs of a group
+  {bin} jobs list 'tag.order=17'               the jobs with a tag
   {bin} jobs list 'waiting=no_worker_for_task' the jobs that wait for the same
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
+    /// Search all queues for jobs, page by page: no page misses or repeats a job that stays where it is
+    #[command(after_help = "Examples:
+  {bin} jobs search 'task=send_mail attempts>=3'
+  {bin} jobs search 'tag.order=17'                 whatever was enqueued with this tag
+  {bin} jobs search 'state=dead error~timeout newer=1h' --queue orders --queue mail
+  {bin} jobs search 'id=close-17'                  in whichever queue it is; no other job is looked at
+  {bin} jobs search 'payload~4711' --look-at 1000000
+  {bin} jobs search 'state=dead' --limit 500 --json | jq -r .cursor
+
+It says on stderr how far it has looked, and with which --after it goes on. With --json: jobs, looked, of, cursor (null at the end) and unreadable queues.
+Exit code 5: of a cluster a master is out of reach, and its queues were left out")]
+    Search(SearchArgs),
     /// Show a job with its parameters, errors and result
     #[command(after_help = "Examples:
   {bin} jobs show orders/close-17
@@ -139,7 +153,7 @@ Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in an
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME; older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state
@@ -165,6 +179,7 @@ const PAGE: usize = 500;
 pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
     match command {
         JobsCommand::List(_)
+        | JobsCommand::Search(_)
         | JobsCommand::Show { .. }
         | JobsCommand::Why { .. }
         | JobsCommand::Wait { .. }
@@ -182,6 +197,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
 pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Failure> {
     match command {
         JobsCommand::List(args) => list(client, &args).await,
+        JobsCommand::Search(args) => search::search(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
         JobsCommand::Why { job, format } => show::why(client, &job, &format).await,
         JobsCommand::Wait { jobs, timeout, format } => show::wait(client, &jobs, timeout, &format).await,
@@ -284,10 +300,7 @@ impl Pages {
             write(&text)?;
         } else {
             let now = SystemTime::now();
-            let text = table(
-                ["job", "task", "state", "#failures", "enqueued", "when", "waiting", "error"],
-                rows.iter().map(|row| cells(row, now)),
-            );
+            let text = table(HEADINGS, rows.iter().map(|row| cells(row, now)));
             // The heading stands once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
@@ -307,7 +320,10 @@ impl Pages {
     }
 }
 
-fn cells(record: &JobRecord, now: SystemTime) -> [String; 8] {
+/// The headings of [`cells`].
+pub(super) const HEADINGS: [&str; 8] = ["job", "task", "state", "#failures", "enqueued", "when", "waiting", "error"];
+
+pub(super) fn cells(record: &JobRecord, now: SystemTime) -> [String; 8] {
     let when = match &record.running {
         Some(running) => runs(running, now),
         None => record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),

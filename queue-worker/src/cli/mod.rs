@@ -28,6 +28,7 @@ mod pauses;
 mod queues;
 mod repair;
 mod schedules;
+mod search;
 mod show;
 mod status;
 mod tasks;

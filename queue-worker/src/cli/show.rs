@@ -144,6 +144,9 @@ fn text(record: &JobRecord) -> String {
     if record.cost != 1 {
         lines.add("cost", &record.cost.to_string());
     }
+    for (name, value) in &record.tags {
+        lines.add("tag", &format!("{name}={value}"));
+    }
     for (name, value) in &record.headers {
         lines.add("header", &format!("{name}={value}"));
     }

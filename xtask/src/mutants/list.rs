@@ -48,6 +48,8 @@ const WORKERS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", 
 const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "workers_cli", "--", "sqlite"];
 const PAUSES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::pauses"];
 const PAUSES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::pauses"];
+const SEARCHES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::searches"];
+const SEARCHES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::searches"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
@@ -218,6 +220,21 @@ mutants! {
     }
     REDIS "queue-core/src/redis/people/cancelling.lua" {
         "cancel: the reason stays with the job": "end_unrun(id, 'cancelled', reason)" => "end_unrun(id, 'cancelled')";
+    }
+    SEARCHES_REDIS "queue-core/src/redis/people/scan.lua" {
+        "scan: members of one score are told apart": "return a > b" => "return a < b";
+    }
+    SEARCHES_REDIS "queue-core/src/redis/people/scan.rs" {
+        "scan: a list goes on behind the last element": "window.drain(..=at);" => "window.drain(..at);";
+        "scan: a list from which the last element has gone is read from its head": "if from == 0 {" => "if false {";
+        "scan: a hash goes on behind the last id": "last.is_none_or(|last| *id > last.element)" => "true";
+    }
+    SEARCHES_SQLITE "queue-core/src/sqlite/people/scan.sql" {
+        "sqlite scan: a state goes on behind the last job": "(rank, pos, id) > (?3, ?4, ?5)" => "(rank, pos, id) >= (?3, ?4, ?5)";
+    }
+    SEARCHES_SQLITE "queue-core/src/inspector/search.rs" {
+        "search: a page ends with the last job that has a place": "last.filter(|last| *last < jobs.len())" => "last.filter(|_| false)";
+        "search: a cursor is of one filter": "if at.filter != check(&self.filter) {" => "if false {";
     }
     SQLITE "queue-core/src/sqlite/doors/page.rs" {
         "sqlite page: jobs of one time are told apart": "if *last == time { ties + here } else { here }" => "here";

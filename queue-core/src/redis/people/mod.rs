@@ -4,6 +4,7 @@ mod edit;
 mod pauses;
 mod queues;
 mod record;
+mod scan;
 mod standing;
 mod workers;
 
@@ -35,6 +36,7 @@ pub(in crate::redis) use self::{
     pauses::{pauses, set_pause},
     queues::{queues, registered},
     record::record,
+    scan::scan,
     standing::standing,
     workers::{ask_worker, worker_records, workers},
 };
@@ -220,12 +222,12 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
     ids.retain(|id| told.insert(id.clone()));
     // What is no id is for the auditor to find.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
-    Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, state), next))
+    Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, &[state]), next))
 }
 
 /// Jobs as a listing has them.
-fn listed(mut jobs: Vec<StoredJob>, state: JobState) -> Vec<StoredJob> {
-    jobs.retain(|job| job.state == state);
+fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
+    jobs.retain(|job| states.contains(&job.state));
     jobs.into_iter().map(StoredJob::listed).collect()
 }
 
@@ -234,8 +236,12 @@ fn listed(mut jobs: Vec<StoredJob>, state: JobState) -> Vec<StoredJob> {
 async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let (lines, next) = page(range(broker, queue, between(&mut command, offset, limit)).await?, offset, limit);
+    Ok(StoredPage::new(listed(ended_jobs(broker, queue, &lines).await?, &[state]), next))
+}
+
+async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Result<Vec<StoredJob>> {
     let (mut times, mut ids) = (Vec::new(), Vec::new());
-    for line in &lines {
+    for line in lines {
         let (until, id) = until_and_id(line);
         if let Ok(id) = JobId::from_bytes(id) {
             times.push(until);
@@ -249,7 +255,7 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
             jobs.extend(record(id, value)?);
         }
     }
-    Ok(StoredPage::new(listed(jobs, state), next))
+    Ok(jobs)
 }
 
 /// The parts of a line: `until:id`, or an id alone, which does not look like that then.
@@ -348,10 +354,7 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
     let mut ids = range(broker, queue, between(&mut command, offset, limit)).await?;
     if kind == Kind::Parked {
         // A member is `task NUL id`.
-        for id in &mut ids {
-            let at = id.iter().position(|byte| *byte == 0).map_or(0, |at| at + 1);
-            id.drain(..at);
-        }
+        ids = ids.into_iter().map(|member| scan::behind(member, 0)).collect();
     }
     Ok(page(ids, offset, limit))
 }
@@ -368,18 +371,18 @@ async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) ->
 
 /// So are jobs that are held: there are no more of them than keys that are held.
 async fn held(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
-    let keys_and_ids = range(broker, queue, &broker.keys.on("HGETALL", queue, Kind::Held)).await?;
-    let mut ids: Vec<Vec<u8>> = keys_and_ids.into_iter().skip(1).step_by(2).collect();
-    // Each is `DUE:id`.
-    for id in &mut ids {
-        let at = id.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1);
-        id.drain(..at);
-    }
+    let mut ids = held_ids(broker, queue).await?;
     ids.sort_unstable();
     let all = ids.len();
     let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
     ids.drain(..skip);
     Ok(page(ids, offset, limit))
+}
+
+async fn held_ids(broker: &RedisBroker, queue: &str) -> Result<Vec<Vec<u8>>> {
+    let keys_and_ids = range(broker, queue, &broker.keys.on("HGETALL", queue, Kind::Held)).await?;
+    // Each is `DUE:id`.
+    Ok(keys_and_ids.into_iter().skip(1).step_by(2).map(|held| scan::behind(held, b':')).collect())
 }
 
 #[cfg(test)]

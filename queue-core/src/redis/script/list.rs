@@ -179,6 +179,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/remove"
         "people/requeue"
         "people/requeueing"
+        "people/scan"
         "people/show"
         "people/shown"
         "people/standing"
@@ -286,6 +287,7 @@ scripts! {
     REMOVE_LIMIT: "limits/set", "flags=allow-oom";
     REVIEW_LIMIT: "limits/review", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
+    SCAN: "people/scan", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
     REMARK: "remark/remark", "";

@@ -10,6 +10,7 @@ mod pause;
 mod promote;
 mod record;
 mod requeue;
+mod scan;
 mod show;
 mod standing;
 mod stats;
@@ -29,6 +30,7 @@ pub(crate) use self::{
     keys::{key_holder, release_key},
     list::list,
     pause::{pauses, set_pause},
+    scan::scan,
     show::{show, shown, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},

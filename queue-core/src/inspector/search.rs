@@ -1,0 +1,320 @@
+//! Searches: pages of the jobs of all queues that match a filter, which stay right while the queues change.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{Filter, Inspector, JobRecord};
+use crate::{
+    address::{JobAddress, check_queue},
+    broker::{JobState, MAX_ITEMS, Scan, Scanned, StoredJob, after},
+    codec,
+    digest::sha256,
+    error::{Error, Result},
+};
+
+/// How many jobs one page looks at, if nothing else is asked for.
+const LOOKS: u64 = 5_000;
+
+/// Most steps of one page.
+const STEPS: usize = 100;
+
+/// A search for jobs, page by page. From [`Inspector::search`].
+///
+/// A page looks at a bounded number of jobs, and says how far the search has come. What goes on is a [cursor](Found::cursor), a text: another process
+/// can go on with it. A job that matches and stays where it is is found once, however many jobs come and go between two pages. A job that goes from one state
+/// to another meanwhile may be found twice, or not at all.
+///
+/// ```no_run
+/// # use queue_core::Client;
+/// # async fn example(client: Client) -> queue_core::Result<()> {
+/// let mut search = client.inspector().search("task=send_mail attempts>=3 error~timeout".parse()?);
+/// while let Some(page) = search.next().await? {
+///     for job in &page.jobs {
+///         println!("{} failed {} times", job.address, job.failures);
+///     }
+///     eprintln!("looked at {} of {} jobs", page.looked, page.of);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Search {
+    inspector: Inspector,
+    filter: Filter,
+    queues: Vec<String>,
+    at: Option<At>,
+    limit: usize,
+    looks: u64,
+    says_why: bool,
+    looked: u64,
+    /// The queues that can be read, and how many jobs each has in the states that are asked for.
+    open: Option<BTreeMap<String, u64>>,
+}
+
+/// A page of a [`Search`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Found {
+    /// The jobs that match, queue by queue, as [`Inspector::list`] has them. There may be none although the search goes on.
+    pub jobs: Vec<JobRecord>,
+    /// How many jobs were looked at since the search began.
+    pub looked: u64,
+    /// How many jobs there are now to be looked at, in the queues that can be read.
+    pub of: u64,
+    /// Where the search goes on, for [`Search::from`]. `None`: all jobs were looked at, but for those of `unreadable` queues.
+    pub cursor: Option<String>,
+    /// The queues that were left out, as their server is out of reach, or another program has replaced one of their keys. Each is named once.
+    pub unreadable: Vec<(String, Error)>,
+}
+
+/// Where a search goes on: how many jobs were looked at before, in which queue, and where within it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct At {
+    #[serde(rename = "l")]
+    looked: u64,
+    #[serde(rename = "q")]
+    queue: String,
+    #[serde(rename = "p")]
+    place: Option<Vec<u8>>,
+    /// Of the filter: a cursor of another one would pass over jobs.
+    #[serde(rename = "f")]
+    filter: u32,
+}
+
+impl Search {
+    /// Searches this queue alone, or these, where it is called several times. Without it, all queues are searched.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queues.push(queue.into());
+        self
+    }
+
+    /// Goes on where another search with the same filter and the same queues has stopped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a text that is no [cursor](Found::cursor), or is one of another filter.
+    pub fn from(mut self, cursor: &str) -> Result<Self> {
+        let at = At::read(cursor).ok_or_else(|| Error::invalid("cursor", cursor, "is no cursor; take that of the page before"))?;
+        if at.filter != check(&self.filter) {
+            return Err(Error::invalid("cursor", cursor, "is of another filter; go on with the same one, or begin without a cursor"));
+        }
+        self.looked = at.looked;
+        self.at = Some(at);
+        Ok(self)
+    }
+
+    /// How many jobs a page has, at most: 1 to 500. 50 if nothing is said.
+    #[must_use]
+    pub fn page(mut self, jobs: usize) -> Self {
+        self.limit = jobs.clamp(1, MAX_ITEMS);
+        self
+    }
+
+    /// How many jobs a page looks at, at most. 5,000 if nothing is said.
+    #[must_use]
+    pub fn looking_at(mut self, jobs: u64) -> Self {
+        self.looks = jobs.max(1);
+        self
+    }
+
+    /// Says of each job that has not ended why it does not run, as [`Walk::saying_why`](crate::Walk::saying_why) does.
+    #[must_use]
+    pub fn saying_why(mut self) -> Self {
+        self.says_why = true;
+        self
+    }
+
+    /// How many jobs the pages up to now have looked at, with those before the [cursor](Self::from).
+    pub fn looked(&self) -> u64 {
+        self.looked
+    }
+
+    /// The next page. `None`: the search has ended.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a queue's name outside the grammar; those of the broker, but for those that concern one queue, which are in
+    /// [`Found::unreadable`]. After an error the same page can be asked for again.
+    pub async fn next(&mut self) -> Result<Option<Found>> {
+        let Some(mut at) = self.at.clone() else { return Ok(None) };
+        let (states, mut found) = (self.filter.states(), Found::default());
+        // Half of the time is for servers that do not answer.
+        let until = self.inspector.until();
+        let half = after(self.inspector.deadline / 2);
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => self.begin(half, &states, &mut found).await?,
+        };
+        found.of = open.values().sum();
+        let exact = self.filter.id();
+        let (mut looks, mut steps) = (self.looks, 0);
+        let names: Vec<&String> = open.keys().filter(|name| **name >= at.queue).collect();
+        let mut left = names.iter();
+        let mut queue = left.next();
+        while let Some(name) = queue {
+            if **name != at.queue {
+                (at.queue, at.place) = ((*name).clone(), None);
+            }
+            let room = self.limit - found.jobs.len();
+            let step = match &exact {
+                Some(id) => self.one(until, JobAddress { queue: name.as_str().into(), id: id.clone() }).await,
+                None => self.step(until, name, &states, at.place.take(), room, looks).await,
+            };
+            steps += 1;
+            match step {
+                Ok((jobs, looked, next)) => {
+                    found.jobs.extend(jobs);
+                    at.looked += looked;
+                    looks = looks.saturating_sub(looked);
+                    at.place = next;
+                }
+                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => {
+                    found.unreadable.push(((*name).clone(), error));
+                    at.place = None;
+                }
+                Err(error) => {
+                    self.open = Some(open);
+                    return Err(error);
+                }
+            }
+            if at.place.is_none() {
+                queue = left.next();
+                at.queue = queue.map(|name| (*name).clone()).unwrap_or_default();
+            }
+            if found.jobs.len() >= self.limit || looks == 0 || steps >= STEPS || Instant::now() >= half {
+                break;
+            }
+        }
+        self.at = queue.is_some().then_some(at.clone());
+        (found.looked, self.looked) = (at.looked, at.looked);
+        found.of = found.of.max(found.looked);
+        found.cursor = self.at.as_ref().map(At::text);
+        self.open = Some(open);
+        Ok(Some(found))
+    }
+
+    /// The queues that can be read, and their numbers of jobs. All are asked at the same time, so that a server that does not answer is waited for once.
+    async fn begin(&self, until: Instant, states: &[JobState], found: &mut Found) -> Result<BTreeMap<String, u64>> {
+        self.queues.iter().try_for_each(|queue| check_queue(queue))?;
+        let mut queues = self.queues.clone();
+        if queues.is_empty() {
+            queues = self.inspector.ask(until, |broker| async move { broker.queues().await }).await?;
+        }
+        queues.retain(|queue| self.filter.allows_queue(queue));
+        let stats = queues.into_iter().map(|queue| async move {
+            let name = queue.clone();
+            let ask = move |broker: crate::broker::DynBroker| {
+                let name = name.clone();
+                async move { broker.stats(&name).await }
+            };
+            (self.inspector.ask(until, ask).await, queue)
+        });
+        let mut open = BTreeMap::new();
+        for (stats, queue) in join_all(stats).await {
+            match stats {
+                Ok(stats) => drop(open.insert(queue, states.iter().map(|state| stats.count(*state)).sum())),
+                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => found.unreadable.push((queue, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(open)
+    }
+
+    /// One step: the jobs that match, how many were looked at, and where the next step begins.
+    async fn step(
+        &self,
+        until: Instant,
+        queue: &str,
+        states: &[JobState],
+        place: Option<Vec<u8>>,
+        room: usize,
+        looks: u64,
+    ) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+        let most = if self.filter.is_empty() { room } else { MAX_ITEMS };
+        let most = most.min(usize::try_from(looks).unwrap_or(most)).max(1);
+        let mut step = self.scan(until, queue, states, place.clone(), most).await?;
+        let mut jobs = self.told(queue, step.jobs).await?;
+        let now = SystemTime::now();
+        let last = jobs.iter().enumerate().filter(|(_, job)| self.filter.matches(job, now)).nth(room - 1).map(|(at, _)| at + 1);
+        if let Some(last) = last.filter(|last| *last < jobs.len()) {
+            // More match than there is room for: what is looked at ends with the last that has a place.
+            step = self.scan(until, queue, states, place, last).await?;
+            jobs = self.told(queue, step.jobs).await?;
+        }
+        let looked = jobs.len() as u64;
+        jobs.retain(|job| self.filter.matches(job, now));
+        Ok((jobs, looked, step.next))
+    }
+
+    async fn scan(&self, until: Instant, queue: &str, states: &[JobState], place: Option<Vec<u8>>, limit: usize) -> Result<Scanned> {
+        let request = Scan::new(queue, states, limit).after(place);
+        let ask = move |broker: crate::broker::DynBroker| {
+            let request = request.clone();
+            async move { broker.scan(&request).await }
+        };
+        self.inspector.ask(until, ask).await
+    }
+
+    /// The job of a filter that names one.
+    async fn one(&self, until: Instant, job: JobAddress) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+        let stored = self.inspector.stored(until, &job).await?.map(StoredJob::listed);
+        let mut jobs = self.told(&job.queue, stored.into_iter().collect()).await?;
+        let (looked, now) = (jobs.len() as u64, SystemTime::now());
+        jobs.retain(|job| self.filter.matches(job, now));
+        Ok((jobs, looked, None))
+    }
+
+    async fn told(&self, queue: &str, jobs: Vec<StoredJob>) -> Result<Vec<JobRecord>> {
+        let mut jobs = self.inspector.records(queue, jobs).await?;
+        if self.says_why || self.filter.asks_why() {
+            self.inspector.say_why(queue, &mut jobs).await?;
+        }
+        Ok(jobs)
+    }
+}
+
+impl At {
+    fn text(&self) -> String {
+        let bytes = codec::encode(self).unwrap_or_default();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn read(text: &str) -> Option<At> {
+        let digits = text.as_bytes().chunks(2).map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let bytes: Vec<u8> = digits.collect::<Option<_>>().filter(|_| text.len().is_multiple_of(2))?;
+        codec::decode(&bytes).ok()
+    }
+}
+
+/// What tells filters apart in a cursor.
+fn check(filter: &Filter) -> u32 {
+    let digest = sha256(filter.to_string().as_bytes());
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+impl Inspector {
+    /// A search for the jobs that match, in all queues or in [some](Search::queue).
+    ///
+    /// A filter with `id=` looks at the job of this id in each queue, and at no other. All others look at every job in the [states](Filter::states) of the filter.
+    pub fn search(&self, filter: Filter) -> Search {
+        let at = At { filter: check(&filter), ..At::default() };
+        let inspector = self.clone();
+        Search { inspector, filter, queues: Vec::new(), at: Some(at), limit: 50, looks: LOOKS, says_why: false, looked: 0, open: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_printed() {
+        let at = At { looked: 5000, queue: "orders".to_owned(), place: Some(vec![0, 255, 7]), filter: u32::MAX };
+        assert_eq!(At::read(&at.text()), Some(at.clone()));
+        for wrong in ["", "0", "zz", "é0", &at.text()[2..], &format!("{}00", at.text())] {
+            assert_eq!(At::read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Steps through the jobs of some states. A queue has *places*, which are read one after the other. Within one, a step begins behind the last job that the step
+//! before has looked at:
+//!
+//! | place | how that is found again |
+//! |---|---|
+//! | sorted sets | by its score and its bytes, whether it is still there or not |
+//! | hashes, which are small | by its bytes |
+//! | lists | by looking for it from where it was towards the head. Ids leave a list only at its head: one that is not there any more has gone with all before it |
+//!
+//! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ended_jobs, listed, show, without_tombs};
+use crate::{
+    address::JobId,
+    broker::{JobState, MAX_ITEMS, Scan, Scanned, place_of_bytes, place_to_bytes},
+    error::Result,
+    redis::{
+        RedisBroker, groups,
+        keys::Kind,
+        script::SCAN,
+        values::{array, bytes, text},
+    },
+};
+
+/// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come back to the head meanwhile.
+const WINDOW: u64 = 4_000;
+const AGAIN: u64 = 500;
+
+/// The first window: mostly few jobs have left since the last step.
+const NEAR: u64 = 500;
+
+/// Windows of one step.
+const WINDOWS: usize = 10;
+
+/// Where jobs are.
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    /// A list of `ready`.
+    List(Kind),
+    /// The lines of groups.
+    Line,
+    Set(Kind),
+    /// Jobs of workers; jobs that are held.
+    Hash(Kind),
+    /// The list of jobs that have ended.
+    Ended,
+}
+
+const PLACES: [(Where, &[JobState]); 13] = [
+    (Where::List(Kind::Suspect), &[JobState::Ready]),
+    (Where::List(Kind::Ready0), &[JobState::Ready]),
+    (Where::List(Kind::Ready1), &[JobState::Ready]),
+    (Where::List(Kind::Ready2), &[JobState::Ready]),
+    (Where::List(Kind::Ready3), &[JobState::Ready]),
+    (Where::Line, &[JobState::Ready]),
+    (Where::Hash(Kind::Active), &[JobState::Active]),
+    (Where::Set(Kind::Scheduled), &[JobState::Scheduled]),
+    (Where::Set(Kind::Retry), &[JobState::Retry]),
+    (Where::Hash(Kind::Held), &[JobState::Held]),
+    (Where::Set(Kind::Parked), &[JobState::Parked]),
+    (Where::Set(Kind::Dead), &[JobState::Dead]),
+    (Where::Ended, &[JobState::Done, JobState::Cancelled, JobState::Expired]),
+];
+
+/// The last element of a place that was looked at, and its index or its score.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Last {
+    #[serde(rename = "i")]
+    index: u64,
+    #[serde(rename = "s")]
+    score: String,
+    #[serde(rename = "e")]
+    element: Vec<u8>,
+}
+
+impl Last {
+    fn at(index: u64, element: Vec<u8>) -> Self {
+        Last { index, score: String::new(), element }
+    }
+}
+
+/// Elements of a place, and behind which one the next step begins; `None`: there are no more.
+type Part = (Vec<Vec<u8>>, Option<Last>);
+
+pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Result<Scanned> {
+    let limit = request.limit.clamp(1, MAX_ITEMS);
+    let (mut place, mut last) = match &request.after {
+        None => (0, None),
+        Some(bytes) => place_of_bytes::<(usize, Option<Last>)>(bytes)?,
+    };
+    let (mut jobs, mut looked) = (Vec::new(), 0);
+    while let Some((at, states)) = PLACES.get(place) {
+        let before = last.take();
+        if states.iter().any(|state| request.states.contains(state)) {
+            let (elements, next) = part(broker, &request.queue, *at, before.as_ref(), limit - looked).await?;
+            looked += elements.len();
+            jobs.extend(jobs_of(broker, &request.queue, *at, elements, &request.states).await?);
+            // Nothing was looked at: the last element is still searched for.
+            let searches = next.is_some() && looked == 0;
+            last = next;
+            if searches || looked == limit {
+                let place = if last.is_some() { place } else { place + 1 };
+                return Ok(Scanned::new(jobs, Some(place_to_bytes(&(place, last))?)));
+            }
+        }
+        if last.is_none() {
+            place += 1;
+        }
+    }
+    Ok(Scanned::new(jobs, None))
+}
+
+async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>, room: usize) -> Result<Part> {
+    match at {
+        Where::List(kind) => list(broker, queue, kind, last, room).await,
+        Where::Ended => list(broker, queue, Kind::Ended, last, room).await,
+        Where::Line => set(broker, queue, Kind::Line, last, room).await,
+        Where::Set(kind) => set(broker, queue, kind, last, room).await,
+        Where::Hash(kind) => hash(broker, queue, kind, last, room).await,
+    }
+}
+
+/// The jobs of elements, those in other states left out.
+async fn jobs_of(
+    broker: &RedisBroker,
+    queue: &str,
+    at: Where,
+    elements: Vec<Vec<u8>>,
+    states: &[JobState],
+) -> Result<Vec<crate::broker::StoredJob>> {
+    let ids: Vec<Vec<u8>> = match at {
+        Where::Ended => return Ok(listed(ended_jobs(broker, queue, &elements).await?, states)),
+        Where::List(kind) => without_tombs(broker, queue, kind, elements).await?.into_iter().flatten().collect(),
+        Where::Line => elements.iter().filter_map(|member| groups::id_in(member)).collect(),
+        Where::Set(Kind::Parked) => elements.into_iter().map(|member| behind(member, 0)).collect(),
+        Where::Set(_) | Where::Hash(_) => elements,
+    };
+    let mut told = HashSet::new();
+    // What is no id is for the auditor to find.
+    let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).filter(|id| told.insert(id.clone())).collect();
+    Ok(listed(show(broker, queue, &ids).await?, states))
+}
+
+/// What stands behind a byte.
+pub(super) fn behind(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
+    let at = bytes.iter().position(|other| *other == byte).map_or(0, |at| at + 1);
+    bytes.drain(..at);
+    bytes
+}
+
+async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
+    let Some(last) = last else {
+        return Ok(of_list(range(broker, queue, kind, 0, room as u64).await?, 0, room));
+    };
+    let (mut from, mut upto) = (last.index.saturating_sub(NEAR), last.index.saturating_add(1 + AGAIN));
+    for _ in 0..WINDOWS {
+        let mut window = range(broker, queue, kind, from, upto - from + room as u64).await?;
+        let found = window.iter().position(|element| *element == last.element);
+        if let Some(at) = found {
+            window.drain(..=at);
+            return Ok(of_list(window, from + at as u64 + 1, room));
+        }
+        if from == 0 {
+            // It has gone with all that was before it.
+            return Ok(of_list(window, 0, room));
+        }
+        (from, upto) = (from.saturating_sub(WINDOW), from.saturating_add(AGAIN));
+    }
+    Ok((Vec::new(), Some(Last::at(from, last.element.clone()))))
+}
+
+/// Elements that begin at this index, as many as there is room for.
+fn of_list(mut elements: Vec<Vec<u8>>, first: u64, room: usize) -> Part {
+    elements.truncate(room);
+    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last::at(first + room as u64 - 1, last.clone()));
+    (elements, last)
+}
+
+async fn range(broker: &RedisBroker, queue: &str, kind: Kind, from: u64, n: u64) -> Result<Vec<Vec<u8>>> {
+    let mut command = broker.keys.on("LRANGE", queue, kind);
+    // No larger number is an index for a server.
+    let from = from.min(1 << 62);
+    super::range(broker, queue, command.arg(from).arg(from + n - 1)).await
+}
+
+async fn set(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
+    let mut call = SCAN.call(&broker.keys, queue);
+    call.arg(kind.name()).arg(room);
+    if let Some(last) = last {
+        call.arg(&last.score).arg(&last.element);
+    }
+    let mut answer = array(broker.script(queue, &SCAN, call).await?)?.into_iter();
+    let (mut elements, mut score) = (Vec::new(), String::new());
+    while let (Some(member), Some(at)) = (answer.next(), answer.next()) {
+        elements.push(bytes(member)?);
+        score = text(at)?;
+    }
+    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last { index: 0, score, element: last.clone() });
+    Ok((elements, last))
+}
+
+async fn hash(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
+    let mut ids = match kind {
+        Kind::Held => super::held_ids(broker, queue).await?,
+        _ => super::range(broker, queue, &broker.keys.on("HKEYS", queue, kind)).await?,
+    };
+    ids.retain(|id| last.is_none_or(|last| *id > last.element));
+    ids.sort_unstable();
+    ids.truncate(room);
+    let last = ids.last().filter(|_| ids.len() == room).map(|last| Last::at(0, last.clone()));
+    Ok((ids, last))
+}

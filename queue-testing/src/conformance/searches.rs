@@ -1,0 +1,299 @@
+//! Scans and searches: what they find while jobs come and go.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use queue_core::{
+    Change, Client, Edit, Error, Filter, JobId, RawJob,
+    broker::{BuryReason, Delivery, Due, Ending, JobState, NewJob, OnConflict, Priority, Scan, Unique, UniqueKey},
+};
+
+use super::bed::{Bed, LONG, Lane, envelope, finish};
+
+/// Jobs of a state at the beginning, and places that each step looks at.
+const JOBS: usize = 24;
+const STEP: usize = 5;
+
+/// All states but `active`, which the case below has, and `expired`, whose jobs are where `done` ones are.
+const STATES: [JobState; 8] = [
+    JobState::Held,
+    JobState::Parked,
+    JobState::Retry,
+    JobState::Dead,
+    JobState::Done,
+    JobState::Cancelled,
+    JobState::Scheduled,
+    JobState::Ready,
+];
+
+/// Brings new jobs into a state.
+struct Brings<'a> {
+    bed: &'a Bed,
+    lane: Lane,
+    now: i64,
+    brought: usize,
+}
+
+impl Brings<'_> {
+    async fn some(&mut self, state: JobState, n: usize) -> Vec<JobId> {
+        let ending = match state {
+            JobState::Parked => Ending::Park { task: "suite.task".to_owned() },
+            JobState::Retry => Ending::Nack { delay: LONG, error: String::new() },
+            JobState::Dead => Ending::Bury { reason: BuryReason::Buried, error: None },
+            JobState::Done => Ending::Ack { result: None, keep: Some(LONG) },
+            JobState::Cancelled => Ending::Cancel { reason: String::new() },
+            _ => return self.waiting(state, n).await,
+        };
+        let claimed = self.claimed(n).await;
+        let turn = self.lane.next().finish(claimed.iter().map(|delivery| finish(delivery, ending.clone())).collect());
+        assert!(self.lane.send(&turn).await.stale.is_empty());
+        claimed.into_iter().map(|delivery| delivery.id).collect()
+    }
+
+    async fn claimed(&mut self, n: usize) -> Vec<Delivery> {
+        self.bed.put(n).await;
+        let claimed = self.lane.claim(n).await;
+        assert_eq!(claimed.len(), n);
+        claimed
+    }
+
+    async fn waiting(&mut self, state: JobState, n: usize) -> Vec<JobId> {
+        let mut ids = Vec::new();
+        for _ in 0..n {
+            self.brought += 1;
+            let mut job = NewJob::new(JobId::make(), envelope("scanned"));
+            match state {
+                // Half of them are due at the same time.
+                JobState::Scheduled => {
+                    let later = if self.brought.is_multiple_of(2) { 0 } else { self.brought as i64 };
+                    job.due = Due::AtMs(self.now + 600_000 + later);
+                }
+                JobState::Held => {
+                    let key = Box::new(Unique::new(self.key()).on_conflict(OnConflict::BufferOne));
+                    let mut first = NewJob::new(JobId::make(), envelope("first"));
+                    first.unique = Some(key.clone());
+                    self.bed.put_job(first).await;
+                    assert_eq!(self.lane.claim(1).await.len(), 1);
+                    job.unique = Some(key);
+                }
+                // Of all priorities, and in the lines of groups.
+                _ => {
+                    job.priority = Priority::from_number(u8::try_from(self.brought % 4).unwrap()).unwrap();
+                    let group = format!("group-{}", self.brought % 3);
+                    job.group = self.brought.is_multiple_of(3).then(|| super::groups::name(&group));
+                }
+            }
+            ids.push(job.id.clone());
+            self.bed.put_job(job).await;
+        }
+        ids
+    }
+
+    fn key(&self) -> UniqueKey {
+        UniqueKey::of("suite.task", &self.brought.to_be_bytes())
+    }
+}
+
+/// Between two steps the last job that was seen is deleted, and another one that was seen, and new ones come.
+pub async fn a_scan_finds_what_stays_once_while_jobs_come_and_go(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let turn = lane.next();
+    let now = lane.send(&turn).await.now_ms;
+    let mut brings = Brings { bed: &bed, lane, now, brought: 0 };
+    for state in STATES {
+        let mut stay: BTreeSet<JobId> = brings.some(state, JOBS).await.into_iter().collect();
+        let (mut seen, mut place): (Vec<JobId>, _) = (Vec::new(), None);
+        for step in 0.. {
+            let request = Scan::new(&bed.queue, &[state], STEP).after(place);
+            let found = bed.broker.scan(&request).await.unwrap();
+            assert!(found.jobs.len() <= STEP, "{state}: {}", found.jobs.len());
+            assert!(found.jobs.iter().all(|job| job.state == state));
+            seen.extend(found.jobs.iter().map(|job| job.id.clone()));
+            place = found.next;
+            if place.is_none() {
+                break;
+            }
+            assert!(step < 100, "{state}: a scan ends");
+            let gone: Vec<JobId> = [seen.last(), seen.get(seen.len() / 2)].into_iter().flatten().cloned().collect();
+            if step < 4 {
+                bed.broker.change(&bed.queue, Change::Delete, None, &gone).await.unwrap();
+                stay.retain(|id| !gone.contains(id));
+                brings.some(state, 2).await;
+            }
+        }
+        let once: BTreeSet<JobId> = seen.iter().cloned().collect();
+        assert_eq!(once.len(), seen.len(), "{state}: none is seen twice");
+        assert_eq!(stay.difference(&once).count(), 0, "{state}: none is passed over");
+    }
+}
+
+/// Workers take jobs from the head, more than were seen, and jobs that are active end.
+pub async fn a_scan_passes_over_no_job_while_workers_claim(bed: Bed) {
+    let ids = bed.put(60).await;
+    let mut lane = bed.lane().await;
+    let scan = async |state, after| bed.broker.scan(&Scan::new(&bed.queue, &[state], STEP).after(after)).await.unwrap();
+    let first = scan(JobState::Ready, None).await;
+    let held = lane.claim(STEP + 7).await;
+    let (mut seen, mut place) = (Vec::new(), first.next);
+    while place.is_some() {
+        let found = scan(JobState::Ready, place).await;
+        seen.extend(found.jobs.into_iter().map(|job| job.id));
+        place = found.next;
+        bed.put(1).await;
+        if seen.len() > 60 {
+            break;
+        }
+    }
+    assert!(ids[STEP + 7..].iter().all(|id| seen.contains(id)), "what waits is seen");
+    assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len(), "and nothing twice");
+    let (mut seen, mut place, mut left) = (BTreeSet::new(), None, held);
+    let stay: BTreeSet<JobId> = left.iter().map(|delivery| delivery.id.clone()).collect();
+    let mut ended = BTreeSet::new();
+    loop {
+        let found = scan(JobState::Active, place).await;
+        for job in found.jobs {
+            assert!(seen.insert(job.id), "no active job is seen twice");
+        }
+        place = found.next;
+        if place.is_none() {
+            break;
+        }
+        let delivery = left.remove(0);
+        ended.insert(delivery.id.clone());
+        lane.ack(&[delivery]).await;
+    }
+    assert!(stay.iter().all(|id| seen.contains(id) || ended.contains(id)));
+}
+
+/// One scan goes through several states, and each step looks at no more than it may.
+pub async fn a_scan_of_several_states_is_bounded(bed: Bed) {
+    let lane = bed.lane().await;
+    let mut brings = Brings { bed: &bed, lane, now: 0, brought: 0 };
+    let mut all = BTreeSet::new();
+    let states = [JobState::Dead, JobState::Done, JobState::Cancelled, JobState::Ready];
+    brings.some(JobState::Parked, 7).await;
+    for state in states {
+        all.extend(brings.some(state, 7).await);
+    }
+    let (mut seen, mut place, mut steps) = (BTreeSet::new(), None, 0);
+    loop {
+        let found = bed.broker.scan(&Scan::new(&bed.queue, &states, 4).after(place)).await.unwrap();
+        assert!(found.jobs.len() <= 4);
+        seen.extend(found.jobs.into_iter().map(|job| job.id));
+        (place, steps) = (found.next, steps + 1);
+        assert!(steps < 50);
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, all);
+    let nothing = bed.broker.scan(&Scan::new("suite-of-nobody", &states, 4)).await.unwrap();
+    assert!(nothing.jobs.is_empty() && nothing.next.is_none());
+    let error = bed.broker.scan(&Scan::new(&bed.queue, &states, 4).after(Some(b"\xc1".to_vec()))).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { field: "cursor", .. }), "{error}");
+}
+
+/// What people search with: pages, their bounds, how far they have looked, and cursors.
+pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
+    let ids = bed.put(20).await;
+    for n in 0..12 {
+        bed.put_job(NewJob::new(JobId::given(&format!("marked-{n}")).unwrap(), envelope("marked"))).await;
+    }
+    let inspector = bed.inspector();
+    let filter = || "id~marked state=ready".parse::<Filter>().unwrap();
+    let search = || inspector.search(filter()).queue(&*bed.queue);
+    let whole = search().next().await.unwrap().expect("there is a page");
+    assert_eq!((whole.jobs.len(), whole.looked, whole.of, whole.cursor, whole.unreadable.len()), (12, 32, 32, None, 0));
+
+    let mut bounded = search().looking_at(10).page(5);
+    let first = bounded.next().await.unwrap().expect("there is a page");
+    assert_eq!((first.jobs.len(), first.looked, first.of), (0, 10, 32), "it says that it has not seen all");
+    let cursor = first.cursor.expect("it goes on");
+    // Another process goes on with the text, while the jobs that were looked at leave.
+    let client = Client::with_broker(bed.broker.clone());
+    bed.broker.change(&bed.queue, Change::Delete, None, &ids[..5]).await.unwrap();
+    let mut other = client.inspector().search(filter()).queue(&*bed.queue).page(5).from(&cursor).unwrap();
+    let (mut seen, mut sizes, mut looked) = (Vec::new(), Vec::new(), 0);
+    while let Some(page) = other.next().await.unwrap() {
+        sizes.push(page.jobs.len());
+        assert!(page.looked >= looked && page.looked <= page.of);
+        looked = page.looked;
+        seen.extend(page.jobs.into_iter().map(|job| job.address.id.to_string()));
+    }
+    assert_eq!((looked, seen.iter().collect::<BTreeSet<_>>().len(), seen.len()), (32, 12, 12));
+    assert!(sizes.iter().all(|size| *size <= 5), "{sizes:?}");
+
+    let error = inspector.search("id~other".parse().unwrap()).from(&cursor).unwrap_err().to_string();
+    assert!(error.contains("is of another filter"), "{error}");
+    let error = inspector.search(filter()).from("marked-1").unwrap_err().to_string();
+    assert!(error.contains("is no cursor"), "{error}");
+    let exact = inspector.search("id=marked-7".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("there is a page");
+    assert_eq!((exact.jobs.len(), exact.looked, exact.cursor), (1, 1, None), "no other job is looked at");
+    let exact = inspector.search("id=marked-7 state=dead".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("a page");
+    assert_eq!((exact.jobs.len(), exact.cursor), (0, None));
+}
+
+/// A search of all queues goes from one to the next, and passes over none.
+pub async fn a_search_goes_through_all_queues(bed: Bed) {
+    let mark = bed.queue.strip_prefix("suite-").expect("queues of cases are named so").to_owned();
+    let others = ["a", "b", "c"].map(|name| format!("{name}-{mark}"));
+    let mut ids = BTreeSet::new();
+    let mut bed = bed;
+    for queue in &others {
+        bed = bed.in_queue(queue);
+        ids.extend(bed.put(4).await);
+        ids.insert(bed.put_later(Duration::from_secs(600)).await);
+    }
+    let filter: Filter = format!("queue~{mark} queue!=b-{mark}").parse().unwrap();
+    let mut search = bed.inspector().search(filter).page(3);
+    let (mut seen, mut queues) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(page) = search.next().await.unwrap() {
+        assert!(page.jobs.len() <= 3);
+        for job in page.jobs {
+            assert!(seen.insert(job.address.id), "none is found twice");
+            queues.insert(job.address.queue.to_string());
+        }
+    }
+    assert_eq!((seen.len(), queues.into_iter().collect::<Vec<_>>()), (10, vec![others[0].clone(), others[2].clone()]));
+    assert!(seen.is_subset(&ids));
+}
+
+/// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them, too.
+pub async fn tags_stay_with_a_job_whatever_becomes_of_it(bed: Bed) {
+    let client = Client::with_broker(bed.broker.clone());
+    let job = || RawJob::new("suite.task", b"\x80".to_vec()).queue(&*bed.queue);
+    let tagged = client.enqueue_raw(job().tag("order", "17").tag("line", "a b")).await.unwrap().0;
+    client.enqueue_raw(job().tag("order", "170")).await.unwrap();
+    client.enqueue_raw(job()).await.unwrap();
+    let inspector = bed.inspector();
+    let found = async |filter: &str| {
+        let mut search = inspector.search(filter.parse().unwrap()).queue(&*bed.queue);
+        let page = search.next().await.unwrap().expect("there is a page");
+        assert_eq!(page.cursor, None);
+        page.jobs.into_iter().map(|job| job.address).collect::<Vec<_>>()
+    };
+    let filter = "tag.order=17 tag.line=\"a b\"";
+    let is_found =
+        async |state: JobState| assert_eq!(found(&format!("{filter} state={state}")).await, std::slice::from_ref(&tagged), "{state}");
+    is_found(JobState::Ready).await;
+    assert_eq!((found("tag.order~17").await.len(), found("tag.order=").await.len(), found("tag.order!=17").await.len()), (2, 1, 2));
+    let record = inspector.show(&tagged).await.unwrap();
+    assert_eq!(record.tags.into_iter().collect::<Vec<_>>(), [("line".to_owned(), "a b".to_owned()), ("order".to_owned(), "17".to_owned())]);
+
+    let mut lane = bed.lane().await;
+    let claimed = lane.claim(3).await;
+    is_found(JobState::Active).await;
+    let held = claimed.iter().find(|delivery| delivery.id == tagged.id).expect("it was claimed");
+    assert!(lane.end(held, Ending::Nack { delay: LONG, error: "no".to_owned() }).await);
+    is_found(JobState::Retry).await;
+    let record = inspector.show(&tagged).await.unwrap();
+    inspector.edit(&tagged, &Edit::of(&record).unwrap().priority(Priority::High).delay(Duration::ZERO)).await.unwrap();
+    let held = lane.wait_for_one().await;
+    assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    is_found(JobState::Dead).await;
+    bed.broker.change(&bed.queue, Change::Requeue, None, std::slice::from_ref(&tagged.id)).await.unwrap();
+    is_found(JobState::Ready).await;
+    let copy = inspector.duplicate(&tagged, None, JobId::make()).await.unwrap().job;
+    assert_eq!(inspector.show(&copy).await.unwrap().tags.len(), 2);
+    bed.broker.change(&bed.queue, Change::Delete, None, &[tagged.id.clone(), copy.id]).await.unwrap();
+    assert_eq!(found(filter).await, [], "what is gone is not found");
+}

@@ -1,0 +1,89 @@
+//! `jobs search`: pages of the jobs of all queues that match a filter. It goes on where it has stopped, while the queues change.
+
+use std::time::SystemTime;
+
+use queue_core::{Client, Filter, JobRecord};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Failure, note},
+    jobs::{HEADINGS, cells},
+    output::{print, print_json, table},
+    queues::{self, Unreadable},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SearchArgs {
+    /// Which jobs: as `jobs list` takes it
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Vec<String>,
+    /// Only jobs of this queue, or of these; all queues if none is given
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Vec<String>,
+    /// How many jobs to print, at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) limit: u64,
+    /// How many jobs to look at, at most
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) look_at: u64,
+    /// Go on where a search with the same filter and queues has stopped: the cursor that it has printed
+    #[arg(long, value_name = "CURSOR")]
+    pub(super) after: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    jobs: Vec<JobRecord>,
+    looked: u64,
+    of: u64,
+    cursor: Option<String>,
+    unreadable: Vec<Unreadable>,
+}
+
+pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Failure> {
+    let filter: Filter = args.filter.join(" ").parse()?;
+    let mut search = client.inspector().search(filter).saying_why();
+    for queue in &args.queue {
+        search = queues::chosen(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));
+    }
+    if let Some(cursor) = &args.after {
+        search = search.from(cursor)?;
+    }
+    let mut answer = Answer { jobs: Vec::new(), looked: 0, of: 0, cursor: None, unreadable: Vec::new() };
+    // What other commands have looked at before.
+    let before = search.looked();
+    loop {
+        let room = args.limit.saturating_sub(answer.jobs.len() as u64);
+        let looks = args.look_at.saturating_sub(search.looked() - before);
+        if room == 0 || looks == 0 {
+            break;
+        }
+        search = search.page(usize::try_from(room).unwrap_or(500)).looking_at(looks.min(5_000));
+        let Some(page) = search.next().await? else { break };
+        answer.jobs.extend(page.jobs);
+        (answer.looked, answer.of, answer.cursor) = (page.looked, page.of, page.cursor);
+        for (queue, error) in page.unreadable {
+            answer.unreadable.push(Unreadable::from(&queue, error)?);
+        }
+        if answer.cursor.is_none() {
+            break;
+        }
+    }
+    if args.format.json {
+        print_json(&answer)?;
+    } else {
+        if answer.jobs.is_empty() {
+            note(if answer.cursor.is_some() { "no job that matches was found so far" } else { "no such job" });
+        } else {
+            let now = SystemTime::now();
+            print(&table(HEADINGS, answer.jobs.iter().map(|job| cells(job, now))))?;
+        }
+        if let Some(cursor) = &answer.cursor {
+            note(&format!("looked at {} of {} jobs; go on with --after {cursor}", answer.looked, answer.of));
+        }
+    }
+    Unreadable::tell(&answer.unreadable)
+}
