@@ -226,6 +226,7 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     for _ in 0..2 {
         assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended, "it may be sent again");
     }
+    assert_eq!(step(&bed, RewindStep::Begin(Begin::Start.into(), "other".to_owned())).await, Rewound::Other, "it has ended");
     assert!(!subscription(&bed, "billing").await.rewinding);
     assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other, "another one has ended");
     // Whatever is written of the subscription later forgets it not.

@@ -133,6 +133,9 @@ impl Topic {
         let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor).max(subscription.before);
         let is_other = |token: &String| subscription.rewind.as_ref().is_none_or(|(known, _)| known != token);
         Ok(match (&request.step, found) {
+            (RewindStep::Begin(_, token), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => {
+                Rewound::Other
+            }
             (RewindStep::End(token, _), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => Rewound::Ended,
             (RewindStep::Cancel { token, .. } | RewindStep::Forget(_, token) | RewindStep::End(token, _), _) if is_other(token) => {
                 Rewound::Other
