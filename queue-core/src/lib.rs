@@ -178,8 +178,8 @@ pub mod schedule;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod sqlite;
-#[doc(hidden)]
 mod tags;
+#[doc(hidden)]
 pub mod task;
 mod test_context;
 mod text;

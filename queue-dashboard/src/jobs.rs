@@ -62,10 +62,11 @@ impl Text {
 }
 
 /// Why a filter is not taken: it compares the values as they are stored, and by trying anybody could find out what is hidden.
-pub(crate) fn hidden(text: &str) -> Option<String> {
-    let small = text.to_lowercase();
-    let asks = small.contains("header.") || ["payload=", "payload~", "payload!"].into_iter().any(|term| small.contains(term));
-    asks.then(|| "parameters and headers are searched as plain text, on the page Jobs, so that hidden values stay hidden".to_owned())
+pub(crate) fn hidden(filter: &Filter) -> Option<String> {
+    filter.asks_hidden().then(|| {
+        "parameters, headers and parts of unique keys are searched as plain text, on the page Jobs, so that hidden values stay hidden"
+            .to_owned()
+    })
 }
 
 /// Where a listing is: a queue, and the offset within it.

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::{Client, Inspector, Operation, OperationState};
+use queue_core::{Client, Inspector, Operation, OperationState, RunOperation};
 
 use crate::{duty::Pass, engine::Shared, tuning::OPERATIONS};
 
@@ -28,28 +28,26 @@ impl Operator {
         Operator { shared, inspector }
     }
 
-    async fn go_on(&self, operation: &Operation, round: &mut Round) {
-        let mut run = self.inspector.run_operation(operation);
-        let queue = &*operation.queue;
-        loop {
-            match run.step().await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(queue, operation = operation.id, %error, "an operation waits for the next round");
-                    return;
-                }
+    /// One step. False: it has ended, another one is at it, or it waits for the next round.
+    async fn step(run: &mut RunOperation, before: &Operation, round: &mut Round) -> bool {
+        let queue = &*before.queue;
+        match run.step().await {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(queue, operation = before.id, %error, "an operation waits for the next round");
+                return false;
             }
         }
         let ended = run.operation();
         // Another one is at it, or came first.
-        if ended.state == OperationState::Running || ended.step <= operation.step {
-            return;
+        if ended.state != OperationState::Running && ended.step > before.step {
+            round.ended += 1;
+            round.changed += ended.changed - before.changed.min(ended.changed);
+            let (id, kind, state, changed) = (&*ended.id, ended.kind.name(), ended.state.name(), ended.changed);
+            tracing::info!(queue, operation = id, kind, state, changed, "went on with an operation whose runner was gone");
         }
-        round.ended += 1;
-        round.changed += ended.changed - operation.changed.min(ended.changed);
-        let (id, kind, state, changed) = (&*ended.id, ended.kind.name(), ended.state.name(), ended.changed);
-        tracing::info!(queue, operation = id, kind, state, changed, "went on with an operation whose runner was gone");
+        false
     }
 }
 
@@ -62,18 +60,24 @@ impl Pass for Operator {
         OPERATIONS.mul_f64(0.5 + fastrand::f64())
     }
 
-    /// One round over all queues.
+    /// One round over all queues: one step of each operation after the other, so that none waits for the end of another.
     async fn tick(&mut self) -> Round {
-        let mut round = Round::default();
+        let (mut round, mut runs) = (Round::default(), Vec::new());
         for queue in self.shared.queues.iter() {
             match self.inspector.operations(queue).await {
-                Ok(operations) => {
-                    for operation in operations.iter().filter(|operation| operation.is_running()) {
-                        self.go_on(operation, &mut round).await;
-                    }
-                }
+                Ok(operations) => runs.extend(operations.into_iter().filter(Operation::is_running)),
                 Err(error) => tracing::debug!(queue = &**queue, %error, "operations are looked for in the next round"),
             }
+        }
+        let mut runs: Vec<_> = runs.into_iter().map(|operation| (self.inspector.run_operation(&operation), operation)).collect();
+        while !runs.is_empty() {
+            let mut left = Vec::new();
+            for (mut run, before) in runs {
+                if Operator::step(&mut run, &before, &mut round).await {
+                    left.push((run, before));
+                }
+            }
+            runs = left;
         }
         round
     }

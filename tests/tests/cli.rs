@@ -274,11 +274,15 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
         (vec!["greetings/Ed".to_owned()], &serde_json::json!({"order": "17", "line": "a b"}))
     );
     assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"Fi"}"#, "--id", "Fi", "--limit", "mail=a=b", "--limit", "all", "--cost", "3"]);
+    let limited: serde_json::Value = serde_json::from_str(&place.ok(&["jobs", "show", "greetings/Fi", "--json"])).unwrap();
+    assert_eq!(limited["limits"], serde_json::json!({"mail": "a=b", "all": ""}));
     let nothing = place.run(&["jobs", "search", "state=dead"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
     assert!(nothing.stderr.contains("no such job"), "{}", nothing.stderr);
     for (arguments, says) in [
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--tag", "a b=1"][..], "contains ' '"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--limit", "mail="], "no key behind"),
         (&["jobs", "search", "attemps>3"], "did you mean `attempts`?"),
         (&["jobs", "search", "task=other", "--after", cursor], "is of another filter"),
         (&["jobs", "search", "--after", "nothing"], "is no cursor"),

@@ -379,11 +379,14 @@ impl<'a> Facts<'a> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
     }
 
-    /// How often processes were fenced between two times: each may each time have held a job without having written it down.
+    /// How often processes were fenced between two times: each may each time have held a job without having written it down. A fence may take hold at any time up to its answer.
     pub(super) fn fenced_between(&self, from_us: u64, to_us: u64) -> usize {
-        let begun = |lane: &&str| self.fenced_since(lane).is_some_and(|at| (from_us..=to_us).contains(&at));
+        let holds = |(_, span, fate): &&(&str, Span, Fate)| {
+            *fate != Fate::Refused && span.from_us <= to_us && span.to_us.is_none_or(|answered| answered >= from_us)
+        };
+        let first = |fences: &[(&str, Span, Fate)]| fences.iter().filter(holds).map(|(_, span, _)| span.from_us).min();
         // The lanes of a process share the first part of their names, and are fenced together. Who comes back is fenced anew.
-        let fenced = self.fences.keys().filter(|lane| begun(lane)).map(|lane| (lane.split('.').next(), self.fenced_since(lane)));
+        let fenced = self.fences.iter().filter_map(|(lane, fences)| Some((lane.split('.').next(), first(fences)?)));
         fenced.collect::<BTreeSet<_>>().len()
     }
 

@@ -252,11 +252,10 @@ impl Pause {
         until.is_none_or(|until| until > now_ms).then_some(since)
     }
 
-    /// For brokers: since when it is paused, until when, and what is said of it, as it is stored; `None` also if that pause has ended by now.
-    pub fn end_of_stored(stored: &str, now_ms: i64) -> Option<(i64, Option<i64>, &str)> {
-        let since = Pause::since_of_stored(stored, now_ms)?;
-        let mut parts = stored.splitn(3, ':').skip(1);
-        Some((since, parts.next()?.parse().ok(), parts.next()?))
+    /// For brokers: since when it is paused, until when, and what is said of it, as it is stored.
+    pub fn end_of_stored(stored: &str) -> Option<(i64, Option<i64>, &str)> {
+        let mut parts = stored.splitn(3, ':');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok(), parts.next()?))
     }
 
     /// For brokers: the pause of a group, which stands behind its rule.

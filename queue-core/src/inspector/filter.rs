@@ -157,6 +157,16 @@ impl Filter {
         self.of(&Field::Id).find_map(|(how, value)| (how == How::Is).then(|| value.parse().ok())?)
     }
 
+    /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys. Where these are hidden from a person, a filter would find them out by
+    /// trying.
+    pub fn asks_hidden(&self) -> bool {
+        self.terms.iter().any(|term| match term {
+            Term::Text { field: Field::Payload | Field::Header(_), .. } => true,
+            Term::Text { field: Field::Unique, how, .. } => !matches!(how, How::Is | How::IsNot),
+            _ => false,
+        })
+    }
+
     /// The states in which a matching job can be: what has to be listed.
     pub fn states(&self) -> Vec<JobState> {
         JobState::ALL.into_iter().filter(|state| self.of(&Field::State).all(|(how, value)| how.holds(state.name(), value))).collect()

@@ -67,10 +67,13 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let (text, after) = (params.text::<1000>("filter"), params.text::<2000>("after"));
     let look = shared.look().await;
-    let (mut problem, mut found) = (hidden(&text), None);
-    if problem.is_none() && !text.is_empty() {
+    let (mut problem, mut found) = (None, None);
+    if !text.is_empty() {
         match text.parse::<Filter>() {
-            Ok(filter) => found = Some(part(shared, filter, &text, &after).await?),
+            Ok(filter) => match hidden(&filter) {
+                None => found = Some(part(shared, filter, &text, &after).await?),
+                why => problem = why,
+            },
             Err(error) => problem = Some(error.to_string()),
         }
     }

@@ -426,6 +426,7 @@ macro_rules! __conformance_cases {
                 an_operation_is_run_by_the_one_who_has_started_it
                 an_operation_that_was_stopped_takes_no_step
                 an_operation_concerns_jobs_that_were_there_before
+                a_job_that_has_changed_since_it_was_looked_at_stays
                 a_job_whose_key_is_held_stays_as_it_is
                 the_history_of_operations_is_bounded
                 a_walk_meets_every_job_that_stays

@@ -50,7 +50,12 @@ async fn begun(bed: &Bed, id: &str, kind: OperationKind) -> Operated {
 }
 
 fn changing(runner: &str, step: u64, change: Change, ids: &[JobId]) -> OperationDeed {
-    let part = OperationPart::Change { change, reason: Some("it is over".to_owned()), ids: ids.to_vec() };
+    changing_in(runner, step, change, &JobState::ALL, ids)
+}
+
+/// The same with jobs that are in one of these states.
+fn changing_in(runner: &str, step: u64, change: Change, states: &[JobState], ids: &[JobId]) -> OperationDeed {
+    let part = OperationPart::Change { change, reason: Some("it is over".to_owned()), states: states.to_vec(), ids: ids.to_vec() };
     let position = Some(format!("behind-{step}"));
     OperationDeed::Step(OperationStep { runner: runner.into(), step, part, position, looked: 10, skipped: 3, end: None, problem: None })
 }
@@ -253,6 +258,31 @@ pub async fn an_operation_concerns_jobs_that_were_there_before(bed: Bed) {
     let ended = run(&bed, &requeues).await;
     assert_eq!((ended.changed, ended.skipped), (1, 1), "the cancelled one; what dies meanwhile stays dead");
     assert_eq!(bed.state(&dies.id).await, Some(JobState::Dead));
+}
+
+/// Between a look at a job and the step it may have started or ended, and another job may have its id: such a job stays as it is.
+pub async fn a_job_that_has_changed_since_it_was_looked_at_stays(bed: Bed) {
+    let ids = bed.put(3).await;
+    let given = JobId::given("mine").expect("it is an id");
+    bed.put_given("mine", "x").await;
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&given)).await.expect("it waits");
+    assert!(is_done(&begun(&bed, "busy", OperationKind::Cancel).await));
+    let mut lane = bed.lane().await;
+    let [runs, dies] = lane.claim(2).await.try_into().expect("both wait");
+    assert!(lane.end(&dies, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
+    let asked = [runs.id.clone(), dies.id.clone(), ids[2].clone()];
+    let answer = operate(&bed, "busy", changing_in("one", 0, Change::Cancel, &[JobState::Ready], &asked)).await;
+    assert_eq!((operation(&answer).changed, operation(&answer).skipped), (1, 5), "three were skipped by its runner");
+    assert_eq!(bed.state(&runs.id).await, Some(JobState::Active));
+    let answer = operate(&bed, "busy", changing_in("one", 1, Change::Delete, &[JobState::Ready, JobState::Scheduled], &asked)).await;
+    assert_eq!((operation(&answer).changed, bed.state(&dies.id).await), (1, Some(JobState::Dead)));
+    let mut young = of_time(operation(&answer).started_ms + 1);
+    young.id = given.clone();
+    bed.producer().await.stored(vec![young]).await;
+    let answer =
+        operate(&bed, "busy", changing_in("one", 2, Change::Delete, &[JobState::Cancelled, JobState::Ready], &[given.clone()])).await;
+    assert_eq!((operation(&answer).changed, bed.state(&given).await), (1, Some(JobState::Ready)), "it is another one");
+    sound(&bed).await;
 }
 
 /// A job that cannot come back, as another one has its key, is counted.

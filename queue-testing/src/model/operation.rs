@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId, Result,
-    broker::{Browse, Browsed, Operate, Operated, Operation, OperationPart},
+    broker::{Browse, Browsed, Changed, Operate, Operated, Operation, OperationPart},
 };
 
 use super::Model;
@@ -36,9 +36,15 @@ impl Model {
     /// None.
     pub fn operate(&mut self, request: &Operate) -> Result<Operated> {
         let (mut operations, now) = (std::mem::take(&mut self.operations), self.now);
-        let answer = request.carry_out(&mut operations, now, |step| {
+        let answer = request.carry_out(&mut operations, now, |step, started| {
             Ok(match &step.part {
-                OperationPart::Change { change, reason, ids } => self.change(*change, reason.as_deref(), ids),
+                OperationPart::Change { change, reason, ids, .. } => {
+                    let is_concerned = |id: &&JobId| self.jobs.get(*id).is_some_and(|job| step.part.concerns(&job.record(id), started));
+                    let concerned: Vec<JobId> = ids.iter().filter(is_concerned).cloned().collect();
+                    let mut answers = self.change(*change, reason.as_deref(), &concerned);
+                    answers.extend(std::iter::repeat_n(Changed::No, ids.len() - concerned.len()));
+                    answers
+                }
                 // No line keeps a place of a job that is gone.
                 OperationPart::Pop => Vec::new(),
             })

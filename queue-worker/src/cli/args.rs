@@ -253,6 +253,12 @@ pub(super) struct EnqueueArgs {
     /// Add a tag, by which the job is found again with the filter tag.NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(super) tag: Vec<(String, String)>,
+    /// Make the job subject to a limit, with the others of its key; may be given several times
+    #[arg(long, value_name = "NAME[=KEY]", value_parser = limit)]
+    pub(super) limit: Vec<(String, Option<String>)>,
+    /// Count as so many starts, where a limit of the job has a rate; 1 to its burst
+    #[arg(long, value_name = "STARTS")]
+    pub(super) cost: Option<u32>,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -362,6 +368,14 @@ fn header(text: &str) -> Result<(String, String), String> {
         return Err("it has no name before the `=`; write NAME=VALUE".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn limit(text: &str) -> Result<(String, Option<String>), String> {
+    match text.split_once('=') {
+        Some((_, "")) => Err("it has no key behind the `=`; write NAME, or NAME=KEY".to_owned()),
+        Some((name, key)) => Ok((name.to_owned(), Some(key.to_owned()))),
+        None => Ok((text.to_owned(), None)),
+    }
 }
 
 fn weighted(text: &str) -> Result<(String, u32), String> {

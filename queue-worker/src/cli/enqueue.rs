@@ -90,6 +90,12 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     for (name, value) in &args.tag {
         job = job.tag(name, value);
     }
+    for (name, key) in &args.limit {
+        job = job.limit(name, key.as_deref());
+    }
+    if let Some(cost) = args.cost {
+        job = job.cost(cost);
+    }
     job
 }
 

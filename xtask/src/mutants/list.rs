@@ -1065,7 +1065,7 @@ mutants! {
         "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
     }
     RETAINED_REDIS "queue-core/src/redis/topic/event.lua" {
-        "topics: what is not known is passed over": "if of.unknown == 'skip' and types ~= '-'" => "if false";
+        "topics: what is not known is passed over": "if skips and fields.type and not known[fields.type]" => "if false";
     }
     RETAINED_REDIS "queue-core/src/redis/topic/subscribe.lua" {
         "topics: no type is forgotten": "of.types = both(of.types, types)" => "of.types = types";
@@ -1153,7 +1153,7 @@ mutants! {
     REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
         "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
-        "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
+        "rewinds: on SQLite one that was taken over has not ended it": "RewindStep::End(token, _) if ended.as_ref() == Some(token) =>" => "RewindStep::End(_, _) if under_way.is_none() =>";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
         "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }

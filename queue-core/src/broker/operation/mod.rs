@@ -155,18 +155,30 @@ pub struct OperationStep {
 /// What a step does to jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationPart {
-    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`].
+    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`]: those that are in one of the states, and were enqueued by the time the operation was started. A
+    /// job may have changed since it was looked at, and another one may have its id.
     Change {
         /// In which way.
         change: Change,
         /// Why they are cancelled.
         reason: Option<String>,
+        /// The states in which jobs are changed.
+        states: Vec<JobState>,
         /// Which.
         ids: Vec<JobId>,
     },
     /// Takes jobs from the heads of the lines of ready jobs, at most [`POPPED_AT_ONCE`], and removes those that were enqueued before the operation was started: nothing is left
     /// of them, not even the place in a line. A broker whose lines keep no place of a removed job does nothing.
     Pop,
+}
+
+impl OperationPart {
+    /// For brokers: whether a job is concerned by the time of the step. `started_ms`: of its operation.
+    pub fn concerns(&self, job: &StoredJob, started_ms: i64) -> bool {
+        let OperationPart::Change { states, .. } = self else { return true };
+        let enqueued = Envelope::decode(&job.envelope).ok().and_then(|envelope| envelope.enqueued_ms);
+        states.contains(&job.state) && enqueued.is_none_or(|at| at <= started_ms)
+    }
 }
 
 /// What has become of an [`Operate`].
@@ -209,6 +221,10 @@ impl Operate {
         };
         match &self.deed {
             OperationDeed::Start(start) => {
+                if start.kind.takes_all() && subscription_at(&self.queue).is_some() {
+                    let problem = "is a subscription, whose events that were not read would follow; use `topics rewind`, with `--to now`";
+                    return Err(Error::invalid("queue", &*self.queue, problem));
+                }
                 bounded("filter", Some(&start.filter))?;
                 bounded("by", start.by.as_deref())?;
                 bounded("reason", start.reason.as_deref())?;
@@ -222,7 +238,7 @@ impl Operate {
                 if step.position.as_deref().is_some_and(|position| position.is_empty() || position.contains(char::is_whitespace)) {
                     return Err(Error::invalid("position", "", "is empty, or has a space in it"));
                 }
-                let OperationPart::Change { change, ids, reason } = &step.part else { return Ok(()) };
+                let OperationPart::Change { change, ids, reason, .. } = &step.part else { return Ok(()) };
                 bounded("reason", reason.as_deref())?;
                 let most = if *change == Change::Requeue { REQUEUED_AT_ONCE } else { MAX_ITEMS };
                 if ids.len() > most {
@@ -234,12 +250,12 @@ impl Operate {
         }
     }
 
-    /// For brokers: does it to the operations that are stored. Jobs are changed by `change`, if it is the step's turn.
+    /// For brokers: does it to the operations that are stored. Jobs are changed by `change`, which is given the time of its start, if it is the step's turn.
     pub fn carry_out<E>(
         &self,
         stored: &mut Vec<Operation>,
         now: i64,
-        change: impl FnOnce(&OperationStep) -> Result<Vec<Changed>, E>,
+        change: impl FnOnce(&OperationStep, i64) -> Result<Vec<Changed>, E>,
     ) -> Result<Operated, E> {
         let done = |operation: &Operation, more: bool| Operated::Done { operation: operation.clone(), more };
         let Some(at) = stored.iter().position(|operation| *operation.id == *self.id) else {
@@ -279,7 +295,7 @@ impl Operate {
                 if !is_mine || !operation.is_running() || operation.step != step.step {
                     return Ok(Operated::Other(operation.clone()));
                 }
-                for answer in change(step)? {
+                for answer in change(step, operation.started_ms)? {
                     match answer {
                         Changed::Yes | Changed::WhileActive => operation.changed += 1,
                         Changed::No => operation.skipped += 1,

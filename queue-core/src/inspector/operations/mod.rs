@@ -137,9 +137,14 @@ impl Inspector {
     pub async fn start_operation(&self, queue: &str, new: &NewOperation) -> Result<Operation> {
         check_queue(queue)?;
         new.check()?;
+        let filter = new.filter.to_string();
+        // Whoever goes on with it reads it again.
+        if filter.parse::<Filter>().ok().as_ref() != Some(&new.filter) {
+            return Err(Error::invalid("filter", filter, "cannot be stored: the name of a header in it has a space"));
+        }
         let start = StartOperation {
             kind: new.kind,
-            filter: new.filter.to_string(),
+            filter,
             by: new.by.clone(),
             reason: self.reason.as_deref().map(str::to_owned),
             total: self.total(queue, &new.states()).await?,

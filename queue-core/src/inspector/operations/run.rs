@@ -81,11 +81,9 @@ impl RunOperation {
     /// # Errors
     /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step tries again. What the broker refuses for good fails the operation.
     pub async fn step(&mut self) -> Result<bool> {
-        if !self.is_mine {
-            return self.take().await;
-        }
-        match self.next_step().await {
-            Err(Error::Invalid { field, value, problem }) => {
+        let answer = if self.is_mine { self.next_step().await } else { self.take().await };
+        match answer {
+            Err(Error::Invalid { field, value, problem }) if self.is_mine => {
                 let problem = format!("{field} `{value}` {problem}");
                 self.hand_in(self.changing(&[]), self.operation.position.clone(), (0, 0), Some((OperationState::Failed, Some(problem))))
                     .await?;
@@ -137,15 +135,13 @@ impl RunOperation {
     }
 
     fn changing(&self, ids: &[JobId]) -> OperationPart {
-        OperationPart::Change { change: self.operation.kind.change(), reason: self.operation.reason.clone(), ids: ids.to_vec() }
+        let states = states(self.operation.kind, &self.filter);
+        OperationPart::Change { change: self.operation.kind.change(), reason: self.operation.reason.clone(), states, ids: ids.to_vec() }
     }
 
     /// Whether a job was there when the operation was started, in the state in which it is: it is not concerned with what was enqueued, has failed or has ended since.
     fn concerns(&self, job: &JobRecord) -> bool {
-        let since = match job.state {
-            JobState::Retry => job.errors.last().and_then(|error| error.at),
-            _ => job.ended_at,
-        };
+        let since = job.ended_at.or_else(|| job.errors.last().and_then(|error| error.at));
         let started = UNIX_EPOCH + Duration::from_millis(u64::try_from(self.operation.started_ms).unwrap_or(0));
         [job.enqueued_at, since].into_iter().flatten().all(|at| at <= started)
     }
@@ -168,10 +164,11 @@ impl RunOperation {
 
     /// Goes on as it is stored.
     fn go_on_from(&mut self, operation: Operation) -> Result<()> {
-        self.filter = operation.filter.parse()?;
         self.is_mine = operation.runner.as_deref() == Some(&*self.runner);
         self.after = operation.position.clone().filter(|position| position != POPPED);
         (self.operation, self.looked, self.skipped, self.said) = (operation, 0, 0, Instant::now());
+        // That of another release may have a field that this one does not know.
+        self.filter = self.operation.filter.parse()?;
         Ok(())
     }
 

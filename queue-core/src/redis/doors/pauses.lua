@@ -55,13 +55,14 @@ local function close_group(id, upto)
   if not stored and call('HLEN', K.rules) >= C.group_rules then
     return false
   end
+  upto = math.min(upto, now + C.longest_closed)
   local rule, since, ends, said = string.match(stored or '', '^([^p]*)p(%d+):(%d*):(.*)$')
-  if ends == '' or ends and whole(ends) >= upto then
+  -- What is not in this form is paused by a rule, and has no end.
+  if ends == '' or ends and whole(ends) >= upto or not ends and string.find(stored or '', 'p', 1, true) then
     return true
   elseif not ends or whole(ends) <= now then
     rule, since, said = string.match(stored or '::::', '^[^p]*'), ms(now), C.had_enough
   end
-  upto = math.min(upto, now + C.longest_closed)
   set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), said }, ':'))
   note_end('g' .. group, upto)
   return true

@@ -135,10 +135,11 @@ async fn take_step(broker: &RedisBroker, request: &Operate, step: &OperationStep
     call.arg(step.looked).arg(step.skipped).arg(step.end.map_or("", OperationState::name)).arg(step.problem.as_deref().unwrap_or_default());
     match &step.part {
         OperationPart::Pop => {
-            call.arg("pop").arg("");
+            call.arg("pop").arg("").arg("");
         }
-        OperationPart::Change { change, reason, ids } => {
+        OperationPart::Change { change, reason, states, ids } => {
             call.arg(change.name()).arg(reason.as_deref().unwrap_or_default());
+            call.arg(states.iter().map(|state| state.name()).collect::<Vec<_>>().join(","));
             if *change == Change::Requeue {
                 requeue_arguments(broker, &request.queue, ids, &mut call).await?;
             } else {

@@ -13,10 +13,10 @@ local function enqueued_at(envelope)
   return time
 end
 
--- Sorts the ids at the head of a list: those that go, and those that are too new. An id under a tomb, or of a job that is elsewhere, has no other place here.
+-- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed since. An id under a tomb, or of a job that is elsewhere, has no other place here.
 local function sorted(ids, list, upto)
   local gone, stay = {}, {}
-  local bodies = call('HMGET', K.jobs, unpack(ids))
+  local bodies, errors = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.errors, unpack(ids)) or {}
   local places = {
     call('HMGET', K.active, unpack(ids)), call('HMGET', K.records, unpack(ids)), call('HMGET', K.notes, unpack(ids)),
     call('ZMSCORE', K.scheduled, unpack(ids)), call('ZMSCORE', K.retry, unpack(ids)), call('ZMSCORE', K.dead, unpack(ids)),
@@ -27,7 +27,9 @@ local function sorted(ids, list, upto)
       is_here = is_here and not place[at]
     end
     if not (has('t') and unearth(id, list)) and is_here then
-      local into = enqueued_at(bodies[at]) > upto and stay or gone
+      local failures = errors[at] and unpacked_pairs(errors[at]) or {}
+      local failed = failures[#failures] and whole(failures[#failures][1]) or 0
+      local into = math.max(enqueued_at(bodies[at]), failed) > upto and stay or gone
       into[#into + 1] = id
     end
   end

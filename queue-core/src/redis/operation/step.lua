@@ -1,11 +1,11 @@
 -- One step of an operation: what it does to jobs, and how far the operation is then. See `broker/operation/mod.rs`.
 -- ARGV: id, runner, step, position or '-', how many were looked at and skipped, in which state it has ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a
--- change), why or '', and ids; of a requeue pairs of an id and its envelope without an expiry, or ''.
+-- change), why or '', the states in which jobs are changed, and ids; of a requeue pairs of an id and its envelope without an expiry, or ''.
 -- Answers: 'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may be more to pop.
---- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/cancelling, people/promoting, people/requeueing, people/remove
+--- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
 --- begin
 
-local id, runner, step, position, looked, skipped, ends, problem, verb, why = unpack(ARGV, 1, 10)
+local id, runner, step, position, looked, skipped, ends, problem, verb, why, states = unpack(ARGV, 1, 11)
 local of = operation_of(id)
 if not of then
   return { 'NOBODY' }
@@ -16,7 +16,19 @@ elseif of.state ~= 'running' or of.runner ~= runner or of.step ~= step then
   return { 'OTHER', id, of.stored }
 end
 
-local answers, ids, changed, passed, failed, more = {}, { unpack(ARGV, 11) }, 0, 0, 0, false
+local answers, ids, changed, passed, failed, more = {}, {}, 0, 0, 0, false
+-- A job may have changed since it was looked at, and another one may have its id.
+local width = verb == 'requeue' and 2 or 1
+for at = 12, #ARGV, width do
+  local job = shown(ARGV[at])
+  if job and string.find(',' .. states .. ',', ',' .. job[1] .. ',', 1, true) and enqueued_at(job[2]) <= whole(of.started) then
+    for place = at, at + width - 1 do
+      ids[#ids + 1] = ARGV[place]
+    end
+  else
+    passed = passed + 1
+  end
+end
 if verb == 'pop' then
   changed, more = pop_jobs(whole(of.started))
 elseif verb == 'cancel' then

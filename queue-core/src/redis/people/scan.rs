@@ -5,7 +5,7 @@
 //! |---|---|
 //! | sorted sets | by its score and its bytes, whether it is still there or not |
 //! | hashes, which are small | by its bytes |
-//! | lists | by looking for it from where it was towards the head. Ids leave a list only at its head: one that is not there any more has gone with all before it |
+//! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
 //!
 //! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
 
@@ -75,11 +75,14 @@ struct Last {
     score: String,
     #[serde(rename = "e")]
     element: Vec<u8>,
+    /// In a list, the element before it; `None`: it was at the head.
+    #[serde(rename = "b")]
+    before: Option<Vec<u8>>,
 }
 
 impl Last {
-    fn at(index: u64, element: Vec<u8>) -> Self {
-        Last { index, score: String::new(), element }
+    fn at(index: u64, element: Vec<u8>, before: Option<Vec<u8>>) -> Self {
+        Last { index, score: String::new(), element, before }
     }
 }
 
@@ -154,30 +157,41 @@ pub(super) fn behind(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
 
 async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
     let Some(last) = last else {
-        return Ok(of_list(range(broker, queue, kind, 0, room as u64).await?, 0, room));
+        return Ok(of_list(&range(broker, queue, kind, 0, room as u64).await?, 0, 0, room));
     };
     let (mut from, mut upto) = (last.index.saturating_sub(NEAR), last.index.saturating_add(1 + AGAIN));
     for _ in 0..WINDOWS {
-        let mut window = range(broker, queue, kind, from, upto - from + room as u64).await?;
-        let found = window.iter().position(|element| *element == last.element);
-        if let Some(at) = found {
-            window.drain(..=at);
-            return Ok(of_list(window, from + at as u64 + 1, room));
+        // What was at the head has nothing before it, and the first of a window has what is not in it.
+        let n = upto - from + room as u64;
+        let window = range(broker, queue, kind, from, n).await?;
+        let found = (0..window.len()).find(|at| window[*at] == last.element && before(&window, *at) == last.before.as_deref());
+        let Some(begin) = found.map(|at| at + 1).or((from == 0).then_some(0)) else {
+            (from, upto) = (from.saturating_sub(WINDOW), from.saturating_add(1 + AGAIN));
+            continue;
+        };
+        let (elements, mut next) = of_list(&window, from, begin, room);
+        if next.is_none() && window.len() as u64 == n {
+            // There is more behind the window.
+            next = window.last().map(|end| Last::at(from + n - 1, end.clone(), before(&window, window.len() - 1).map(<[u8]>::to_vec)));
         }
-        if from == 0 {
-            // It has gone with all that was before it.
-            return Ok(of_list(window, 0, room));
-        }
-        (from, upto) = (from.saturating_sub(WINDOW), from.saturating_add(AGAIN));
+        return Ok((elements, next));
     }
-    Ok((Vec::new(), Some(Last::at(from, last.element.clone()))))
+    Ok((Vec::new(), Some(Last::at(from, last.element.clone(), last.before.clone()))))
 }
 
-/// Elements that begin at this index, as many as there is room for.
-fn of_list(mut elements: Vec<Vec<u8>>, first: u64, room: usize) -> Part {
-    elements.truncate(room);
-    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last::at(first + room as u64 - 1, last.clone()));
-    (elements, last)
+/// The element before one.
+fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
+    Some(&**window.get(at.checked_sub(1)?)?)
+}
+
+/// Elements of a window from this one on, as many as there is room for. The window begins at an index of the list.
+fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
+    let end = window.len().min(begin + room);
+    let last = (end - begin == room)
+        .then(|| end.checked_sub(1))
+        .flatten()
+        .map(|at| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec)));
+    (window[begin..end].to_vec(), last)
 }
 
 async fn range(broker: &RedisBroker, queue: &str, kind: Kind, from: u64, n: u64) -> Result<Vec<Vec<u8>>> {
@@ -199,7 +213,7 @@ async fn set(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>,
         elements.push(bytes(member)?);
         score = text(at)?;
     }
-    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last { index: 0, score, element: last.clone() });
+    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last { index: 0, score, element: last.clone(), before: None });
     Ok((elements, last))
 }
 
@@ -211,6 +225,6 @@ async fn hash(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
     ids.retain(|id| last.is_none_or(|last| *id > last.element));
     ids.sort_unstable();
     ids.truncate(room);
-    let last = ids.last().filter(|_| ids.len() == room).map(|last| Last::at(0, last.clone()));
+    let last = ids.last().filter(|_| ids.len() == room).map(|last| Last::at(0, last.clone(), None));
     Ok((ids, last))
 }

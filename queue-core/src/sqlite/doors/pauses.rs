@@ -48,16 +48,17 @@ pub(crate) fn close_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], unt
     if stored.is_empty() && tx.sql(RULES)?.query_row([queue.key], |row| row.get::<_, usize>(0))? >= GROUP_RULES {
         return Ok(false);
     }
-    let mut rule = GroupRule::of_stored(&stored);
-    let pause = GroupRule::reason_of_stored(&stored).filter(|_| rule.paused);
-    let (since, said) = match pause.as_deref().and_then(|pause| Pause::end_of_stored(pause, tx.now)) {
-        Some((_, None, _)) => return Ok(true),
-        Some((_, Some(end), _)) if end >= until => return Ok(true),
-        Some((since, _, said)) => (since, said.to_owned()),
-        None => (tx.now, Pausing::had_enough().said()),
-    };
     let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
     let until = until.min(tx.now + longest);
+    let mut rule = GroupRule::of_stored(&stored);
+    let pause = GroupRule::reason_of_stored(&stored).unwrap_or_default();
+    let (since, said) = match Pause::end_of_stored(&pause) {
+        // What is not in this form is paused by a rule, and has no end.
+        None | Some((_, None, _)) if rule.paused => return Ok(true),
+        Some((_, Some(end), _)) if end >= until => return Ok(true),
+        Some((since, Some(end), said)) if end > tx.now => (since, said.to_owned()),
+        _ => (tx.now, Pausing::had_enough().said()),
+    };
     rule.paused = true;
     groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &said)))?;
     groups::review(tx, queue, &group.stored())?;

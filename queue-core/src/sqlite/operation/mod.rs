@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use crate::{
     address::JobId,
-    broker::{Browse, Browsed, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, StoredJob},
+    broker::{Browse, Browsed, Changed, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, StoredJob},
     error::Error,
     sqlite::{
         connection::{
@@ -132,8 +132,18 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
     };
     let before = stored(tx, &queue)?;
     let (mut after, key, now) = (before.clone(), queue.key, tx.now);
-    let answer = request.carry_out(&mut after, now, |step| match &step.part {
-        OperationPart::Change { change, reason, ids } => people::change(tx, &request.queue, *change, reason.as_deref(), ids),
+    let answer = request.carry_out(&mut after, now, |step, started| match &step.part {
+        OperationPart::Change { change, reason, ids, .. } => {
+            let mut concerned = Vec::with_capacity(ids.len());
+            for id in ids {
+                let job = people::shown(tx, &queue, id)?;
+                concerned.extend(job.filter(|job| step.part.concerns(job, started)).map(|job| job.id));
+            }
+            let passed = ids.len() - concerned.len();
+            let mut answers = people::change(tx, &request.queue, *change, reason.as_deref(), &concerned)?;
+            answers.extend(std::iter::repeat_n(Changed::No, passed));
+            Ok(answers)
+        }
         // A row that is gone leaves no place behind: the walk removes them all.
         OperationPart::Pop => Ok(Vec::new()),
     })?;
