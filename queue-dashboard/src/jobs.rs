@@ -44,11 +44,11 @@ impl Text {
         if !text.contains(['=', '~']) {
             return (plain(), None);
         }
-        if let Some(why) = hidden(text) {
-            return (plain(), Some(why));
-        }
         match text.parse() {
-            Ok(filter) => (Text::Filter(filter), None),
+            Ok(filter) => match hidden(&filter) {
+                None => (Text::Filter(filter), None),
+                why => (plain(), why),
+            },
             Err(error) => (plain(), Some(error.to_string())),
         }
     }

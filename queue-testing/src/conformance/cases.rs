@@ -444,6 +444,7 @@ macro_rules! __conformance_cases {
             searches:
                 a_scan_finds_what_stays_once_while_jobs_come_and_go
                 a_scan_passes_over_no_job_while_workers_claim
+                a_scan_passes_over_no_job_where_others_come_back
                 a_scan_of_several_states_is_bounded
                 a_search_tells_how_far_it_has_looked_and_goes_on
                 a_search_goes_through_all_queues

@@ -16,6 +16,7 @@ use super::{
     groups::sound,
     unique::{BUFFER, SKIP, job, running},
 };
+use crate::Changes as _;
 
 fn filter(text: &str) -> Filter {
     text.parse().expect("it is a filter")

@@ -262,18 +262,24 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
     assert_eq!((claimed[0].attempts, claimed[0].snoozes), (0, 1));
 
+    const DAY: Duration = Duration::from_secs(24 * 3600);
     let pausing = Pausing::new().because("unpaid").by("ada");
     bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.clone()).await.expect("it is paused");
     assert!(lane.end(&claimed[0], enough(None, 60_000)).await);
     let told = async || bed.inspector().group(&bed.queue, &group).await.expect("it is there").pause.expect("it is paused");
     assert_eq!((told().await.until, told().await.by.as_deref()), (None, Some("ada")));
     bed.inspector()
-        .pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(Duration::from_secs(60)))
+        .pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.clone().lasting(Duration::from_secs(60)))
         .await
         .expect("it is paused");
     let ends = told().await.until;
     assert!(lane.end(&claimed[1], enough(None, 3_600_000)).await);
     assert_eq!((told().await.until > ends, told().await.reason.as_deref()), (true, Some("unpaid")), "it ends later");
+    // Nothing is closed for more than a day, and a longer pause stays.
+    bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(3 * DAY)).await.expect("it is paused");
+    let ends = told().await.until;
+    assert!(lane.end(&claimed[2], enough(None, 604_800_000)).await);
+    assert_eq!(told().await.until, ends);
     sound(&bed).await;
 
     let other = put(&bed, "beta", &[], 1).await;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     Change, Client, Edit, Error, Filter, JobId, RawJob,
-    broker::{BuryReason, Delivery, Due, Ending, JobState, NewJob, OnConflict, Priority, Scan, Unique, UniqueKey},
+    broker::{BuryReason, Delivery, Due, Ending, Finish, JobState, NewJob, OnConflict, Priority, Scan, Unique, UniqueKey},
 };
 
 use super::bed::{Bed, LONG, Lane, envelope, finish};
@@ -162,6 +162,40 @@ pub async fn a_scan_passes_over_no_job_while_workers_claim(bed: Bed) {
         lane.ack(&[delivery]).await;
     }
     assert!(stay.iter().all(|id| seen.contains(id) || ended.contains(id)));
+}
+
+/// The last job that was looked at may be claimed and come back at the end of the line, and many others at its head.
+pub async fn a_scan_passes_over_no_job_where_others_come_back(bed: Bed) {
+    let ids = bed.put(60).await;
+    let mut lane = bed.lane().await;
+    let scan = async |after, limit| bed.broker.scan(&Scan::new(&bed.queue, &[JobState::Ready], limit).after(after)).await.unwrap();
+    let rest = async |mut place: Option<Vec<u8>>, limit| {
+        let mut seen = BTreeSet::new();
+        while place.is_some() {
+            let found = scan(place, limit).await;
+            seen.extend(found.jobs.into_iter().map(|job| job.id));
+            place = found.next;
+        }
+        seen
+    };
+    let first = scan(None, STEP).await;
+    let held = lane.claim(STEP + 7).await;
+    let last = held.iter().find(|delivery| Some(&delivery.id) == first.jobs.last().map(|job| &job.id)).expect("it is claimed");
+    assert!(lane.end(last, Ending::Repeat { delay: Duration::ZERO }).await);
+    let seen = rest(first.next, STEP).await;
+    assert!(ids[STEP + 7..].iter().all(|id| seen.contains(id)), "what waits is seen");
+
+    let many = bed.put(2_000).await;
+    let mut held = Vec::new();
+    while held.len() < 700 {
+        held.extend(lane.claim(350).await);
+    }
+    let first = scan(None, 500).await;
+    let mut seen: BTreeSet<JobId> = first.jobs.into_iter().map(|job| job.id).collect();
+    let turn = lane.next().finish(held.iter().map(|delivery| Finish::new(delivery, Ending::Release)).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    seen.extend(rest(first.next, 400).await);
+    assert_eq!(many.iter().filter(|id| !seen.contains(id) && !held.iter().any(|held| held.id == **id)).count(), 0);
 }
 
 /// One scan goes through several states, and each step looks at no more than it may.

@@ -17,7 +17,8 @@ pub use self::{
 };
 use super::{Change, Changed, JobState, MAX_ITEMS, StoredJob};
 use crate::{
-    address::{JobId, check_queue},
+    address::{JobId, check_queue, subscription_at},
+    envelope::Envelope,
     error::{Error, Result},
 };
 

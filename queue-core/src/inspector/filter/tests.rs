@@ -21,6 +21,18 @@ fn matches(filter: &str, job: &JobRecord) -> bool {
 }
 
 #[test]
+fn what_looks_into_hidden_values_is_known_however_it_is_written() {
+    let asks = |text: &str| text.parse::<Filter>().unwrap().asks_hidden();
+    for text in ["payload~x", "payload\"\"~x", "\"payload=x\"", "head\"er\".a~x", "header.a=", "unique~a", "unique!~a", "task=a payload!=x"]
+    {
+        assert!(asks(text), "{text}");
+    }
+    for text in ["task~payload=", "tag.header.x=1", "unique=shop-7", "unique!=a", "error~\"header.a=b\""] {
+        assert!(!asks(text), "{text}");
+    }
+}
+
+#[test]
 fn a_job_matches_if_it_matches_every_term() {
     let dead = job(JobState::Dead);
     for filter in [

@@ -11,7 +11,7 @@ use super::{LOOKED_AT_ONCE, states};
 use crate::{
     address::JobId,
     broker::{
-        Browse, Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
+        Browse, Change, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
         REQUEUED_AT_ONCE,
     },
     error::{Error, Result},

@@ -161,10 +161,14 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
     };
     let (mut from, mut upto) = (last.index.saturating_sub(NEAR), last.index.saturating_add(1 + AGAIN));
     for _ in 0..WINDOWS {
-        // What was at the head has nothing before it, and the first of a window has what is not in it.
         let n = upto - from + room as u64;
         let window = range(broker, queue, kind, from, n).await?;
-        let found = (0..window.len()).find(|at| window[*at] == last.element && before(&window, *at) == last.before.as_deref());
+        // What was before it may have left the head.
+        let is_last = |at: &usize| match before(&window, *at) {
+            Some(before) => last.before.as_deref() == Some(before),
+            None => from == 0,
+        };
+        let found = (0..window.len()).filter(|at| window[*at] == last.element).find(is_last);
         let Some(begin) = found.map(|at| at + 1).or((from == 0).then_some(0)) else {
             (from, upto) = (from.saturating_sub(WINDOW), from.saturating_add(1 + AGAIN));
             continue;

@@ -142,7 +142,7 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
             let passed = ids.len() - concerned.len();
             let mut answers = people::change(tx, &request.queue, *change, reason.as_deref(), &concerned)?;
             answers.extend(std::iter::repeat_n(Changed::No, passed));
-            Ok(answers)
+            Ok::<_, Failed>(answers)
         }
         // A row that is gone leaves no place behind: the walk removes them all.
         OperationPart::Pop => Ok(Vec::new()),
