@@ -225,8 +225,10 @@ mutants! {
         "scan: members of one score are told apart": "return a > b" => "return a < b";
     }
     SEARCHES_REDIS "queue-core/src/redis/people/scan.rs" {
-        "scan: a list goes on behind the last element": "window.drain(..=at);" => "window.drain(..at);";
-        "scan: a list from which the last element has gone is read from its head": "if from == 0 {" => "if false {";
+        "scan: a list goes on behind the last element": "found.map(|at| at + 1)" => "found.map(|at| at)";
+        "scan: a list from which the last element has gone is read from its head": ".or((from == 0).then_some(0))" => ".or(Some(0).filter(|_| false))";
+        "scan: one that came back is another place": "Some(before) => last.before.as_deref() == Some(before)" => "Some(_) => true";
+        "scan: a list goes on behind the window": "next.is_none() && window.len() as u64 == n" => "false";
         "scan: a hash goes on behind the last id": "last.is_none_or(|last| *id > last.element)" => "true";
     }
     SEARCHES_SQLITE "queue-core/src/sqlite/people/scan.sql" {
@@ -1089,6 +1091,8 @@ mutants! {
         "operations: who was taken over changes nothing": "or of.runner ~= runner or" => "or";
         "operations: one that was stopped changes nothing": "elseif of.state ~= 'running' or" => "elseif";
         "operations: what could not come back is counted": "    failed = failed + 1\n" => "";
+        "operations: a job that has changed meanwhile stays": "string.find(',' .. states .. ',', ',' .. job[1] .. ',', 1, true) and enqueued_at" => "enqueued_at";
+        "operations: another job of the id stays": "and enqueued_at(job[2]) <= whole(of.started) then" => "then";
         "operations: it has ended with its last step": "if ends ~= '' then" => "if false then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/set.lua" {
@@ -1123,6 +1127,7 @@ mutants! {
         "operations: on SQLite a step that is sent again changes nothing": "if is_mine && operation.step == step.step + 1 {" => "if false {";
         "operations: on SQLite who was taken over changes nothing": "!is_mine || !operation.is_running() || operation.step != step.step" => "!operation.is_running() || operation.step != step.step";
         "operations: on SQLite a queue has one at a time": "stored.iter().find(|operation| operation.is_running())" => "stored.iter().find(|_| false)";
+        "operations: on SQLite a job that has changed meanwhile stays": "states.contains(&job.state) && enqueued" => "enqueued";
         "operations: on SQLite the oldest go": "stored.len().saturating_sub(OPERATIONS_KEPT - 1)" => "0";
     }
     OPERATIONS_SQLITE "queue-core/src/sqlite/operation/mod.rs" {
