@@ -226,8 +226,8 @@ mutants! {
     }
     SEARCHES_REDIS "queue-core/src/redis/people/scan.rs" {
         "scan: a list goes on behind the last element": "found.map(|at| at + 1)" => "found.map(|at| at)";
-        "scan: a list from which the last element has gone is read from its head": ".or((from == 0).then_some(0))" => ".or(Some(0).filter(|_| false))";
-        "scan: one that came back is another place": "Some(before) => last.before.as_deref() == Some(before)" => "Some(_) => true";
+        "scan: a list from which the last element has gone is read from its head": "(from == 0).then_some(0)" => "None::<usize>";
+        "scan: one that came back is another place": "last.before.as_deref() == Some(before)" => "true";
         "scan: a list goes on behind the window": "next.is_none() && window.len() as u64 == n" => "false";
         "scan: a hash goes on behind the last id": "last.is_none_or(|last| *id > last.element)" => "true";
     }
@@ -1103,7 +1103,7 @@ mutants! {
         "operations: one that has ended stays as it is": "elseif deed == 'stop' and of.state == 'running' then" => "elseif deed == 'stop' then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/pop.lua" {
-        "drain: what is too new stays": "enqueued_at(bodies[at]) > upto and stay or gone" => "gone";
+        "drain: what is too new stays": "math.max(enqueued_at(bodies[at]), failed) > upto and stay or gone" => "gone";
         "drain: what is too new keeps its place": "        put_back(list, stay)\n" => "";
         "drain: a gap goes with its tomb": "if not (has('t') and unearth(id, list)) and is_here then" => "if is_here then";
         "drain: nothing is left": "        end_gone(gone)\n" => "";
