@@ -44,7 +44,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
         }
         // It comes after its end: the runner has sent it twice.
-        RewindStep::Begin(_, token) if ended.as_ref() == Some(token) => Ok(Rewound::Other),
+        RewindStep::Begin(_, token) if ended.as_deref() == Some(token.as_str()) => Ok(Rewound::Other),
         RewindStep::Begin(mark, token) => {
             let (from, begin, is_short) = find(tx, topic, mark)?;
             tx.sql(BEGIN)?.execute(params![topic, name, from, begin.stored(), token, upto])?;
