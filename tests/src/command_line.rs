@@ -63,6 +63,14 @@ impl Place {
         serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).expect("it prints JSON")
     }
 
+    /// Its error; it must not succeed.
+    pub fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).expect("it prints text");
+        assert!(!output.status.success(), "{arguments:?}: {error}");
+        error
+    }
+
     /// Its error; it has to end with this exit code.
     pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);

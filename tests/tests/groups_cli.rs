@@ -72,17 +72,17 @@ async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
 fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
-    let weight = place.refused(2, &["groups", "set", "orders", "acme", "--weight", "0"]);
+    let weight = place.fails(&["groups", "set", "orders", "acme", "--weight", "0"]);
     assert!(weight.contains("weight `0` would never be served; use 1 to 1000, or pause the group"), "{weight}");
-    let contradiction = place.refused(2, &["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
+    let contradiction = place.fails(&["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
     assert!(contradiction.contains("cap `2` contradicts the order `ordered`"), "{contradiction}");
-    let nothing = place.refused(2, &["groups", "set", "orders", "acme"]);
+    let nothing = place.fails(&["groups", "set", "orders", "acme"]);
     assert!(nothing.contains("nothing to set"), "{nothing}");
-    let order = place.refused(2, &["groups", "set", "orders", "acme", "--order", "fifo"]);
+    let order = place.fails(&["groups", "set", "orders", "acme", "--order", "fifo"]);
     assert!(order.contains("any, ordered, skip_failed"), "{order}");
-    let long = place.refused(2, &["groups", "show", "orders", &"x".repeat(257)]);
+    let long = place.fails(&["groups", "show", "orders", &"x".repeat(257)]);
     assert!(long.contains("257 bytes"), "{long}");
-    let plain = place.refused(2, &["groups", "set", "orders", "-", "--cap", "1"]);
+    let plain = place.fails(&["groups", "set", "orders", "-", "--cap", "1"]);
     assert!(plain.contains("weight alone"), "{plain}");
 }
 

@@ -103,7 +103,9 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
     let operation = client.inspector().operations("orders").await.unwrap().remove(0);
     let address = operation.address();
     assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");
+    client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue("quiet")).await.unwrap();
     let (code, problem) = refused(&folder, &url, &["jobs", "cancel", "--all", "--state", "ready"]);
+    assert_eq!(client.inspector().stats("quiet").await.unwrap().count(JobState::Cancelled), 1, "the other queues are gone on with");
     assert!(code == Some(4) && problem.contains(&format!("operation `{address}` is under way")), "{code:?} {problem}");
     assert!(problem.contains(&format!("operations stop {address}")), "{problem}");
     assert_eq!(ok(&folder, &url, &["operations", "resume", &address]), format!("{address} is completed: 3 jobs deleted"));

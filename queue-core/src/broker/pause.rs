@@ -247,8 +247,7 @@ impl Pause {
 
     /// For brokers: since when it is paused, as it is stored; `None` also if that pause has ended by now.
     pub fn since_of_stored(stored: &str, now_ms: i64) -> Option<i64> {
-        let mut parts = stored.split(':');
-        let (since, until) = (parts.next()?.parse().ok()?, parts.next().and_then(|until| until.parse::<i64>().ok()));
+        let (since, until, _) = Pause::end_of_stored(stored)?;
         until.is_none_or(|until| until > now_ms).then_some(since)
     }
 

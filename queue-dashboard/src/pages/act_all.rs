@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobState, NewOperation, RunOperation};
+use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobState, NewOperation, OperationState, RunOperation};
 
 use super::{
     Content,
@@ -114,10 +114,12 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     );
     shared.outdate().await;
     match ended {
-        Ok(false) => {
+        Ok(false) if run.operation().state == OperationState::Completed => {
             let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);
             Ok(see(viewer, back, &told))
         }
+        // It was stopped, has failed, or another one is at it: its page says so.
+        Ok(false) => Ok(see_here(viewer, &of_queue(&queue), "")),
         ended => {
             if let Err(error) = &ended {
                 tracing::warn!(queue, operation = started.id, %error, "an operation is not at its end: it goes on behind the page");

@@ -281,7 +281,8 @@ pub async fn a_job_that_has_changed_since_it_was_looked_at_stays(bed: Bed) {
     young.id = given.clone();
     bed.producer().await.stored(vec![young]).await;
     let answer =
-        operate(&bed, "busy", changing_in("one", 2, Change::Delete, &[JobState::Cancelled, JobState::Ready], &[given.clone()])).await;
+        operate(&bed, "busy", changing_in("one", 2, Change::Delete, &[JobState::Cancelled, JobState::Ready], std::slice::from_ref(&given)))
+            .await;
     assert_eq!((operation(&answer).changed, bed.state(&given).await), (1, Some(JobState::Ready)), "it is another one");
     sound(&bed).await;
 }

@@ -44,6 +44,16 @@ impl Failure {
         Failure { exit, message: None }
     }
 
+    /// Whether another queue may have no such failure.
+    pub(super) fn is_of_a_queue(&self) -> bool {
+        matches!(self.exit, Exit::WrongState | Exit::NotFound | Exit::Unavailable | Exit::Unknown | Exit::Sick)
+    }
+
+    /// Its code and what is said of it.
+    pub(super) fn into_parts(self) -> (Exit, Option<String>) {
+        (self.exit, self.message)
+    }
+
     /// Prints it and gives the code.
     pub(super) fn tell(self) -> ExitCode {
         if let Some(message) = &self.message {

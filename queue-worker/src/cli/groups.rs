@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     args::Format,
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     output::{coarse, exact, print, print_json, short, table},
     pauses::{self, PauseArgs},
 };
@@ -339,7 +339,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     };
     let nothing = args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear;
     if nothing {
-        return Err(queue_core::Error::Config("nothing to set: say --weight, --cap, --max-size, --order or --clear".to_owned()).into());
+        return Err(Failure::new(Exit::Usage, "nothing to set: say --weight, --cap, --max-size, --order or --clear"));
     }
     let inspector = client.inspector();
     if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     args::Format,
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table, utc},
 };
 
@@ -257,7 +257,7 @@ fn show(limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<()
 
 async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.concurrency.is_none() && args.rate.is_none() && args.burst.is_none() {
-        return Err(queue_core::Error::Config("nothing to set: say --concurrency, --rate or --burst".to_owned()).into());
+        return Err(Failure::new(Exit::Usage, "nothing to set: say --concurrency, --rate or --burst"));
     }
     let Named { queue, limit } = args.limit;
     let set = client

@@ -103,6 +103,12 @@ impl Unreadable {
         }
     }
 
+    /// A failure at a queue, if the other queues can be gone on with.
+    pub(super) fn told(queue: &str, failure: Failure) -> Self {
+        let (exit, problem) = failure.into_parts();
+        Unreadable { queue: queue.to_owned(), problem: problem.unwrap_or_else(|| format!("`{queue}` was not done")), exit }
+    }
+
     /// Tells of these queues at the end of a command, and fails if there are any.
     pub(super) fn tell(all: &[Unreadable]) -> Result<(), Failure> {
         for Unreadable { problem, .. } in all {

@@ -128,14 +128,26 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobS
     let starting = Starting { dry_run: select.dry_run, detach: select.detach };
     let filter: Filter = format!("state={state} {}", select.filter).parse()?;
     let (queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
-    for queue in queues {
+    let mut queues = queues.into_iter();
+    while let Some(queue) = queues.next() {
         let begun = match of_queue(inspector, &queue, change, state, &filter, &starting, &select.format).await {
             Ok(begun) => begun,
             Err(Unended::Ours(error)) => {
                 unreadable.push(Unreadable::from(&queue, error)?);
                 continue;
             }
-            Err(Unended::Told(failure)) => return Err(failure),
+            // What one queue refuses does not keep the others waiting.
+            Err(Unended::Told(failure)) if failure.is_of_a_queue() => {
+                unreadable.push(Unreadable::told(&queue, failure));
+                continue;
+            }
+            Err(Unended::Told(failure)) => {
+                let left: Vec<String> = queues.collect();
+                if !left.is_empty() {
+                    note(&format!("not begun: {}", left.join(", ")));
+                }
+                return Err(failure);
+            }
         };
         let operation = match begun {
             Some(Begun::Looked(answer)) => {

@@ -17,7 +17,7 @@ use self::{
 };
 use super::{
     args::Format,
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     output::{coarse, exact, print, print_json, relative, short, table, utc},
 };
 
@@ -239,7 +239,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         TopicsCommand::Set(SetArgs { topic, age, count, bytes, lag }) => {
             let said = Retention { age, count, bytes, lag };
             if said == Retention::default() {
-                return Err(queue_core::Error::Config("nothing to set: say --age, --count, --bytes or --lag".to_owned()).into());
+                return Err(Failure::new(Exit::Usage, "nothing to set: say --age, --count, --bytes or --lag"));
             }
             inspector.set_retention(&topic, said).await?;
             let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(said);

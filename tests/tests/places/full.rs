@@ -39,6 +39,8 @@ fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), f
 
     free();
     worker.until_ready("200 OK", r#""full":false"#);
+    // It answers a moment before it writes.
+    wait_for("the worker to say so", || worker.told("the broker takes new jobs again").first().map(drop));
     assert_eq!(worker.told("the broker takes new jobs again").len(), 1);
     assert_eq!(place.run(&["doctor"]).0, 0);
     place.greet("after");

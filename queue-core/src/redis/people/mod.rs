@@ -1,6 +1,7 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod edit;
+mod keys;
 mod pauses;
 mod queues;
 mod record;
@@ -14,16 +15,13 @@ use redis::Value;
 
 use crate::{
     address::{JobId, subscription_at},
-    broker::{
-        AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, REQUEUED_AT_ONCE, SetAging, StoredJob, StoredPage,
-        UniqueKey,
-    },
+    broker::{AgingRecord, AgingSet, Change, Changed, JobState, LAST, QueueStats, REQUEUED_AT_ONCE, SetAging, StoredJob, StoredPage},
     envelope::Envelope,
     error::Result,
     redis::{
         RedisBroker, bounded, groups,
         keys::{Kind, READY},
-        script::{AGING, CANCEL, DELETE, KEY, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
+        script::{AGING, CANCEL, DELETE, PROMOTE, REQUEUE, SHOW, STATS, Script, WATCH},
         topic,
         values::{array, bytes, next, number, strange, text},
     },
@@ -33,6 +31,7 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until};
 pub(in crate::redis) use self::{
     edit::edit,
+    keys::key_holder,
     pauses::{pauses, set_pause},
     queues::{queues, registered},
     record::record,
@@ -108,23 +107,6 @@ fn changed(answer: Value) -> Result<Changed> {
             _ => Changed::No,
         },
     })
-}
-
-/// Who holds a key; `release`: and takes it from there.
-pub(in crate::redis) async fn key_holder(broker: &RedisBroker, queue: &str, key: &UniqueKey, release: bool) -> Result<Option<KeyHolder>> {
-    let script: &Script = if release { &RELEASE_KEY } else { &KEY };
-    let mut call = script.call(&broker.keys, queue);
-    call.arg(key.as_bytes());
-    let answer = broker.script(queue, script, call).await?;
-    if matches!(answer, Value::Nil) {
-        return Ok(None);
-    }
-    let mut values = array(answer)?.into_iter();
-    let mut holder = KeyHolder::new(JobId::from_bytes(&bytes(next(&mut values)?)?)?);
-    holder.until_ms = text(next(&mut values)?)?.parse().ok();
-    let waits = bytes(next(&mut values)?)?;
-    holder.next = if waits.is_empty() { None } else { Some(JobId::from_bytes(&waits)?) };
-    Ok(Some(holder))
 }
 
 pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging) -> Result<AgingSet> {
