@@ -291,7 +291,7 @@ pub enum Operation {
         /// The digest of its new payload.
         digest: u64,
     },
-    /// A person lets so many jobs of each key run at once.
+    /// A person sets how many jobs of each key run at once.
     Cap {
         /// How many.
         cap: usize,

@@ -22,7 +22,7 @@ const JOBS: usize = 1_000_000;
 
 const STATES: [JobState; 3] = [JobState::Ready, JobState::Cancelled, JobState::Scheduled];
 
-/// A page is in the middle when so many were looked at before.
+/// How many jobs lie before a page in the middle.
 const MIDDLE: u64 = JOBS as u64 / 2;
 
 async fn search(server: &Server) -> Readings {

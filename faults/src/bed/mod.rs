@@ -379,7 +379,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Lets so many jobs of each key run at once from now on. While the broker is away, nothing changes.
+    /// Sets how many jobs of each key run at once from now on. While the broker is away, nothing changes.
     pub async fn cap(&mut self, cap: usize) {
         self.harm("change a limit", "broker");
         self.recorder.note(Phase::Invoke, Operation::Cap { cap });

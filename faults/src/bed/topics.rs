@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Bed {
-    /// Waits until a subscription has handled so many events, or nothing is left to be published.
+    /// Waits until a subscription has handled this number of events, or no event is left to be published.
     ///
     /// # Errors
     /// When that takes too long.
@@ -50,7 +50,7 @@ impl Bed {
         }
     }
 
-    /// Lets a subscription begin again. If it is not to end, somebody dies after the first steps, and another one begins anew.
+    /// Rewinds a subscription. If the rewind is not to end, its runner dies after the first steps, and another rewind begins anew.
     ///
     /// # Errors
     /// When it does not come to its end in time.

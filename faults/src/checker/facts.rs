@@ -168,7 +168,7 @@ pub(super) struct Facts<'a> {
     pub(super) subscriptions: BTreeMap<&'a str, Subscription<'a>>,
     /// How many events trims have removed, and how often a subscription had not read one.
     pub(super) trimmed: (u64, u64),
-    /// When people let so many jobs of each key run.
+    /// When a person set how many jobs of each key run at once, and how many.
     pub(super) caps: Vec<(Span, usize)>,
     pub(super) jobs: BTreeMap<&'a str, Job<'a>>,
     /// By the id of the job.

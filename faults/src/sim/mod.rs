@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Somebody who may not get through removes what the topic does not keep.
+    /// A person trims the topic; the request may not reach the broker.
     async fn trim(&mut self) {
         let link = Link::new(self.broker.clone(), self.weather.clone());
         if let Ok(trimmed) = Client::with_broker(link as DynBroker).inspector().trim_topic(TOPIC).await {
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Somebody lets a subscription begin again, and gives up after some tries.
+    /// A person rewinds a subscription, and gives up after some tries.
     async fn rewind(&mut self) {
         let of = SUBSCRIBERS[usize::try_from(self.weather.below(3)).unwrap_or(0)];
         let now_ms = self.broker.clock().now_ms();

@@ -171,7 +171,7 @@ impl Story {
         }
     }
 
-    /// A person lets so many jobs of each key run.
+    /// A person sets how many jobs of each key run at once.
     pub(super) fn capped(&mut self, cap: usize, ms: u64) {
         for (at, phase) in [(ms, Phase::Invoke), (ms + 1, Phase::Ok)] {
             self.note("driver", at, phase, Operation::Cap { cap });

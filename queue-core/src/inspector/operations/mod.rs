@@ -138,7 +138,7 @@ impl Inspector {
         check_queue(queue)?;
         new.check()?;
         let filter = new.filter.to_string();
-        // Whoever goes on with it reads it again.
+        // The next runner parses it again.
         if filter.parse::<Filter>().ok().as_ref() != Some(&new.filter) {
             return Err(Error::invalid("filter", filter, "cannot be stored: the name of a header in it has a space"));
         }

@@ -1,4 +1,4 @@
-//! The steps of an operation, taken by whoever runs it.
+//! The steps of an operation, taken by its runner: the process that has started it, or a worker.
 
 use std::{
     sync::Arc,
