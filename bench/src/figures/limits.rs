@@ -30,6 +30,14 @@ pub(crate) fn figures() -> Vec<Figure> {
             |server| limits(server).boxed(),
         ),
         Figure::redis(
+            "limits_busy",
+            "Jobs of 10 to 100 ms, by chance, that are subject to a limit of one at once by 1,000 keys, 50 of each key, 1,024 at once: jobs per second, beside \
+             the ideal, in which each key has its next job the moment the last one ends; how many jobs ran beside another one of their key, and how \
+             many slots are held in the end.",
+            |server| busy(server).boxed(),
+        )
+        .most_runs(3),
+        Figure::redis(
             "rate",
             "Jobs that are subject to a rate of 1,000 a second with a burst of 20: by how much the rate that is seen is another one, in percent, and the \
              most starts within 1 ms. The bound is the burst and one.",
@@ -59,6 +67,17 @@ async fn limited(key: u64, data: String, running: Data<Arc<Running>>, counter: D
     }
     tokio::task::yield_now().await;
     drop(data);
+    own.store(false, Ordering::SeqCst);
+    counter.seen_one();
+}
+
+#[task(queue = "busy", limit(name = "one", by = [key], concurrency = 1))]
+async fn at_work(key: u64, millis: u64, running: Data<Arc<Running>>, counter: Data<Arc<Counter>>) {
+    let own = &running.keys[usize::try_from(key).unwrap_or_default() % KEYS];
+    if own.swap(true, Ordering::SeqCst) {
+        running.over.fetch_add(1, Ordering::SeqCst);
+    }
+    tokio::time::sleep(Duration::from_millis(millis)).await;
     own.store(false, Ordering::SeqCst);
     counter.seen_one();
 }
@@ -100,8 +119,40 @@ async fn drained(url: &str, n: usize, usual: f64) -> Readings {
     let held: u64 = client.inspector().limits("limited").await?.iter().map(|limit| limit.held).sum();
     Ok(vec![
         Reading::new("", rate, "jobs/s").beside(usual, "`process` in the same run"),
-        Reading::new("over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
-        Reading::new("leaked", held as f64, "slots"),
+        Reading::new("_over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
+        Reading::new("_leaked", held as f64, "slots"),
+    ])
+}
+
+async fn busy(server: &Server) -> Readings {
+    const OF_EACH: usize = 50;
+    let n = KEYS * OF_EACH;
+    server.flush()?;
+    let mut chance = fastrand::Rng::with_seed(26);
+    let work: Vec<(u64, u64)> = (0..n).map(|number| ((number % KEYS) as u64, chance.u64(10..=100))).collect();
+    let mut of_keys = vec![0; KEYS];
+    for (key, millis) in &work {
+        of_keys[*key as usize] += millis;
+    }
+    let longest = of_keys.into_iter().max().unwrap_or(0);
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all(work.into_iter().map(|(key, millis)| at_work::job(key, millis))).await?;
+    let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
+    let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
+    counter.want(n);
+    let worker =
+        Worker::new(client.clone()).register::<at_work>().data(running.clone()).data(counter.clone()).queue("busy").concurrency(1_024);
+    let (begun, stopped) = (Instant::now(), stop.clone());
+    let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
+    counter.all(Duration::from_secs(300)).await?;
+    let rate = n as f64 / begun.elapsed().as_secs_f64();
+    stop.cancel();
+    task.await??;
+    let held: u64 = client.inspector().limits("busy").await?.iter().map(|limit| limit.held).sum();
+    Ok(vec![
+        Reading::new("", rate, "jobs/s").beside(n as f64 * 1e3 / longest as f64, "the ideal: the work of the busiest key, one job after the other"),
+        Reading::new("_over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
+        Reading::new("_leaked", held as f64, "slots"),
     ])
 }
 
@@ -127,5 +178,5 @@ async fn rate(server: &Server) -> Readings {
     let window = Duration::from_millis(1);
     let within = |from: usize| seen[from..].iter().take_while(|at| at.duration_since(seen[from]) < window).count();
     let burst = (0..RATED).map(within).max().unwrap_or(0);
-    Ok(vec![Reading::new("error", error, "%"), Reading::new("burst", burst as f64, "jobs")])
+    Ok(vec![Reading::new("_error", error, "%"), Reading::new("_burst", burst as f64, "jobs")])
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error,
     designs::Streams,
-    frame::{Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings, When},
     server::Server,
     stats::percentile,
     tasks::{Counter, Starts, hundred_bytes},
@@ -54,6 +54,14 @@ pub(crate) fn figures() -> Vec<Figure> {
             |server| catch_up(server).boxed(),
         )
         .most_runs(3),
+        Figure::redis(
+            "topics_far",
+            "Events per second of a subscription that is 10,000,000 events behind, over the first 1,000,000 of them, beside one that is 50,000 behind; and how \
+             many of 1,000 events a second another subscription starts within 20 ms meanwhile, in percent.",
+            |server| far(server).boxed(),
+        )
+        .most_runs(1)
+        .when(When::Named),
     ]
 }
 
@@ -274,6 +282,27 @@ async fn memory(server: &Server) -> Readings {
     Ok(readings)
 }
 
+/// How far behind the subscription of `topics_far` begins.
+const FAR: usize = 10_000_000;
+
+async fn far(server: &Server) -> Readings {
+    let short = handled(server, 1, EVENTS).await?;
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
+    client.publish_all(events(FAR)).await?;
+    let (counter, begun) = (Arc::new(Counter::default()), Instant::now());
+    counter.want(FAR / 10);
+    let running = Running::start(worker(&client, 1, &counter));
+    counter.all(PATIENCE).await?;
+    let took = begun.elapsed();
+    running.stop().await?;
+    let beside = quick_of(&client, true).await?;
+    Ok(vec![
+        Reading::new("", (FAR / 10) as f64 / took.as_secs_f64(), "events/s").beside(short, "50,000 events in the same run"),
+        Reading::new("_beside", beside, "%"),
+    ])
+}
+
 async fn catch_up(server: &Server) -> Readings {
     let short = handled(server, 1, EVENTS).await?;
     let long = handled(server, 1, 10 * EVENTS).await?;
@@ -287,15 +316,20 @@ async fn catch_up(server: &Server) -> Readings {
 
 /// Of the events that are published at 1,000 a second for three seconds: how many percent start within 20 ms; beside a subscription that catches up, or not.
 async fn in_time(server: &Server, beside: bool) -> Result<f64, Error> {
-    const SENT: usize = 3_000;
     server.flush()?;
     let client = Client::connect(&server.url()).await?;
     client.publish_all(events(10 * EVENTS)).await?;
+    quick_of(&client, beside).await
+}
+
+/// [`in_time`] of a log that has events already.
+async fn quick_of(client: &Client, beside: bool) -> Result<f64, Error> {
+    const SENT: usize = 3_000;
     let (counter, starts, others) = (Arc::new(Counter::default()), Arc::new(Starts::default()), Arc::new(Counter::default()));
     counter.want(SENT);
-    let running = Running::start(stamping(&client, &counter, &starts));
-    subscribed(&client).await?;
-    let catching_up = beside.then(|| Running::start(worker(&client, 1, &others)));
+    let running = Running::start(stamping(client, &counter, &starts));
+    subscribed(client).await?;
+    let catching_up = beside.then(|| Running::start(worker(client, 1, &others)));
     let (mut ticks, mut sent) = (tokio::time::interval(Duration::from_millis(1)), Vec::new());
     let mut sending = tokio::task::JoinSet::new();
     while sent.len() < SENT {

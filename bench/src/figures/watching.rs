@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::FutureExt;
-use queue_core::Client;
+use futures_util::{FutureExt, future::try_join_all};
+use queue_core::{Client, prelude::*};
 use queue_dashboard::{Options, Server as Dashboard};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -22,7 +22,7 @@ use crate::{
     server::Server,
     stats::percentile,
     tasks::{hundred_bytes, noop},
-    worker::{Running, jobs},
+    worker::{PATIENCE, Running, jobs},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -32,6 +32,18 @@ pub(crate) fn figures() -> Vec<Figure> {
             "From `call` to the result of a job that does nothing, on an idle worker of the same process, 1,000 jobs one after the other; \
              beside two `LPUSH` through a bare socket.",
             |server| call(server).boxed(),
+        ),
+        Figure::redis(
+            "awaited",
+            "Jobs per second whose results are kept and awaited by 50 callers, each of which enqueues its next job once it has the result of the last; \
+             one worker, 64 at once, beside the same callers without results, each of which enqueues its next job once the last is stored.",
+            |server| awaited(server).boxed(),
+        ),
+        Figure::redis(
+            "remarks",
+            "`process` while 100 jobs of another queue, in the same process, each tell their progress and log a line four times a second, beside `process` while \
+             they tell nothing.",
+            |server| remarks(server).boxed(),
         ),
         Figure::redis(
             "watched",
@@ -56,6 +68,80 @@ pub(crate) fn figures() -> Vec<Figure> {
         .most_runs(1)
         .when(When::Long),
     ]
+}
+
+/// How many callers wait for results.
+const CALLERS: usize = 50;
+
+async fn awaited(server: &Server) -> Readings {
+    let n = 50_000;
+    let client = Client::connect(&server.url()).await?;
+    let running = Running::start(&client, 64);
+    running.counter.want(n);
+    let begun = Instant::now();
+    called_by(CALLERS, || async { noop::job(hundred_bytes()).enqueue(&client).await.map(drop) }, n).await?;
+    running.counter.all(PATIENCE).await?;
+    let usual = n as f64 / begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let wait = || async {
+        let handle = noop::job(hundred_bytes()).retention(Duration::from_secs(3600)).enqueue(&client).await?;
+        handle.wait(PATIENCE).await.map(drop)
+    };
+    called_by(CALLERS, wait, n).await?;
+    let rate = n as f64 / begun.elapsed().as_secs_f64();
+    running.stop().await;
+    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "the same callers without results")])
+}
+
+/// Lets so many callers do it `n` times, each one time after the other.
+async fn called_by<F>(callers: usize, call: impl Fn() -> F, n: usize) -> Result<(), Error>
+where
+    F: Future<Output = queue_core::Result<()>>,
+{
+    let one = async || {
+        for _ in 0..n / callers {
+            call().await?;
+        }
+        Ok::<(), Error>(())
+    };
+    try_join_all((0..callers).map(|_| one())).await.map(drop)
+}
+
+/// Tells of itself four times a second, for as long as it may.
+#[task(queue = "telling", timeout = "10m")]
+async fn telling(tells: bool, ctx: JobContext) {
+    for n in 0_u32.. {
+        if tells {
+            ctx.progress(f64::from(n % 100) / 100.0, "telling");
+            ctx.log("told");
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+async fn remarks(server: &Server) -> Readings {
+    let silent = beside_telling(server, false).await?;
+    let told = beside_telling(server, true).await?;
+    Ok(vec![Reading::new("", told, "jobs/s").beside(silent, "beside 100 running jobs that tell nothing")])
+}
+
+/// [`process`] beside 100 running jobs.
+async fn beside_telling(server: &Server, tells: bool) -> Result<f64, Error> {
+    const RUNNING: usize = 100;
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all((0..RUNNING).map(|_| telling::job(tells))).await?;
+    let tellers = Running::with(&client, RUNNING, |worker| worker.register::<telling>().queue("telling").grace(Duration::ZERO));
+    let begun = Instant::now();
+    while client.inspector().stats("telling").await?.count(queue_core::JobState::Active) < RUNNING as u64 {
+        if begun.elapsed() > PATIENCE {
+            return Err("not all jobs that tell were running after 120 s".into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let rate = process(&server.url(), 64, 1_000_000).await?;
+    tellers.stop().await;
+    Ok(rate)
 }
 
 async fn call(server: &Server) -> Readings {
