@@ -145,11 +145,17 @@ async fn who_is_present_gets_the_result_of_a_job_that_a_sqlite_file_does_not_kee
 async fn is_present(client: &Client, elsewhere: &Client) {
     let gate = Arc::new(Semaphore::new(0));
     let job = triple::job(14).enqueue(client).await.unwrap();
-    let other = elsewhere.handle::<triple>(job.address().clone());
+    let looks: [Arc<Calls>; 3] = Default::default();
+    let mut clients = [client, client, elsewhere].into_iter().zip(&looks).map(|(client, looks)| client.with_observer(looks.clone()));
+    let [one, another, other] = std::array::from_fn(|_| clients.next().unwrap().handle::<triple>(job.address().clone()));
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<triple>().data(gate.clone());
     let waits = async {
         let released = async {
             while job.status().await.unwrap() != Some(JobState::Active) {}
+            // Each of those who wait is known to wait.
+            while looks.iter().any(|looks| !looks.snapshot().contains_key("watch")) {
+                tokio::task::yield_now().await;
+            }
             // The worker listens by now. Those who wait tell it again with each look.
             let mut told = client.broker().watch_hints(QUEUE);
             told.next().await;
@@ -158,7 +164,7 @@ async fn is_present(client: &Client, elsewhere: &Client) {
             gate.add_permits(1);
         };
         let wait = Duration::from_secs(30);
-        let (one, another, elsewhere, ()) = tokio::join!(job.wait(wait), job.wait(wait), other.wait(wait), released);
+        let (one, another, elsewhere, ()) = tokio::join!(one.wait(wait), another.wait(wait), other.wait(wait), released);
         for result in [one, another, elsewhere] {
             assert_eq!(result.unwrap(), JobResult::Done(42));
         }
