@@ -150,7 +150,8 @@ async fn busy(server: &Server) -> Readings {
     task.await??;
     let held: u64 = client.inspector().limits("busy").await?.iter().map(|limit| limit.held).sum();
     Ok(vec![
-        Reading::new("", rate, "jobs/s").beside(n as f64 * 1e3 / longest as f64, "the ideal: the work of the busiest key, one job after the other"),
+        Reading::new("", rate, "jobs/s")
+            .beside(n as f64 * 1e3 / longest as f64, "the ideal: the work of the busiest key, one job after the other"),
         Reading::new("_over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
         Reading::new("_leaked", held as f64, "slots"),
     ])

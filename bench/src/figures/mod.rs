@@ -1,6 +1,7 @@
 //! The figures, a module per idea; each has a list of its own.
 
 mod bounds;
+mod cancel;
 mod cluster;
 mod cost;
 mod enqueue;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Figure> {
         sqlite::figures(),
         cluster::figures(),
         watching::figures(),
+        cancel::figures(),
         #[cfg(feature = "observed")]
         observed::figures(),
     ];
