@@ -108,6 +108,7 @@ pub struct ContextInit {
     pub attempts: u32,
     pub crashes: u32,
     pub snoozes: u32,
+    pub rate_limited: u32,
     pub max_attempts: u32,
     pub headers: BTreeMap<String, String>,
     pub lease: LeaseClock,
@@ -128,6 +129,7 @@ impl ContextInit {
             attempts: 0,
             crashes: 0,
             snoozes: 0,
+            rate_limited: 0,
             max_attempts: crate::task::DEFAULT_MAX_ATTEMPTS,
             headers: BTreeMap::new(),
             lease: LeaseClock::default(),
@@ -238,6 +240,11 @@ impl JobContext {
     /// How often the job has snoozed.
     pub fn snoozes(&self) -> u32 {
         self.0.init.snoozes
+    }
+
+    /// How often the job ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited) or `RateLimitedBy`. The thousandth time buries it.
+    pub fn rate_limited(&self) -> u32 {
+        self.0.init.rate_limited
     }
 
     /// A number that grows with every start of this job. Store it beside the data that the job writes, and refuse writes with a smaller

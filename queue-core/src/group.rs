@@ -198,6 +198,22 @@ impl GroupRule {
         }
     }
 
+    /// Whether what it says can be beside what is said of more groups: a cap of several contradicts their order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the cap, and the way out.
+    pub fn check_below(&self, of: &RuleOf, of_all: &GroupRule) -> Result<()> {
+        match (self.order, self.cap, of_all.order) {
+            (None, Some(cap), Some(order @ (GroupOrder::Ordered | GroupOrder::SkipFailed))) if cap > 1 => {
+                let problem = format!(
+                    "contradicts the order `{order}` of all groups, one job at a time; leave it out, or give `{of}` the order `any`"
+                );
+                Err(Error::invalid("cap", cap.to_string(), problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether what it says can be, for this party.
     ///
     /// # Errors

@@ -32,12 +32,12 @@ pub enum Outcome {
     /// Not now: runs again after this time; counts a snooze, not an attempt.
     Snooze(Duration),
     /// A service that the handler calls has had enough for this long (a 429): the limit of the job, the first one with a rate, lets nothing start until then, at
-    /// most a day, and the job is the first afterwards. If the job has no limit, its group is paused for so long; without a group too, the job waits alone. Counts a snooze, not
-    /// an attempt; the thousandth buries the job.
+    /// most a day, and the job is the first afterwards. If the job has no limit, its group is paused for so long; without a group too, the job waits alone. Counts neither
+    /// an attempt nor a snooze; the thousandth time buries the job.
     RateLimited(Duration),
     /// The same of the limit of this name. A job that has no such limit waits alone.
     RateLimitedBy(String, Duration),
-    /// This round is done, the next starts after this time; clears attempts, crashes and snoozes.
+    /// This round is done, the next starts after this time; clears attempts, crashes, snoozes and rate limits.
     Repeat(Duration),
     /// The job is no longer wanted: → `cancelled`, with the reason.
     Cancel(String),

@@ -81,6 +81,12 @@ impl TestContext {
         self
     }
 
+    /// How often the job was rate limited. Default: 0.
+    pub fn rate_limited(mut self, times: u32) -> Self {
+        self.init.rate_limited = times;
+        self
+    }
+
     /// How many crashes the job was charged with. Default: 0.
     pub fn crashes(mut self, crashes: u32) -> Self {
         self.init.crashes = crashes;

@@ -76,6 +76,12 @@ fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
     assert!(weight.contains("weight `0` would never be served; use 1 to 1000, or pause the group"), "{weight}");
     let contradiction = place.fails(&["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
     assert!(contradiction.contains("cap `2` contradicts the order `ordered`"), "{contradiction}");
+    place.ok(&["groups", "set", "orders", "*", "--order", "ordered"]);
+    let across = place.fails(&["groups", "set", "orders", "acme", "--cap", "2"]);
+    assert!(across.contains("cap `2` contradicts the order `ordered` of all groups"), "{across}");
+    assert!(across.contains("give `acme` the order `any`"), "{across}");
+    place.ok(&["groups", "set", "orders", "acme", "--cap", "2", "--order", "any"]);
+    place.ok(&["groups", "set", "orders", "*", "--clear"]);
     let nothing = place.fails(&["groups", "set", "orders", "acme"]);
     assert!(nothing.contains("nothing to set"), "{nothing}");
     let order = place.fails(&["groups", "set", "orders", "acme", "--order", "fifo"]);

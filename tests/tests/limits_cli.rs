@@ -18,7 +18,9 @@ async fn a_person_sets_shows_and_removes_limits() {
     let job = charge::job("acct_17".to_owned()).enqueue(&client).await.unwrap();
     assert!(place.ok(&["jobs", "show", &job.address().to_string()]).contains("stripe by acct_17"));
 
-    let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20"]);
+    let unknown = place.fails(&["limits", "set", "orders/stripe", "--concurrency", "4"]);
+    assert!(unknown.contains("has no limit `stripe`; it has none; to make one that no task declares, add `--new`"), "{unknown}");
+    let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20", "--new"]);
     assert_eq!(set.trim(), "orders/stripe: concurrency 4, rate 100/1m, burst 20");
     let listed: Value = place.json(&["limits", "list", "orders"]);
     let limit = &listed[0];
@@ -45,7 +47,7 @@ fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
         (&["orders", "--concurrency", "1"], "write them as `orders/stripe`"),
         (&["orders/a b", "--concurrency", "1"], "limit `a b`"),
     ] {
-        let error = place.fails(&[&["limits", "set"], arguments].concat());
+        let error = place.fails(&[&["limits", "set", "--new"], arguments].concat());
         assert!(error.contains(problem), "{arguments:?}: {error}");
     }
     assert!(place.fails(&["limits", "show", "orders/stripe"]).contains("has no limit `stripe`"));

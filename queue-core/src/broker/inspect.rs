@@ -136,6 +136,8 @@ pub struct StoredJob {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
+    /// How often a service that it calls has had enough.
+    pub rate_limited: u32,
     /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
     /// When it rises by one priority, while it is `ready` in a queue with aging and may rise, in broker milliseconds since 1970.
@@ -180,6 +182,7 @@ impl StoredJob {
             attempts: 0,
             crashes: 0,
             snoozes: 0,
+            rate_limited: 0,
             at_ms: None,
             rises_ms: None,
             tag: None,

@@ -312,13 +312,23 @@ pub struct Delivery {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
+    /// How often a service that it calls has had enough: [`Ending::RateLimited`].
+    pub rate_limited: u32,
     /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in [`Ending::Void`].
     pub void: bool,
+}
+
+/// What a rate limit adds to the stored number of snoozes, which counts both: rate limits above its lower 32 bits.
+pub(crate) const ONE_RATE_LIMITED: u64 = 1 << 32;
+
+/// Of the stored number: how often the job has snoozed, and how often it was rate limited.
+pub(crate) fn snoozes_of(stored: u64) -> (u32, u32) {
+    ((stored % ONE_RATE_LIMITED) as u32, (stored / ONE_RATE_LIMITED) as u32)
 }
 
 impl Delivery {
     /// A delivery with clean counters.
     pub fn new(id: JobId, claim: u64, envelope: Vec<u8>) -> Self {
-        Delivery { id, claim, envelope, attempts: 0, crashes: 0, snoozes: 0, void: false }
+        Delivery { id, claim, envelope, attempts: 0, crashes: 0, snoozes: 0, rate_limited: 0, void: false }
     }
 }

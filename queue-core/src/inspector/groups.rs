@@ -57,13 +57,15 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rule that cannot be, naming the field, its value and the way out, and for one rule too many.
+    /// [`Error::Invalid`] for a rule that cannot be, alone or beside what is said of all groups, naming the field, its value and the way out, and for
+    /// one rule too many.
     pub async fn set_group_rule(&self, queue: &str, of: &RuleOf, change: impl Fn(&mut GroupRule)) -> Result<GroupRule> {
         for _ in 0..TRIES {
-            let expected = self.group_rule(queue, of).await?;
+            let (expected, of_all) = self.group_rule(queue, of).await?;
             let mut rule = expected;
             change(&mut rule);
             rule.check(of)?;
+            rule.check_below(of, &of_all)?;
             if rule == expected {
                 return Ok(rule);
             }
@@ -123,17 +125,19 @@ impl Inspector {
         ClearGroup::new(self.clone(), queue, group.clone(), which)
     }
 
-    async fn group_rule(&self, queue: &str, of: &RuleOf) -> Result<GroupRule> {
+    /// A rule, and what is said of more groups than it is about.
+    async fn group_rule(&self, queue: &str, of: &RuleOf) -> Result<(GroupRule, GroupRule)> {
         let which = match of {
             RuleOf::Group(group) => GroupList::One(group.clone()),
             _ => GroupList::All { after: None, limit: 1 },
         };
         let page = self.group_page(queue, which).await?;
+        let declared = page.declared();
         Ok(match of {
-            RuleOf::Group(_) => page.groups.first().map(|group| group.rule).unwrap_or_default(),
-            RuleOf::Others => page.others,
-            RuleOf::Plain => page.plain,
-            RuleOf::Declared => page.declared(),
+            RuleOf::Group(_) => (page.groups.first().map(|group| group.rule).unwrap_or_default(), page.others.over(declared)),
+            RuleOf::Others => (page.others, declared),
+            RuleOf::Plain => (page.plain, GroupRule::default()),
+            RuleOf::Declared => (declared, GroupRule::default()),
         })
     }
 

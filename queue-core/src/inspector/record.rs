@@ -73,6 +73,8 @@ pub struct JobRecord {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
+    /// How often a service that it calls has had enough: [`Outcome::RateLimited`](crate::Outcome::RateLimited).
+    pub rate_limited: u32,
     /// The number of failures that buries it, if the job has its own.
     pub max_attempts: Option<u32>,
     /// The longest time of one attempt, if the job has its own.
@@ -147,6 +149,7 @@ impl JobRecord {
             failures: job.attempts,
             crashes: job.crashes,
             snoozes: job.snoozes,
+            rate_limited: job.rate_limited,
             max_attempts: None,
             timeout: None,
             retention: None,

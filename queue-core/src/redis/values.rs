@@ -42,10 +42,15 @@ pub(in crate::redis) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value
 
 /// A number that the answer can do without: other hands may have written anything into it.
 pub(in crate::redis) fn count(value: Value) -> u32 {
+    u32::try_from(large_count(value)).unwrap_or(u32::MAX)
+}
+
+/// The same of 64 bits.
+pub(in crate::redis) fn large_count(value: Value) -> u64 {
     let digits = bytes(value).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    match digits.parse::<u32>() {
+    match digits.parse() {
         Ok(number) => number,
-        Err(problem) if *problem.kind() == std::num::IntErrorKind::PosOverflow => u32::MAX,
+        Err(problem) if *problem.kind() == std::num::IntErrorKind::PosOverflow => u64::MAX,
         Err(_) => 0,
     }
 }

@@ -252,6 +252,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
     let more = [
         ("Crashes", some(job.crashes)),
         ("Snoozes", some(job.snoozes)),
+        ("Rate limited", some(job.rate_limited)),
         ("Timeout", job.timeout.map(span)),
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),

@@ -86,6 +86,8 @@ macro_rules! __conformance_cases {
                 a_group_with_many_keys_has_one_turn
                 an_ordered_group_waits_for_the_limit_of_its_holder
                 an_ordered_group_whose_first_job_waits_has_no_more
+                an_ordered_group_keeps_its_order_over_many_keys
+                a_job_that_is_replaced_leaves_nothing_at_its_old_priority
                 many_that_wait_for_one_limit_are_let_in_one_by_one
                 a_job_that_comes_later_is_subject_to_its_limits
                 a_key_tells_who_holds_it_and_who_waits;
@@ -465,6 +467,7 @@ macro_rules! __conformance_cases {
                 a_kept_job_outlives_an_earlier_one_of_its_id
                 a_kept_job_tells_of_its_failures
                 a_kept_job_tells_of_its_snoozes_and_its_priority
+                snoozes_and_rate_limits_are_counted_apart
                 ended_jobs_are_swept_to_the_limits_of_their_queue
                 a_round_of_housekeeping_is_bounded
                 after_a_restored_backup_lanes_are_forgotten_and_work_goes_on;

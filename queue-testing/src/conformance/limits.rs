@@ -5,13 +5,15 @@ use std::time::Duration;
 use queue_core::{
     GroupOrder, JobId, LimitKey, LimitRule,
     broker::{
-        Audit, BuryReason, DamageKind, Delivery, Due, Ending, JobLimits, JobState, LimitRecord, LimitSet, NewJob, Priority, SetLimit,
+        Audit, BuryReason, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet, NewJob,
+        Priority, SetLimit,
     },
 };
 
 use super::{
     bed::{Bed, Lane, SHORT, ack, eventually, finish, nack},
     groups::{RULE, groups, job, name, order, sound},
+    unique,
 };
 use crate::Changes as _;
 
@@ -367,6 +369,42 @@ pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
     }
     lane.ack(&claimed).await;
     assert_eq!(claim_all(&mut lane, 5).await.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&first[0]]);
+    sound(&bed).await;
+}
+
+/// The jobs of an ordered group run in the order in which they came, of whatever keys of a limit they are.
+pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let jobs: Vec<NewJob> = (0..400).map(|n| limited("a", &[key("stripe", &n.to_string())])).collect();
+    let ids: Vec<_> = jobs.iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    let mut lane = bed.lane().await;
+    for id in &ids[..50] {
+        let claimed = claim_all(&mut lane, 5).await;
+        assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [id]);
+        lane.ack(&claimed).await;
+    }
+    sound(&bed).await;
+}
+
+/// A job of a group that is replaced by one of another priority leaves nothing at the priority that it had: its group is gone once it has ended.
+pub async fn a_job_that_is_replaced_leaves_nothing_at_its_old_priority(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = |payload: &str, priority| {
+        let mut job = unique::job(payload, unique::REPLACE);
+        (job.group, job.priority) = (Some(name("a")), priority);
+        job.limits = JobLimits::new(vec![key("stripe", "")], 1).map(Box::new);
+        job
+    };
+    let id = unique::first(&bed, of("1", Priority::Normal)).await;
+    assert_eq!(bed.put_job(of("2", Priority::Critical)).await, Enqueued::Replaced(id.clone()));
+    let mut lane = bed.lane().await;
+    let claimed = claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&id]);
+    lane.ack(&claimed).await;
+    let listed = bed.broker.groups(&bed.queue, &GroupList::All { after: None, limit: 10 }).await.expect("groups can be listed");
+    assert_eq!(listed.groups, []);
     sound(&bed).await;
 }
 

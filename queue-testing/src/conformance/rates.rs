@@ -231,7 +231,7 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let again = claimed.iter().find(|delivery| delivery.id == ids[0]).expect("it is there");
-    assert_eq!((again.attempts, again.snoozes, others.len()), (0, 1, 2));
+    assert_eq!((again.attempts, again.rate_limited, others.len()), (0, 1, 2));
     assert!(lane.end(again, enough(Some("stripe"), 60_000)).await);
     assert!(until(&bed, stripe).await && !until(&bed, api).await);
     sound(&bed).await;
@@ -260,7 +260,7 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
-    assert_eq!((claimed[0].attempts, claimed[0].snoozes), (0, 1));
+    assert_eq!((claimed[0].attempts, claimed[0].rate_limited), (0, 1));
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let pausing = Pausing::new().because("unpaid").by("ada");

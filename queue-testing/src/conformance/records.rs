@@ -312,6 +312,35 @@ pub async fn a_kept_job_tells_of_its_snoozes_and_its_priority(bed: Bed) {
     }
 }
 
+/// How often a job has snoozed and how often it was rate limited are two counts: in its deliveries, for people, and once it is kept. A repeat begins both anew.
+pub async fn snoozes_and_rate_limits_are_counted_apart(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let id = bed.put(1).await.remove(0);
+    let mut held = lane.claim_one().await;
+    let soon = Duration::from_millis(1);
+    let (snooze, enough) = (Ending::Snooze { delay: soon }, Ending::RateLimited { after: soon, limit: None });
+    let expected = [(1, 0), (1, 1), (1, 2), (2, 2)];
+    for (ending, expected) in [&snooze, &enough, &enough, &snooze].into_iter().zip(expected) {
+        assert!(lane.end(&held, ending.clone()).await);
+        let record = bed.show(&id).await.expect("it waits");
+        assert_eq!((record.snoozes, record.rate_limited, record.attempts), (expected.0, expected.1, 0));
+        held = lane.wait_for_one().await;
+        assert_eq!((held.snoozes, held.rate_limited, held.attempts), (expected.0, expected.1, 0));
+    }
+    assert_eq!(bed.counter(Counter::Snoozed).await, 4);
+    assert!(lane.end(&held, Ending::Ack { result: None, keep: Some(LONG) }).await);
+    let kept = bed.show(&id).await.expect("it is kept");
+    assert_eq!((kept.snoozes, kept.rate_limited), (2, 2));
+
+    let repeats = bed.put(1).await.remove(0);
+    let held = lane.claim_one().await;
+    assert!(lane.end(&held, enough).await);
+    let held = lane.wait_for_one().await;
+    assert!(lane.end(&held, Ending::Repeat { delay: Duration::ZERO }).await);
+    let held = lane.wait_for_one().await;
+    assert_eq!((&held.id, held.snoozes, held.rate_limited), (&repeats, 0, 0));
+}
+
 /// Cancelled and expired ones are bounded in number as well.
 pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     let ids = bed.put(20).await;

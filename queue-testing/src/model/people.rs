@@ -61,7 +61,7 @@ impl Model {
             return Changed::Held(younger);
         }
         let job = self.jobs.edit(id);
-        (job.attempts, job.crashes, job.snoozes, job.note) = (0, 0, 0, None);
+        (job.attempts, job.crashes, job.snoozes, job.rate_limited, job.note) = (0, 0, 0, 0, None);
         if let Some(anew) = Envelope::without_expiry(&job.envelope) {
             job.envelope = anew;
         }
@@ -159,6 +159,6 @@ impl Model {
     fn ready_since(&self, job: &Job) -> Option<i64> {
         let envelope = Envelope::decode(&job.envelope).ok()?;
         let repeats = self.tasks.get(&*envelope.task).is_some_and(|(_, repeats)| *repeats);
-        envelope.startable_ms().filter(|_| job.attempts == 0 && job.snoozes == 0 && job.crashes == 0 && !repeats)
+        envelope.startable_ms().filter(|_| job.attempts == 0 && job.snoozes == 0 && job.rate_limited == 0 && job.crashes == 0 && !repeats)
     }
 }

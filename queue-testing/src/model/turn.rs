@@ -95,6 +95,7 @@ impl Model {
         let job = &self.jobs[id];
         let mut delivery = Delivery::new(id.clone(), claim, job.envelope.clone());
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (job.attempts, job.crashes, job.snoozes);
+        delivery.rate_limited = job.rate_limited;
         delivery
     }
 
@@ -143,7 +144,7 @@ impl Model {
                 self.count("snoozed", 1);
             }
             Ending::RateLimited { after, limit } => {
-                job.snoozes += 1;
+                job.rate_limited += 1;
                 let until = self.due_after(*after);
                 let closes = until > now;
                 let closed = closes && (self.close_limit(id, until, limit.as_deref()) || limit.is_none() && self.close_group(id, until));
@@ -151,7 +152,7 @@ impl Model {
                 self.count("snoozed", 1);
             }
             Ending::Repeat { delay } => {
-                (job.attempts, job.snoozes) = (0, 0);
+                (job.attempts, job.snoozes, job.rate_limited) = (0, 0, 0);
                 job.failures.clear();
                 self.come_back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
                 self.count("repeated", 1);

@@ -45,7 +45,8 @@ pub(super) enum LimitsCommand {
     #[command(after_help = "Examples:
   {bin} limits set orders/stripe --concurrency 4
   {bin} limits set orders/stripe --rate 100/1m --burst 20
-  {bin} limits set orders/stripe --concurrency 0     nothing of it starts")]
+  {bin} limits set orders/stripe --concurrency 0     nothing of it starts
+  {bin} limits set orders/paypal --rate 10/1s --new  a limit that no task declares, for jobs that name it")]
     Set(SetArgs),
     /// Take back what was set of a limit: what code declares holds again
     #[command(after_help = "Examples:
@@ -71,6 +72,9 @@ pub(super) struct SetArgs {
     /// How many of them may start at once after a pause
     #[arg(long, value_name = "N")]
     burst: Option<u32>,
+    /// Make the limit if there is none of this name: for jobs that name it themselves, as `enqueue --limit` does
+    #[arg(long)]
+    new: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -175,7 +179,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             list(&rows, &format)
         }
         LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
-            let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit).await) };
+            let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit, "").await) };
             let keys = inspector.limit_keys(&queue, &limit, None, keys.into()).await?;
             show(found, keys, &format)
         }
@@ -183,7 +187,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
         LimitsCommand::Remove { limit: Named { queue, limit } } => {
             let before = inspector.limit(&queue, &limit).await?;
             if !inspector.remove_limit(&queue, &limit).await? {
-                return Err(unknown(client, &queue, &limit).await);
+                return Err(unknown(client, &queue, &limit, "").await);
             }
             match before.and_then(|before| before.set.and(before.declared)) {
                 Some(declared) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
@@ -194,11 +198,11 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     }
 }
 
-async fn unknown(client: &Client, queue: &str, limit: &str) -> Failure {
+async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Failure {
     let known = client.inspector().limits(queue).await.unwrap_or_default();
     let names: Vec<String> = known.into_iter().map(|limit| format!("`{}`", limit.name)).collect();
     let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-    queue_core::Error::Config(format!("queue `{queue}` has no limit `{limit}`; {there}")).into()
+    queue_core::Error::Config(format!("queue `{queue}` has no limit `{limit}`; {there}{way_out}")).into()
 }
 
 fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
@@ -206,7 +210,7 @@ fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
         return Ok(print_json(&rows)?);
     }
     if rows.is_empty() {
-        note("the queue has no limits: declare one with `#[task(limit(..))]`, or set one with `limits set`");
+        note("the queue has no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`");
         return Ok(());
     }
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
@@ -260,6 +264,9 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, "nothing to set: say --concurrency, --rate or --burst"));
     }
     let Named { queue, limit } = args.limit;
+    if !args.new && client.inspector().limit(&queue, &limit).await?.is_none() {
+        return Err(unknown(client, &queue, &limit, "; to make one that no task declares, add `--new`").await);
+    }
     let set = client
         .inspector()
         .set_limit(&queue, &limit, |rule| {

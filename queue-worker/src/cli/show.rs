@@ -104,7 +104,7 @@ fn text(record: &JobRecord) -> String {
     }
     lines.add("priority", record.priority.name());
     lines.add("failures", &record.failures.to_string());
-    for (name, count) in [("crashes", record.crashes), ("snoozes", record.snoozes)] {
+    for (name, count) in [("crashes", record.crashes), ("snoozes", record.snoozes), ("rate limited", record.rate_limited)] {
         if count > 0 {
             lines.add(name, &count.to_string());
         }

@@ -19,12 +19,12 @@ use crate::{config::FailedAttempt, letters::address};
 /// A job does not wait longer than this, whatever its handler says.
 const LONGEST: Duration = queue_core::client::LONGEST;
 
-/// So many snoozes bury a job that is rate limited.
+/// So many times that it is rate limited bury a job.
 const RATE_LIMITED_MOST: u32 = 1000;
 
 fn rate_limited(context: &JobContext, after: Duration, limit: Option<String>) -> Ending {
-    if context.snoozes() >= RATE_LIMITED_MOST {
-        let error = format!("rate limited, after {RATE_LIMITED_MOST} times that it was rate limited or snoozed");
+    if context.rate_limited() + 1 >= RATE_LIMITED_MOST {
+        let error = format!("rate limited {RATE_LIMITED_MOST} times");
         return Ending::Bury { reason: BuryReason::Buried, error: Some(error) };
     }
     Ending::RateLimited { after: after.min(LONGEST), limit }
@@ -108,5 +108,22 @@ impl Run {
         let (job, error) = (address(queue, context.id()), failure.into_text());
         tracing::warn!(%job, task = name, attempt, retry_in = ?delay, error, "the job has failed and will run again");
         Ending::Nack { delay: delay.min(LONGEST), error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::TestContext;
+
+    use super::*;
+
+    #[test]
+    fn the_thousandth_rate_limit_buries_a_job_however_often_it_has_snoozed() {
+        let ending = |context: TestContext| rate_limited(&context.build(), Duration::from_secs(1), None);
+        assert!(matches!(ending(TestContext::new().snoozes(5_000).rate_limited(998)), Ending::RateLimited { .. }));
+        let Ending::Bury { reason: BuryReason::Buried, error } = ending(TestContext::new().rate_limited(999)) else {
+            panic!("it is the thousandth time");
+        };
+        assert_eq!(error.as_deref(), Some("rate limited 1000 times"));
     }
 }

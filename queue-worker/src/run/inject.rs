@@ -44,6 +44,7 @@ impl Run {
         init.attempts = delivery.attempts;
         init.crashes = delivery.crashes;
         init.snoozes = delivery.snoozes;
+        init.rate_limited = delivery.rate_limited;
         init.max_attempts = options.max_attempts;
         init.headers = headers;
         init.scheduled_ms = tick_ms;

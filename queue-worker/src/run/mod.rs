@@ -117,7 +117,7 @@ impl Run {
 
     /// How long the job has waited, by the broker's clock, since it could start. Only before its first start is that known.
     fn waited(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
-        let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0;
+        let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0 && delivery.rate_limited == 0;
         let since = envelope.startable_ms().filter(|_| first)?;
         Some(Duration::from_millis(u64::try_from(self.now_ms.saturating_sub(since)).unwrap_or(0)))
     }

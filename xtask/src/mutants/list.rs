@@ -53,6 +53,9 @@ const SEARCHES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance",
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
+const RECORDS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::records"];
+const RECORDS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::records"];
+const GROUPS_CLI: &[&str] = &["-p", "queue-tests", "--test", "groups_cli"];
 const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "limits"];
 const TOPICS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::topics"];
 const TOPICS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::topics"];
@@ -1211,7 +1214,20 @@ mutants! {
         "limits: each key that runs is held": "slots[at] = '\\255' .. key .. '\\0' .. id" => "slots[at] = slots[1]";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
+        "limits: an ordered group keeps its order over many keys": "for _ = 1, 1000 do" => "for _ = 1, 100 do";
         "limits: slots are given back with the run": "for _, slot in ipairs(limits().slots(chain, ids[at])) do" => "for _, slot in ipairs({}) do";
+    }
+    RECORDS_REDIS "queue-core/src/redis/turn/others.lua" {
+        "limits: rate limits are counted apart from snoozes": "one_more('z', K.snoozes, id, 4294967296)" => "one_more('z', K.snoozes, id)";
+    }
+    RECORDS_SQLITE "queue-core/src/sqlite/doors/back.rs" {
+        "sqlite limits: rate limits are counted apart from snoozes": "snoozed(tx, queue, &job, ONE_RATE_LIMITED)?" => "snoozed(tx, queue, &job, 1)?";
+    }
+    WORKER "queue-worker/src/run/ending.rs" {
+        "limits: a job that is rate limited for ever is buried": "context.rate_limited() + 1 >= RATE_LIMITED_MOST" => "false";
+    }
+    GROUPS_CLI "queue-core/src/inspector/groups.rs" {
+        "groups: a cap below the order of all groups is refused": "rule.check_below(of, &of_all)?" => "()";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
@@ -1246,6 +1262,9 @@ mutants! {
         "sqlite limits: one that has had enough waits": "if state.closed > tx.now {" => "if false {";
         "sqlite limits: what a run has really used is charged": "gcra::corrected(&state.rule, state.ahead, limited.cost, starts)" => "state.ahead";
         "sqlite limits: a rate spreads starts": "wait > 0" => "wait < 0";
+    }
+    LIMITS_SQLITE "queue-core/src/sqlite/doors/keys.rs" {
+        "sqlite limits: a job that is replaced leaves nothing at its old priority": "groups::tidy_chains(tx, queue, id)?" => "()";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
         "sqlite limits: who waits for a job that costs more says so": "if shut_under == Some(*key) {" => "if false {";

@@ -7,6 +7,6 @@ local function put_rare(bit, key, field, value)
 end
 
 -- Counts one more of something for a job.
-local function one_more(bit, key, id)
-  put_rare(bit, key, id, ms(whole(call('HGET', key, id)) + 1))
+local function one_more(bit, key, id, more)
+  put_rare(bit, key, id, ms(whole(call('HGET', key, id)) + (more or 1)))
 end

@@ -6,11 +6,11 @@ use redis::Value;
 
 use crate::{
     address::JobId,
-    broker::{Delivery, PauseOf, TurnAnswer},
+    broker::{Delivery, PauseOf, TurnAnswer, snoozes_of},
     error::Result,
     redis::{
         script::bits::Bits,
-        values::{array, bytes, count, next, number, strange, text},
+        values::{array, bytes, count, large_count, next, number, strange, text},
     },
 };
 
@@ -40,13 +40,16 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
         Value::Nil => Bits::ALL,
         letters => Bits::read(&bytes(letters)?),
     };
-    let fields: [fn(&mut Delivery) -> &mut u32; 3] =
-        [|delivery| &mut delivery.attempts, |delivery| &mut delivery.crashes, |delivery| &mut delivery.snoozes];
-    for field in fields {
+    let fields: [fn(&mut Delivery, Value); 3] = [
+        |delivery, counted| delivery.attempts = count(counted),
+        |delivery, counted| delivery.crashes = count(counted),
+        |delivery, counted| (delivery.snoozes, delivery.rate_limited) = snoozes_of(large_count(counted)),
+    ];
+    for set in fields {
         // No count of what no job has, and none of what this profile does not know.
         let Some(counts) = values.next() else { return Ok(Some((answer, bits))) };
         for (delivery, counted) in answer.deliveries.iter_mut().zip(array(counts)?) {
-            *field(delivery) = count(counted);
+            set(delivery, counted);
         }
     }
     let stale = text(next(&mut values)?)?;
@@ -100,7 +103,7 @@ mod tests {
 
         let (counted, bits) = seed("turn-counted");
         let counts = |delivery: &Delivery| (delivery.attempts, delivery.crashes, delivery.snoozes);
-        assert_eq!(counted.deliveries.iter().map(counts).collect::<Vec<_>>(), [(3, 1, 0), (0, 0, u32::MAX)]);
+        assert_eq!(counted.deliveries.iter().map(counts).collect::<Vec<_>>(), [(3, 1, 0), (0, 0, 1_215_752_191)]);
         assert_eq!(bits, Bits::of(&[Bit::Failed, Bit::Crashed, Bit::Snoozed]));
 
         let (nothing, bits) = seed("turn-of-nothing");

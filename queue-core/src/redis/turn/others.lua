@@ -44,7 +44,8 @@ for at = 0, others - 1 do
       end
       count('snoozed', 1)
     elseif kind == 'limited' then
-      one_more('z', K.snoozes, id)
+      -- Beside the snoozes, above their 32 bits.
+      one_more('z', K.snoozes, id, 4294967296)
       count('snoozed', 1)
       local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and close_group(id, after(a)))
       if superseded(id) then

@@ -3,6 +3,8 @@
 
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 
+use crate::broker::snoozes_of;
+
 /// A whole number.
 pub(crate) struct Number(pub(crate) i64);
 
@@ -19,6 +21,17 @@ impl FromSql for Count {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let Number(number) = Number::column_result(value)?;
         Ok(Count(u32::try_from(number.max(0)).unwrap_or(u32::MAX)))
+    }
+}
+
+/// The stored number of snoozes: how often the job has snoozed, and how often it was rate limited.
+pub(crate) struct Snoozes(pub(crate) u32, pub(crate) u32);
+
+impl FromSql for Snoozes {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let Number(number) = Number::column_result(value)?;
+        let (snoozes, rate_limited) = snoozes_of(u64::try_from(number).unwrap_or(0));
+        Ok(Snoozes(snoozes, rate_limited))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     address::JobId,
     broker::{Delivery, MAX_BYTES, failed_releases, stored_release},
     sqlite::connection::{
-        lenient::{Count, Words},
+        lenient::{Count, Snoozes, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
@@ -175,7 +175,8 @@ impl Admission {
         aging::rest(tx, queue, &stored)?;
         tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
-        (delivery.attempts, delivery.crashes, delivery.snoozes) = (attempts, crashes, snoozes);
+        (delivery.attempts, delivery.crashes) = (attempts, crashes);
+        Snoozes(delivery.snoozes, delivery.rate_limited) = snoozes;
         self.deliveries.push(delivery);
         Ok(())
     }

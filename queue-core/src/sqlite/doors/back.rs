@@ -28,7 +28,7 @@ use super::{
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
 use crate::{
-    broker::{Changed, UNREADABLE_RELEASES, Unreadable, parked_under},
+    broker::{Changed, ONE_RATE_LIMITED, UNREADABLE_RELEASES, Unreadable, parked_under},
     envelope::Envelope,
     sqlite::{
         connection::{
@@ -50,10 +50,16 @@ pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay:
 
 /// The handler wants to go on later.
 pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + 1 WHERE queue = ?1 AND id = ?2";
-    tx.sql(SNOOZE)?.execute(params![queue.key, job.id()])?;
-    tx.count(queue.key, "snoozed", 1);
+    snoozed(tx, queue, &job, 1)?;
     later(tx, queue, job, SCHEDULED, delay)
+}
+
+/// Counts a snooze, or a rate limit.
+fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> Result<(), Failed> {
+    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + ?3 WHERE queue = ?1 AND id = ?2";
+    tx.sql(SNOOZE)?.execute(params![queue.key, job.id(), more.cast_signed()])?;
+    tx.count(queue.key, "snoozed", 1);
+    Ok(())
 }
 
 /// A service that the job calls has had enough for so long: the limit waits, or if the job has none its group, and the job before its others. Without both it waits alone.
@@ -65,12 +71,10 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
         }
         _ => false,
     };
+    snoozed(tx, queue, &job, ONE_RATE_LIMITED)?;
     if !closed && until > tx.now {
-        return snooze(tx, queue, job, delay);
+        return later(tx, queue, job, SCHEDULED, delay);
     }
-    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + 1 WHERE queue = ?1 AND id = ?2";
-    tx.sql(SNOOZE)?.execute(params![queue.key, job.id()])?;
-    tx.count(queue.key, "snoozed", 1);
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.hint(queue.name, tx.now);

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
     sqlite::connection::{
-        lenient::{Bytes, Count, Number},
+        lenient::{Bytes, Count, Number, Snoozes},
         statement::sql,
         tx::{Failed, Queue, Tx, due_after},
     },
@@ -45,13 +45,13 @@ pub(crate) struct Waiting {
     pub(super) envelope: Vec<u8>,
     pub(super) attempts: u32,
     pub(super) crashes: u32,
-    pub(super) snoozes: u32,
+    pub(super) snoozes: Snoozes,
 }
 
 impl Waiting {
     /// Reads the columns id, envelope, attempts, crashes, snoozes.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let (Bytes(envelope), Count(attempts), Count(crashes), Count(snoozes)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        let (Bytes(envelope), Count(attempts), Count(crashes), snoozes) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
         Ok(Waiting { id: row.get(0)?, envelope, attempts, crashes, snoozes })
     }
 }

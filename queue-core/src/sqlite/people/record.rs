@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Count, Number, Words},
+            lenient::{Bytes, Count, Number, Snoozes, Words},
             tx::{Failed, Queue, Tx},
         },
         doors::{aging, groups, keys, limits, row},
@@ -20,8 +20,9 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     let state = row::state(row.get::<_, Number>(1)?.0)?;
     let mut record = StoredJob::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
-    let (Count(attempts), Count(crashes), Count(snoozes)) = (row.get(4)?, row.get(5)?, row.get(6)?);
-    (record.attempts, record.crashes, record.snoozes) = (attempts, crashes, snoozes);
+    let (Count(attempts), Count(crashes)) = (row.get(4)?, row.get(5)?);
+    (record.attempts, record.crashes) = (attempts, crashes);
+    Snoozes(record.snoozes, record.rate_limited) = row.get(6)?;
     let Number(pos) = row.get(7)?;
     let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
     let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Count},
+            lenient::{Bytes, Count, Snoozes},
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -48,13 +48,16 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
         let found = tx
             .sql(sql!("delivered.sql"))?
             .query_row(params![queue.key, id, ACTIVE, lane, kept.claim], |row| {
-                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, row.get::<_, Count>(3)?.0))
+                let Snoozes(snoozes, rate_limited) = row.get(3)?;
+                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, snoozes, rate_limited))
             })
             .optional()?;
         let Ok(id) = JobId::from_bytes(id) else { continue };
         let mut delivery = Delivery::new(id, kept.claim.cast_unsigned(), Vec::new());
         match found {
-            Some(found) => (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes) = found,
+            Some(found) => {
+                (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes, delivery.rate_limited) = found;
+            }
             None => delivery.void = true,
         }
         answer.deliveries.push(delivery);

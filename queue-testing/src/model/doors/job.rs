@@ -80,6 +80,8 @@ pub struct Job {
     pub first_crash: i64,
     /// How often it wanted to come back later.
     pub snoozes: u32,
+    /// How often it was rate limited.
+    pub rate_limited: u32,
     /// Its last failures, oldest first.
     pub failures: Vec<Failure>,
     /// Its result, when it is done and kept.
@@ -185,6 +187,7 @@ impl Job {
             crashes: 0,
             first_crash: 0,
             snoozes: 0,
+            rate_limited: 0,
             failures: Vec::new(),
             result: None,
             note: None,
@@ -211,6 +214,7 @@ impl Job {
         let mut record = StoredJob::new(id.clone(), self.place.state(), self.envelope.clone());
         record.priority = self.priority;
         (record.attempts, record.crashes, record.snoozes) = (self.attempts, self.crashes, self.snoozes);
+        record.rate_limited = self.rate_limited;
         record.at_ms = self.place.at();
         record.rises_ms = self.rises.filter(|_| self.crashes == 0);
         record.failures.clone_from(&self.failures);
