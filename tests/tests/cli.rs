@@ -124,6 +124,30 @@ fn help_has_examples_with_the_name_of_the_program() {
     assert!(!place.file().exists(), "help opens no queue");
 }
 
+/// Bash completes commands and options with what it reads.
+#[test]
+fn a_shell_completes_commands_and_options() {
+    let place = Place::new();
+    let script = place.folder.path().join("completions");
+    std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();
+    let completed = |words: &[&str]| {
+        // What bash does when a person presses the tab key behind the last word.
+        let asks = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+            $(complete -p shop_worker | sed 's/.*-F \([^ ]*\).*/\1/') shop_worker "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            echo "${COMPREPLY[@]}""#;
+        let output = Command::new("bash").args(["-c", asks, "bash"]).arg(&script).args(words).output().expect("bash can be started");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(completed(&["shop_worker", "sche"]), "schedules");
+    assert_eq!(completed(&["shop_worker", "jobs", "sea"]), "search");
+    assert_eq!(completed(&["shop_worker", "jobs", "cancel", "--dry"]), "--dry-run");
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        assert!(place.ok(&["completions", shell]).contains("schedules"), "{shell}");
+    }
+    let unknown = place.run(&["completions", "tcsh"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("bash"), "{}", unknown.stderr);
+}
+
 #[test]
 fn tasks_are_listed_with_their_parameters() {
     let place = Place::new();

@@ -1,7 +1,7 @@
 //! What groups cost: how fast one worker drains 200,000 jobs of 100 to 100,000 groups, beside the same jobs without groups in the same run. And after how many
 //! starts the jobs of small groups are done.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use queue_core::{Client, Job, RuleOf};
@@ -37,7 +37,10 @@ pub(crate) fn figures() -> Vec<Figure> {
             "groups_fair",
             "With a group of 100,000 jobs and 100 groups of 10, enqueued after it: how many jobs have started when the last of the small groups \
              does. 1,100 is the bound that is asked for.",
-            |server| fair(server).boxed(),
+            |server| {
+                let url = server.url();
+                async move { fair(&url).await }.boxed()
+            },
         ),
         Figure::redis(
             "groups_memory",
@@ -53,8 +56,13 @@ pub(crate) fn figures() -> Vec<Figure> {
         )
         .by_cpu()
         .most_runs(3),
-        Figure::sqlite("sqlite_groups_1k", "`sqlite_process` where the jobs are of 1,000 groups, beside the same jobs without groups.", |folder| {
-            on_sqlite(folder).boxed()
+        on_sqlite("sqlite_groups_100", "100", 100),
+        on_sqlite("sqlite_groups_1k", "1,000", 1_000),
+        on_sqlite("sqlite_groups_10k", "10,000", 10_000),
+        on_sqlite("sqlite_groups_100k", "100,000", 100_000),
+        Figure::sqlite("sqlite_groups_fair", "As `groups_fair`, on SQLite.", |folder| {
+            let url = url(&folder.join("queue.db"));
+            async move { fair(&url).await }.boxed()
         }),
     ]
 }
@@ -105,11 +113,18 @@ async fn capped(server: &Server) -> Readings {
     Ok(vec![server.longest_script()?])
 }
 
-async fn on_sqlite(folder: &Path) -> Readings {
-    let n = 50_000;
-    let usual = process(&url(&folder.join("usual.db")), 64, n).await?;
-    let rate = drain_grouped(&url(&folder.join("grouped.db")), 1_000, 64, n).await?;
-    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "jobs without groups in the same run")])
+fn on_sqlite(name: &'static str, number: &str, groups: usize) -> Figure {
+    const JOBS: usize = 50_000;
+    let about = format!("`sqlite_process` where the jobs are of {number} groups, beside the same jobs without groups.");
+    Figure::sqlite(name, about, move |folder| {
+        let (usual, grouped) = (url(&folder.join("usual.db")), url(&folder.join("grouped.db")));
+        async move {
+            let usual = process(&usual, 64, JOBS).await?;
+            let rate = drain_grouped(&grouped, groups, 64, JOBS.max(groups)).await?;
+            Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "jobs without groups in the same run")])
+        }
+        .boxed()
+    })
 }
 
 /// The jobs of the small groups.
@@ -118,8 +133,8 @@ const SMALL: usize = 1_000;
 /// How many starts the figure `groups_fair` looks at.
 const LOOKED: usize = 5_000;
 
-async fn fair(server: &Server) -> Readings {
-    let client = Client::connect(&server.url()).await?;
+async fn fair(url: &str) -> Readings {
+    let client = Client::connect(url).await?;
     client.enqueue_all((0..100_000).map(|_| grouped_stamp::job(0))).await?;
     client.enqueue_all((0..SMALL).map(|number| grouped_stamp::job(1 + (number % 100) as u64))).await?;
     let begun = Instant::now();

@@ -34,17 +34,32 @@ pub(crate) fn figures() -> Vec<Figure> {
             "Jobs of 10 to 100 ms, by chance, that are subject to a limit of one at once by 1,000 keys, 50 of each key, 1,024 at once: jobs per second, beside \
              the ideal, in which each key has its next job the moment the last one ends; how many jobs ran beside another one of their key, and how \
              many slots are held in the end.",
-            |server| busy(server).boxed(),
+            |server| {
+                let url = server.url();
+                async move { busy(&url).await }.boxed()
+            },
         )
         .most_runs(3),
         Figure::redis(
             "rate",
             "Jobs that are subject to a rate of 1,000 a second with a burst of 20: by how much the rate that is seen is another one, in percent, and the \
              most starts within 1 ms. The bound is the burst and one.",
-            |server| rate(server).boxed(),
+            |server| {
+                let url = server.url();
+                async move { rate(&url).await }.boxed()
+            },
         ),
         Figure::sqlite("sqlite_limits", "As `limits`, on SQLite, 20,000 jobs, beside the same jobs without a limit.", |folder| {
             on_sqlite(folder).boxed()
+        }),
+        Figure::sqlite("sqlite_limits_busy", "As `limits_busy`, on SQLite.", |folder| {
+            let url = url(&folder.join("queue.db"));
+            async move { busy(&url).await }.boxed()
+        })
+        .most_runs(3),
+        Figure::sqlite("sqlite_rate", "As `rate`, on SQLite.", |folder| {
+            let url = url(&folder.join("queue.db"));
+            async move { rate(&url).await }.boxed()
         }),
     ]
 }
@@ -124,10 +139,9 @@ async fn drained(url: &str, n: usize, usual: f64) -> Readings {
     ])
 }
 
-async fn busy(server: &Server) -> Readings {
+async fn busy(url: &str) -> Readings {
     const OF_EACH: usize = 50;
     let n = KEYS * OF_EACH;
-    server.flush()?;
     let mut chance = fastrand::Rng::with_seed(26);
     let work: Vec<(u64, u64)> = (0..n).map(|number| ((number % KEYS) as u64, chance.u64(10..=100))).collect();
     let mut of_keys = vec![0; KEYS];
@@ -135,7 +149,7 @@ async fn busy(server: &Server) -> Readings {
         of_keys[*key as usize] += millis;
     }
     let longest = of_keys.into_iter().max().unwrap_or(0);
-    let client = Client::connect(&server.url()).await?;
+    let client = Client::connect(url).await?;
     client.enqueue_all(work.into_iter().map(|(key, millis)| at_work::job(key, millis))).await?;
     let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
     let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
@@ -160,9 +174,8 @@ async fn busy(server: &Server) -> Readings {
 /// Three seconds and the burst.
 const RATED: usize = 3_020;
 
-async fn rate(server: &Server) -> Readings {
-    server.flush()?;
-    let client = Client::connect(&server.url()).await?;
+async fn rate(url: &str) -> Readings {
+    let client = Client::connect(url).await?;
     client.enqueue_all((0..RATED).map(|n| rated::job(n as u64))).await?;
     let (counter, starts, stop) = (Arc::new(Counter::default()), Arc::new(Starts::default()), CancellationToken::new());
     counter.want(RATED);

@@ -170,6 +170,12 @@ Exit codes:
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
     Dashboard(super::dashboard::DashboardArgs),
+    /// Print what a shell reads to complete the commands and options of this program
+    #[command(after_help = "Examples:
+  {bin} completions bash > /etc/bash_completion.d/{bin}
+  {bin} completions zsh > ~/.zfunc/_{bin}
+  {bin} completions fish > ~/.config/fish/completions/{bin}.fish")]
+    Completions(super::completions::CompletionsArgs),
 }
 
 impl Default for Command {

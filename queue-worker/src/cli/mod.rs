@@ -6,6 +6,7 @@
 mod args;
 #[cfg(feature = "sqlite")]
 mod backup;
+mod completions;
 mod condition;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -190,6 +191,7 @@ where
         Command::Backup(args) => backup::backup(&look().await?, &args)?,
         #[cfg(feature = "dashboard")]
         Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
+        Command::Completions(args) => completions::completions(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
