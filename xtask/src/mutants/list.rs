@@ -1130,7 +1130,7 @@ mutants! {
         "operations: on SQLite a step that is sent again changes nothing": "if is_mine && operation.step == step.step + 1 {" => "if false {";
         "operations: on SQLite who was taken over changes nothing": "!is_mine || !operation.is_running() || operation.step != step.step" => "!operation.is_running() || operation.step != step.step";
         "operations: on SQLite a queue has one at a time": "stored.iter().find(|operation| operation.is_running())" => "stored.iter().find(|_| false)";
-        "operations: on SQLite a job that has changed meanwhile stays": "states.contains(&job.state) && enqueued" => "enqueued";
+        "operations: on SQLite a job that has changed meanwhile stays": "states.contains(&job.state) && enqueued.is_none_or(|at| at <= started_ms)" => "enqueued.is_none_or(|at| at <= started_ms)";
         "operations: on SQLite the oldest go": "stored.len().saturating_sub(OPERATIONS_KEPT - 1)" => "0";
     }
     OPERATIONS_SQLITE "queue-core/src/sqlite/operation/mod.rs" {
