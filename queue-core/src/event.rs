@@ -45,6 +45,10 @@ pub trait Event: Sized + Send + 'static {
     #[doc(hidden)]
     const PARAMS: &'static [ParamDef];
 
+    /// Its tags: the name of each, and the field whose value it has.
+    #[doc(hidden)]
+    const TAGS: &'static [(&'static str, &'static str)] = &[];
+
     /// Encodes its fields.
     #[doc(hidden)]
     fn write(&self) -> PayloadWriter;
@@ -64,6 +68,7 @@ pub trait Event: Sized + Send + 'static {
             event: Self::TYPE.to_owned(),
             payload: self.write().finish(Self::TYPE),
             options: Options::default(),
+            tags: Self::TAGS,
         }
     }
 }
@@ -75,12 +80,13 @@ pub struct Publication {
     pub(crate) event: String,
     pub(crate) payload: Result<Vec<u8>>,
     pub(crate) options: Options,
+    pub(crate) tags: &'static [(&'static str, &'static str)],
 }
 
 impl Publication {
     /// An event whose type is known by its name only, with this payload: a MessagePack map by field.
     pub fn raw(topic: impl Into<String>, event: impl Into<String>, payload: Vec<u8>) -> Self {
-        Publication { topic: topic.into(), event: event.into(), payload: Ok(payload), options: Options::default() }
+        Publication { topic: topic.into(), event: event.into(), payload: Ok(payload), options: Options::default(), tags: &[] }
     }
 
     /// The same from a JSON object with its fields.
@@ -105,6 +111,12 @@ impl Publication {
     /// Adds a header, which handlers read with `ctx.header(name)`.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Says of the jobs that subscriptions make of the event what people will look for, as [`Job::tag`](crate::Job::tag) does.
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.tags.insert(name.into(), value.into());
         self
     }
 

@@ -1,7 +1,10 @@
 //! How the key of a job is made of its parameters: of the encoded payload, so that a job that is enqueued by the name of its task has the same key.
 
+mod value;
+
 use std::fmt::Write;
 
+pub(crate) use self::value::{group_of_payload, tag_of_payload};
 use crate::{
     codec::value_end,
     error::{Error, Result},
@@ -92,34 +95,6 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
         }
     }
     Ok((UniqueKey::of(task, &bytes), cut(text, KEY_MAX)))
-}
-
-/// The group of a job by the parameter that names it; `None` where that is `None`.
-///
-/// # Errors
-/// [`Error::Invalid`] naming the parameter whose value names no group.
-pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Result<Option<GroupName>> {
-    let refused = |problem: &str| {
-        let way_out = "use a text, a whole number or a bool, or give the job a group with `.group(..)`";
-        Error::invalid("group", format!("{task}: {parameter}"), format!("{problem}; {way_out}"))
-    };
-    let Some(value) = find(payload, parameter).map_err(|problem| refused(&problem))? else { return Ok(None) };
-    let text = match value.first() {
-        Some(0xc0) | None => return Ok(None),
-        Some(0xca | 0xcb) => return Err(refused("is a float, which names no group: floats that look equal need not be")),
-        Some(0x80..=0x9f | 0xdc..=0xdf) => return Err(refused("is a list or a map, which names no group")),
-        Some(0xa0..=0xbf | 0xd9..=0xdb) => {
-            rmp_serde::from_slice::<String>(value).map_err(|_| refused("is a text that is no UTF-8, which names no group"))?
-        }
-        Some(0xc2) => "false".to_owned(),
-        Some(0xc3) => "true".to_owned(),
-        Some(0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff) => payload::to_json(value).map_err(|_| refused("names no group"))?,
-        Some(_) => return Err(refused("is binary, which names no group")),
-    };
-    if text.is_empty() {
-        return Err(refused("is empty, which names no group"));
-    }
-    GroupName::new(text).map(Some)
 }
 
 /// The key of a job for a limit, and its text for people; `None` where it is not subject to it: what the limit is by is `None`.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     address::check_name,
+    digest::sha256,
+    envelope::Envelope,
     error::{Error, Result},
 };
 
@@ -48,9 +50,120 @@ pub(crate) fn check_tag_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Where the map of an envelope begins, behind the name of its task and its time.
+fn map_of(envelope: &[u8]) -> Option<&[u8]> {
+    envelope.get(8 + usize::from(*envelope.get(1)?)..)
+}
+
+/// Whether an envelope has the field of tags. Its other fields are passed over: most jobs have no tags.
+pub(crate) fn has_tags(envelope: &[u8]) -> bool {
+    map_of(envelope).and_then(has_field_of_tags).unwrap_or(false)
+}
+
+fn has_field_of_tags(map: &[u8]) -> Option<bool> {
+    let (fields, mut rest) = match map.split_first()? {
+        (head @ 0x80..=0x8f, rest) => (usize::from(head & 0x0f), rest),
+        (0xde, rest) => (number(rest, 2)?, rest.get(2..)?),
+        _ => return None,
+    };
+    for _ in 0..fields {
+        if rest.starts_with(b"\xa1g") {
+            return Some(true);
+        }
+        rest = behind(behind(rest)?)?;
+    }
+    Some(false)
+}
+
+/// What stands behind the next value of MessagePack, with all that is in it.
+fn behind(mut bytes: &[u8]) -> Option<&[u8]> {
+    let mut values = 1usize;
+    while values > 0 {
+        let (head, rest) = bytes.split_first()?;
+        // How many bytes tell a length, what has this length, and how many bytes there are besides.
+        let (width, nests, more) = match head {
+            0x80..=0x8f => (0, 2 * usize::from(head & 0x0f), 0),
+            0x90..=0x9f => (0, usize::from(head & 0x0f), 0),
+            0xa0..=0xbf => (0, 0, usize::from(head & 0x1f)),
+            0xc4 | 0xd9 => (1, 0, number(rest, 1)?),
+            0xc5 | 0xda => (2, 0, number(rest, 2)?),
+            0xc6 | 0xdb => (4, 0, number(rest, 4)?),
+            0xc7 => (1, 0, 1 + number(rest, 1)?),
+            0xc8 => (2, 0, 1 + number(rest, 2)?),
+            0xc9 => (4, 0, 1 + number(rest, 4)?),
+            0xcc | 0xd0 => (0, 0, 1),
+            0xcd | 0xd1 => (0, 0, 2),
+            0xca | 0xce | 0xd2 => (0, 0, 4),
+            0xcb | 0xcf | 0xd3 => (0, 0, 8),
+            0xd4..=0xd8 => (0, 0, 1 + (1 << (head - 0xd4))),
+            0xdc => (2, number(rest, 2)?, 0),
+            0xdd => (4, number(rest, 4)?, 0),
+            0xde => (2, 2 * number(rest, 2)?, 0),
+            0xdf => (4, 2 * number(rest, 4)?, 0),
+            _ => (0, 0, 0),
+        };
+        values = values - 1 + nests;
+        bytes = rest.get(width + more..)?;
+    }
+    Some(bytes)
+}
+
+/// A number of so many bytes, the high byte first.
+fn number(bytes: &[u8], width: usize) -> Option<usize> {
+    Some(bytes.get(..width)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+}
+
+/// A tag in an index: the first 8 bytes of a SHA-256 over its name, `=` and its value.
+pub(crate) fn tag_digest(name: &str, value: &str) -> [u8; 8] {
+    let digest = sha256(format!("{name}={value}").as_bytes());
+    std::array::from_fn(|at| digest[at])
+}
+
+/// The tags of an envelope, as an index has them.
+pub(crate) fn tag_digests(envelope: &[u8]) -> Vec<[u8; 8]> {
+    let tags = if has_tags(envelope) { Envelope::decode(envelope).map(|envelope| envelope.tags).unwrap_or_default() } else { BTreeMap::new() };
+    if tags.len() > TAGS_MAX {
+        return Vec::new();
+    }
+    tags.iter().map(|(name, value)| tag_digest(name, value)).collect()
+}
+
+/// Whether an envelope has a tag: what an index says is checked by this.
+pub(crate) fn is_tagged(envelope: &[u8], name: &str, value: &str) -> bool {
+    has_tags(envelope) && Envelope::decode(envelope).is_ok_and(|envelope| envelope.tags.get(name).is_some_and(|own| own == value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_envelope_tells_whether_it_has_tags_whatever_else_it_has() {
+        let long = vec![0xa1; 70_000];
+        for payload in [&b"\x81\xa1g\xa11"[..], b"", &long[..300], &long] {
+            let mut envelope = Envelope::new("a.task", payload);
+            envelope.headers = (0..20).map(|n| (format!("g{n}"), "g".repeat(n))).collect();
+            (envelope.max_attempts, envelope.timeout_ms, envelope.at_ms) = (Some(70_000), Some(1 << 40), Some(-1));
+            (envelope.cost, envelope.delay_ms, envelope.unique) = (Some(200), Some(7), Some("\u{a1}g".into()));
+            envelope.limits = BTreeMap::from([("g".to_owned(), "g".to_owned())]);
+            let plain = envelope.encode().unwrap();
+            assert!(!has_tags(&plain) && tag_digests(&plain).is_empty());
+            envelope.tags = BTreeMap::from([("order".to_owned(), "17".to_owned()), ("a".to_owned(), "b".to_owned())]);
+            let tagged = envelope.encode().unwrap();
+            assert!(has_tags(&tagged) && is_tagged(&tagged, "order", "17") && !is_tagged(&tagged, "order", "1"));
+            assert_eq!(tag_digests(&tagged), [tag_digest("a", "b"), tag_digest("order", "17")]);
+            for cut in 0..plain.len().min(400) {
+                assert!(!has_tags(&plain[..cut]), "{cut}");
+            }
+        }
+        // Nested values, extensions, and lengths that lie.
+        let map = |rest: &[u8]| [b"\x01\x01t\0\0\0\0\0\0", rest].concat();
+        assert!(has_tags(&map(b"\xde\0\x02\xa1z\x92\xd4\x01\x02\x81\xa1g\xc0\xa1g\x80")));
+        assert!(!has_tags(&map(b"\x81\xa1z\x92\xc7\x02\x01ab\x81\xa1g\xc0")));
+        for lie in [&b"\x82\xa1z\xdf\xff\xff\xff\xff"[..], b"\x82\xa1z\xc6\xff\xff\xff\xff", b"\x8f", b"\xa1g", b""] {
+            assert!(!has_tags(&map(lie)), "{lie:?}");
+        }
+    }
 
     #[test]
     fn what_is_no_tag_is_told_with_the_way_out() {

@@ -128,6 +128,8 @@ pub struct TaskDef {
     pub group_rule: GroupRule,
     /// The limits that its jobs are subject to.
     pub limits: &'static [LimitDef],
+    /// The tags of its jobs: the name of each, and the parameter whose value it has.
+    pub tags: &'static [(&'static str, &'static str)],
     /// The subscription whose events it handles, if it is a function of one.
     pub subscription: Option<SubscriptionDef>,
     /// The schedules that it declares.
@@ -160,6 +162,7 @@ impl TaskDef {
             group: None,
             group_rule: GroupRule::made(None, None, None),
             limits: &[],
+            tags: &[],
             subscription: None,
             schedules: &[],
             params: &[],

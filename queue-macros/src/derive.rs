@@ -76,6 +76,7 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
     if let Some(group) = &options.group {
         group.check_params(&params, problems);
     }
+    options.tags.check_params(&params, problems);
     crate::limit::check(&options.limits, options.task_name(&input.ident).ok().as_deref(), &params, problems);
     options.schedules.iter().for_each(|schedule| schedule.check(&params, problems));
     let task_name = problems.take(options.task_name(&input.ident))?;

@@ -14,15 +14,17 @@ use crate::{
     params::Param,
     problems::Problems,
     suggest::nearest,
+    tag::Tags,
 };
 
-const KNOWN: [&str; 3] = ["topic", "name", "crate"];
+const KNOWN: [&str; 4] = ["topic", "name", "tag", "crate"];
 
 /// What stands in `#[event(...)]`.
 #[derive(Default)]
 struct Options {
     topic: Option<String>,
     name: Option<String>,
+    tags: Tags,
     krate: Option<Path>,
 }
 
@@ -38,10 +40,11 @@ impl Options {
             match &*name {
                 "topic" => options.topic = Some(checked_name(&value::<LitStr>(&key, input, "\"orders\"")?)?),
                 "name" => options.name = Some(checked_name(&value::<LitStr>(&key, input, "\"order.paid\"")?)?),
+                "tag" => options.tags = Tags::parse(&key, input)?,
                 "crate" => options.krate = Some(value(&key, input, "my_crate::queue_core")?),
                 _ => {
                     let hint = nearest(&name, &KNOWN)
-                        .map_or_else(|| "there are `topic` and `name`".to_owned(), |near| format!("did you mean `{near}`?"));
+                        .map_or_else(|| "there are `topic`, `name` and `tag`".to_owned(), |near| format!("did you mean `{near}`?"));
                     return Err(Error::new(key.span(), format!("there is no option `{name}` of an event; {hint}")));
                 }
             }
@@ -106,6 +109,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
         .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
         .filter_map(|param| problems.take(param))
         .collect();
+    options.tags.check_params(&params, problems);
     let type_name = options.name.clone().unwrap_or_else(|| input.ident.unraw().to_string());
     if !is_name(&type_name) {
         let problem = "the name of a type of event has 1 to 128 ASCII letters, digits, `.`, `_` or `-`: give it one with `name = \"...\"`";
@@ -130,7 +134,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
         let key = param.key();
         quote!(payload.json(#key, &#access, &object)?;)
     });
-    let count = params.len();
+    let (count, tags) = (params.len(), options.tags.array());
     Some(quote! {
         #[allow(
             clippy::all, clippy::pedantic, unused_variables, unused_mut, non_snake_case,
@@ -147,6 +151,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
                 const TOPIC: &'static str = #topic;
                 const TYPE: &'static str = #type_name;
                 const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
+                const TAGS: &'static [(&'static str, &'static str)] = #tags;
 
                 fn write(&self) -> __queue::PayloadWriter {
                     let mut payload = __queue::PayloadWriter::new(#count);

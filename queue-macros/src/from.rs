@@ -21,11 +21,12 @@ pub(crate) enum From {
 }
 
 /// What the publisher of an event decides, or what an event does not have.
-const NOT_OF_SUBSCRIPTIONS: [(&str, &str); 6] = [
+const NOT_OF_SUBSCRIPTIONS: [(&str, &str); 7] = [
     ("queue", "the queue of a subscription is its name and the topic of its event; leave it out"),
     ("alias", "the type of the event has the name; leave it out"),
     ("priority", "events have no priority; leave it out"),
     ("unique", "an event is the only one of its id: publish it with `.id(..)`"),
+    ("tag", "the publisher gives an event its tags: `#[event(topic = \"orders\", tag(order))]`, or `.tag(..)`"),
     ("limit", "events have no limits of their own; `group(cap = 2)` and the concurrency of the worker bound what runs at once"),
     ("schedule", "a subscription has no schedule; a task with one may publish events"),
 ];

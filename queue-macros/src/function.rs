@@ -45,6 +45,7 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     if let Some(group) = &options.group {
         group.check_params(&params, &mut problems);
     }
+    options.tags.check_params(&params, &mut problems);
     crate::limit::check(&options.limits, options.task_name(&function.sig.ident).ok().as_deref(), &params, &mut problems);
     let written = function.sig.inputs.len();
     // Of a parameter that has a mistake of its own nobody knows whether its value is missing.

@@ -127,9 +127,9 @@ impl Group {
                 problems.add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));
             }
             Some(param) => {
-                if let Some(problem) = no_group(&param.ty) {
+                if let Some((kind, because)) = kind_of(&param.ty) {
                     let way_out = "name a text, a whole number or a bool, or give each job a group with `.group(..)`";
-                    problems.add(name.span(), format!("`{name}` {problem}; {way_out}"));
+                    problems.add(name.span(), format!("`{name}` is a {kind}, which names no group{because}; {way_out}"));
                 }
             }
         }
@@ -201,20 +201,20 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// Why a type cannot name a group, as far as its name says.
-fn no_group(ty: &Type) -> Option<&'static str> {
+/// What a type is that is no text, number or bool, as far as its name says, and what is said of it besides.
+pub(crate) fn kind_of(ty: &Type) -> Option<(&'static str, &'static str)> {
     let segment = match ty {
-        Type::Tuple(_) | Type::Array(_) => return Some("is a list, which names no group"),
+        Type::Tuple(_) | Type::Array(_) => return Some(("list", "")),
         _ => last_segment(ty)?,
     };
     match segment.ident.to_string().as_str() {
-        "f32" | "f64" => Some("is a float, which names no group: floats that look equal need not be"),
-        "HashMap" | "BTreeMap" => Some("is a map, which names no group"),
-        "Vec" | "VecDeque" | "HashSet" | "BTreeSet" => Some("is a list, which names no group"),
+        "f32" | "f64" => Some(("float", ": floats that look equal need not be")),
+        "HashMap" | "BTreeMap" => Some(("map", "")),
+        "Vec" | "VecDeque" | "HashSet" | "BTreeSet" => Some(("list", "")),
         "Option" | "Box" | "Arc" => {
             let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
             arguments.args.iter().find_map(|argument| match argument {
-                GenericArgument::Type(ty) => no_group(ty),
+                GenericArgument::Type(ty) => kind_of(ty),
                 _ => None,
             })
         }

@@ -19,6 +19,7 @@ mod problems;
 mod schedule;
 mod subscribe;
 mod suggest;
+mod tag;
 mod unique;
 
 use proc_macro::TokenStream;

@@ -11,9 +11,9 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{from::From, group::Group, limit::Limit, schedule::Schedule, suggest::nearest, unique::Unique};
+use crate::{from::From, group::Group, limit::Limit, schedule::Schedule, suggest::nearest, tag::Tags, unique::Unique};
 
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "name",
     "queue",
     "max_attempts",
@@ -28,15 +28,19 @@ const KNOWN: [&str; 16] = [
     "unique",
     "group",
     "limit",
+    "tag",
     "schedule",
     "crate",
 ];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     ("age", "aging"),
     ("singleton", "unique"),
     ("unique_for", "unique"),
+    ("tags", "tag"),
+    ("label", "tag"),
+    ("labels", "tag"),
     ("tenant", "group"),
     ("partition", "group"),
     ("concurrency_key", "group"),
@@ -83,6 +87,7 @@ pub(crate) struct Options {
     pub unique: Option<Unique>,
     pub group: Option<Group>,
     pub limits: Vec<Limit>,
+    pub tags: Tags,
     krate: Option<Path>,
     /// Where a subscription begins.
     pub from: Option<From>,
@@ -175,6 +180,7 @@ impl Options {
                 self.blocking = Some(key.span());
             }
             "unique" => self.unique = Some(Unique::parse(key, input)?),
+            "tag" => self.tags = Tags::parse(key, input)?,
             "limit" => self.limits.push(Limit::parse(key, input)?),
             "group" => self.group = Some(Group::parse(key, input)?),
             "crate" => self.krate = Some(value(key, input, "my_crate::queue_core")?),
@@ -227,9 +233,10 @@ impl Options {
         let group = self.group.as_ref().map(|group| group.assignment(core));
         let limits = self.limits.iter().map(|limit| limit.definition(core, task_name));
         let limits = (!self.limits.is_empty()).then(|| quote!(def.limits = &[#(#limits),*];));
+        let tags = (!self.tags.is_empty()).then(|| self.tags.array()).map(|tags| quote!(def.tags = #tags;));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #aliases)
+        quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #tags #aliases)
     }
 }
 

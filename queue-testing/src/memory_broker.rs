@@ -49,6 +49,7 @@ use queue_core::{
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
+    envelope::Envelope,
 };
 use tokio::time::Instant;
 
@@ -415,13 +416,33 @@ impl Inspect for MemoryBroker {
             let problem = "is not a cursor of this broker; begin without one".to_owned();
             return Err(Error::Invalid { field: "cursor", value: String::new(), problem });
         };
+        let place = |seen: &BTreeSet<JobId>| seen.iter().map(|id| format!("{id} ")).collect::<String>().into_bytes();
         Ok(self.read(&request.queue, |model| {
-            let all = request.states.iter().flat_map(|state| model.ids(*state));
-            let left: Vec<JobId> = all.filter(|id| !seen.contains(id)).collect();
-            let found: Vec<&JobId> = left.iter().take(request.limit).collect();
-            seen.extend(found.iter().map(|id| (*id).clone()));
-            let next = (left.len() > found.len()).then(|| seen.iter().map(|id| format!("{id} ")).collect::<String>().into_bytes());
-            Scanned::new(found.into_iter().map(|id| model.jobs[id].record(id).listed()).collect(), next)
+            let is_tagged = |id: &JobId| {
+                let envelope = Envelope::decode(&model.jobs[id].envelope).ok();
+                request.tag.as_ref().is_none_or(|(name, value)| envelope.is_some_and(|envelope| envelope.tags.get(name) == Some(value)))
+            };
+            // By a tag it goes through all states, in the order of the ids.
+            let mut all: Vec<JobId> = match request.tag {
+                Some(_) => model.jobs.keys().filter(|id| is_tagged(id)).cloned().collect(),
+                None => request.states.iter().flat_map(|state| model.ids(*state)).collect(),
+            };
+            let of = request.tag.as_ref().filter(|_| seen.is_empty()).map(|_| all.len() as u64);
+            if request.tag.is_some() {
+                all.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
+            }
+            let left: Vec<JobId> = all.into_iter().filter(|id| !seen.contains(id)).collect();
+            let mut jobs = Vec::new();
+            for id in left.iter().take(request.limit) {
+                seen.insert(id.clone());
+                let job = model.jobs[id].record(id).listed();
+                if request.states.contains(&job.state) {
+                    jobs.push((job, place(&seen)));
+                }
+            }
+            let mut scanned = Scanned::new(jobs, (left.len() > request.limit).then(|| place(&seen)));
+            scanned.of = of;
+            scanned
         }))
     }
 

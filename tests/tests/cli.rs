@@ -297,6 +297,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
         (names(&tagged), &tagged["jobs"][0]["tags"]),
         (vec!["greetings/Ed".to_owned()], &serde_json::json!({"order": "17", "line": "a b"}))
     );
+    assert_eq!((&tagged["looked"], &tagged["of"]), (&1.into(), &1.into()), "no other job is looked at");
     assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"Fi"}"#, "--id", "Fi", "--limit", "mail=a=b", "--limit", "all", "--cost", "3"]);
     let limited: serde_json::Value = serde_json::from_str(&place.ok(&["jobs", "show", "greetings/Fi", "--json"])).unwrap();

@@ -18,13 +18,13 @@ fn a_person_publishes_reads_and_subscribes() {
     assert_eq!(place.json(&["topics", "list"]), Value::Array(Vec::new()));
     assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "start"]).contains("is made"));
     assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "now"]).contains("goes on where it is"));
-    let id = place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#, "--group", "ada"]);
+    let id = place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#, "--group", "ada", "--tag", "order=17"]);
     place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":18}"#, "--id", "order-18-paid"]);
 
     let events = place.json(&["topics", "read", "orders", "--limit", "1"]);
     let event = &events[0];
     assert_eq!((&event["type"], &event["group"], &event["payload"]["order"]), (&"OrderPaid".into(), &"ada".into(), &17.into()));
-    assert_eq!(event["id"], id.trim());
+    assert_eq!((&event["id"], &event["tags"]), (&id.trim().into(), &serde_json::json!({"order": "17"})));
     let rest = place.json(&["topics", "read", "orders", "--after", event["position"].as_str().unwrap()]);
     assert_eq!(rest[0]["id"], "order-18-paid");
 

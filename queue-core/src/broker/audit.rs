@@ -51,6 +51,12 @@ pub enum DamageKind {
     /// Jobs wait for a limit that would let one of them start, and nobody will look at them; or they are noted where they are not. Of some a
     /// [thorough](Audit::thorough) audit finds it. Repair: the next claim looks at them.
     LimitOutOfTurn,
+    /// The index of tags has a tag of a job that is not there, or that does not have it; the latter a [thorough](Audit::thorough) audit finds. Repair: the entry
+    /// is removed.
+    TagLeaked,
+    /// A job has a tag that the index does not have: a search by this tag would not find the job. A [thorough](Audit::thorough) audit finds it. Repair: the index
+    /// has it.
+    TagMissing,
     /// A Redis key holds entries, and the feature bits of the queue do not say so: turns do not read this key. Repair: the bit is set.
     FeatureUnnoted,
     /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
@@ -80,6 +86,8 @@ impl DamageKind {
             DamageKind::LineLeaked => "line of a group held by no job",
             DamageKind::GroupOutOfTurn => "group out of turn",
             DamageKind::LimitOutOfTurn => "limit out of turn",
+            DamageKind::TagLeaked => "tag in the index without its job",
+            DamageKind::TagMissing => "job with a tag that is not in the index",
             DamageKind::FeatureUnnoted => "feature without its bit",
             DamageKind::JobWithoutPlace => "job without place",
         }

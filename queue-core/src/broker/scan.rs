@@ -42,18 +42,27 @@ pub struct Scan {
     pub after: Option<Vec<u8>>,
     /// How many places it looks at, at most: 1 to 500.
     pub limit: usize,
+    /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the order of their ids.
+    pub tag: Option<(String, String)>,
 }
 
 impl Scan {
     /// The first step.
     pub fn new(queue: &str, states: &[JobState], limit: usize) -> Self {
-        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit }
+        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None }
     }
 
     /// The step behind another one.
     #[must_use]
     pub fn after(mut self, place: Option<Vec<u8>>) -> Self {
         self.after = place;
+        self
+    }
+
+    /// Of the jobs with this tag alone.
+    #[must_use]
+    pub fn tagged(mut self, name: &str, value: &str) -> Self {
+        self.tag = Some((name.to_owned(), value.to_owned()));
         self
     }
 }
@@ -67,12 +76,17 @@ pub struct Scanned {
     /// Where it goes on; `None` alone says that it has ended. It names the last job that was looked at, so that no job that stays where it is is passed over,
     /// or seen twice, whatever comes and goes.
     pub next: Option<Vec<u8>>,
+    /// Of each of the jobs, where a scan goes on behind it.
+    pub places: Vec<Vec<u8>>,
+    /// Of a scan by a tag: how many jobs of the queue have it. The first step says so.
+    pub of: Option<u64>,
 }
 
 impl Scanned {
-    /// A step.
-    pub fn new(jobs: Vec<StoredJob>, next: Option<Vec<u8>>) -> Self {
-        Scanned { jobs, next }
+    /// A step: jobs, where a scan goes on behind each of them, and where this one goes on.
+    pub fn new(jobs: Vec<(StoredJob, Vec<u8>)>, next: Option<Vec<u8>>) -> Self {
+        let (jobs, places) = jobs.into_iter().unzip();
+        Scanned { jobs, next, places, of: None }
     }
 }
 

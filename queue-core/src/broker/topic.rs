@@ -277,6 +277,8 @@ pub struct StoredEvent {
     pub payload: Vec<u8>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl StoredEvent {
@@ -290,6 +292,7 @@ impl StoredEvent {
             group: None,
             payload: Vec::new(),
             headers: BTreeMap::new(),
+            tags: BTreeMap::new(),
         }
     }
 
@@ -302,6 +305,7 @@ impl StoredEvent {
             event.event = envelope.task.into_owned();
             event.payload = envelope.payload.to_vec();
             event.headers = envelope.headers;
+            event.tags = envelope.tags;
         }
         event
     }

@@ -115,16 +115,16 @@ impl Client {
     }
 }
 
-/// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has group, headers and id.
+/// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has group, headers, tags and id.
 fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
-    let Publication { topic, event, payload, mut options } = event;
+    let Publication { topic, event, payload, mut options, tags } = event;
     check_name("topic", &topic)?;
     check_name("event", &event)?;
     let (address, payload) = (topic_address(&topic), payload?);
     if !on_enqueue.is_empty() {
         on_enqueue.enqueue(&mut Draft::new(&event, &address, Priority::Normal, payload.len(), &mut options))?;
     }
-    let options = Options { id: options.id, group: options.group, headers: options.headers, ..Options::default() };
-    let known = Known { task: &event, queue: &address, priority: Priority::Normal, unique: None, group: None, limits: &[] };
+    let options = Options { id: options.id, group: options.group, headers: options.headers, tags: options.tags, ..Options::default() };
+    let known = Known { task: &event, queue: &address, priority: Priority::Normal, unique: None, group: None, limits: &[], tags };
     prepare(&known, &payload, options, &EnqueueStack::default())
 }

@@ -217,6 +217,7 @@ impl<T: Task> Job<T> {
             unique: None,
             group: task.group,
             limits: task.limits,
+            tags: task.tags,
             options,
         })
     }
@@ -243,6 +244,7 @@ pub struct RawJob {
     /// The parameter that names its group.
     group: Option<&'static str>,
     limits: &'static [LimitDef],
+    tags: &'static [(&'static str, &'static str)],
     options: Options,
 }
 
@@ -257,6 +259,7 @@ impl RawJob {
             unique: None,
             group: None,
             limits: &[],
+            tags: &[],
             options: Options::default(),
         }
     }
@@ -268,7 +271,7 @@ impl RawJob {
     pub fn from_json(task: &'static TaskDef, json: &str) -> Result<Self> {
         let mut job = RawJob::new(task.name, (task.payload_from_json)(json)?).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
-        (job.unique, job.group, job.limits) = (task.unique, task.group, task.limits);
+        (job.unique, job.group, job.limits, job.tags) = (task.unique, task.group, task.limits, task.tags);
         Ok(job)
     }
 
@@ -288,7 +291,7 @@ impl RawJob {
     pub(crate) fn of_task(task: &'static TaskDef, payload: Vec<u8>) -> Self {
         let mut job = RawJob::new(task.name, payload).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
-        (job.group, job.limits) = (task.group, task.limits);
+        (job.group, job.limits, job.tags) = (task.group, task.limits, task.tags);
         job
     }
 
@@ -321,6 +324,7 @@ impl RawJob {
             unique: self.unique,
             group: self.group,
             limits: self.limits,
+            tags: self.tags,
         };
         prepare(&known, &self.payload, self.options, on_enqueue)
     }

@@ -34,17 +34,18 @@ pub(super) struct Known<'a> {
     pub(super) unique: Option<UniqueDef>,
     pub(super) group: Option<&'static str>,
     pub(super) limits: &'static [LimitDef],
+    pub(super) tags: &'static [(&'static str, &'static str)],
 }
 
 impl Known<'static> {
     pub(super) fn of(task: &TaskDef) -> Self {
-        let TaskDef { name, queue, priority, unique, group, limits, .. } = *task;
-        Known { task: name, queue, priority, unique, group, limits }
+        let TaskDef { name, queue, priority, unique, group, limits, tags, .. } = *task;
+        Known { task: name, queue, priority, unique, group, limits, tags }
     }
 }
 
 pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, on_enqueue: &EnqueueStack) -> Result<Prepared> {
-    let &Known { task, queue, priority, unique, group, limits } = known;
+    let &Known { task, queue, priority, unique, group, limits, tags } = known;
     if !on_enqueue.is_empty() {
         on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
     }
@@ -97,6 +98,14 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
     }
     envelope.headers = options.headers;
     envelope.tags = options.tags;
+    for (name, parameter) in tags {
+        // One that the job was given goes before.
+        if !envelope.tags.contains_key(*name)
+            && let Some(value) = key::tag_of_payload(task, parameter, payload)?
+        {
+            envelope.tags.insert((*name).to_owned(), value);
+        }
+    }
     let unique = unique.map(|(unique, text)| {
         envelope.unique = (!text.is_empty()).then(|| text.into());
         Box::new(unique)

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use self::problems::{no_operator, no_reason, unknown};
 use super::{JobRecord, Reason};
 use crate::{
     address::JobId,
@@ -142,6 +143,12 @@ impl Filter {
         self.terms.iter().all(|term| term.matches(job, now))
     }
 
+    /// Whether a job is wanted as far as all terms say but those of why it waits.
+    pub(super) fn matches_but_why(&self, job: &JobRecord, now: SystemTime) -> bool {
+        let asks_why = |term: &Term| matches!(term, Term::Text { field: Field::Waiting, .. });
+        self.terms.iter().all(|term| asks_why(term) || term.matches(job, now))
+    }
+
     /// True if it matches all jobs.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
@@ -155,6 +162,14 @@ impl Filter {
     /// The id that a matching job has, if the filter names one: no other job has to be looked at.
     pub(super) fn id(&self) -> Option<JobId> {
         self.of(&Field::Id).find_map(|(how, value)| (how == How::Is).then(|| value.parse().ok())?)
+    }
+
+    /// A tag that every matching job has, by its name and its value: no job without it has to be looked at.
+    pub(super) fn tag(&self) -> Option<(&str, &str)> {
+        self.terms.iter().find_map(|term| match term {
+            Term::Text { field: Field::Tag(name), how: How::Is, value } if !value.is_empty() => Some((name.as_str(), value.as_str())),
+            _ => None,
+        })
     }
 
     /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys. Where these are hidden from a person, a filter would find them out by
@@ -335,28 +350,6 @@ fn field(name: &str) -> Option<Field> {
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone())
 }
 
-fn no_operator(word: &str) -> Error {
-    Error::invalid("filter", word, "has no operator; write for example `task=send_mail` or `error~timeout`")
-}
-
-fn no_reason(value: &str) -> String {
-    match crate::text::nearest(value, Reason::NAMES) {
-        Some(near) => format!("has the unknown reason `{value}`; did you mean `{near}`?"),
-        None => format!("has the unknown reason `{value}`; use one of {}", Reason::NAMES.join(", ")),
-    }
-}
-
-fn unknown(name: &str) -> String {
-    if let "tag" | "tags" = name {
-        return format!("has `{name}` without the name of a tag; write for example `tag.order=17`");
-    }
-    let known = FIELDS.iter().map(|(known, _)| *known).chain(["attempts", "older", "newer", "header.NAME", "tag.NAME"]);
-    match crate::text::nearest(name, known.clone()) {
-        Some(near) => format!("has the unknown field `{name}`; did you mean `{near}`?"),
-        None => format!("has the unknown field `{name}`; use one of {}", known.collect::<Vec<_>>().join(", ")),
-    }
-}
-
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, term) in self.terms.iter().enumerate() {
@@ -389,5 +382,6 @@ impl fmt::Display for Filter {
     }
 }
 
+mod problems;
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,18 @@
 //! Searches: pages of the jobs of all queues that match a filter, which stay right while the queues change.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{collections::BTreeMap, pin::pin, time::SystemTime};
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 
 use super::{Filter, Inspector, JobRecord};
 use crate::{
     address::{JobAddress, check_queue},
-    broker::{JobState, MAX_ITEMS, Scan, Scanned, StoredJob, after},
+    broker::{DynBroker, JobState, MAX_ITEMS, Scan, Scanned, StoredJob, after},
     codec,
     digest::sha256,
     error::{Error, Result},
@@ -20,6 +23,15 @@ const LOOKS: u64 = 5_000;
 
 /// Most steps of one page.
 const STEPS: usize = 100;
+
+/// How many queues are asked at the same time how many jobs they have.
+const ASKED_AT_ONCE: usize = 16;
+
+/// A queue that has not answered within this part of the time is waited for beside these.
+const PATIENCE: u32 = 64;
+
+/// What a step has found: the jobs that match, how many were looked at, and where the next step begins.
+type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 
 /// A search for jobs, page by page. From [`Inspector::search`].
 ///
@@ -52,6 +64,8 @@ pub struct Search {
     looked: u64,
     /// The queues that can be read, and how many jobs each has in the states that are asked for.
     open: Option<BTreeMap<String, u64>>,
+    /// Those that cannot be, until a page has told so.
+    unreadable: Vec<(String, Error)>,
 }
 
 /// A page of a [`Search`].
@@ -145,7 +159,7 @@ impl Search {
         let half = after(self.inspector.deadline / 2);
         let open = match self.open.take() {
             Some(open) => open,
-            None => self.begin(half, &states, &mut found).await?,
+            None => self.begin(half, &states).await?,
         };
         found.of = open.values().sum();
         let exact = self.filter.id();
@@ -192,37 +206,58 @@ impl Search {
         found.of = found.of.max(found.looked);
         found.cursor = self.at.as_ref().map(At::text);
         self.open = Some(open);
+        found.unreadable.splice(..0, std::mem::take(&mut self.unreadable));
         Ok(Some(found))
     }
 
-    /// The queues that can be read, and their numbers of jobs. All are asked at the same time, so that a server that does not answer is waited for once.
-    async fn begin(&self, until: Instant, states: &[JobState], found: &mut Found) -> Result<BTreeMap<String, u64>> {
+    /// The queues that can be read, and their numbers of jobs. A server that does not answer keeps no other waiting.
+    async fn begin(&mut self, until: Instant, states: &[JobState]) -> Result<BTreeMap<String, u64>> {
         self.queues.iter().try_for_each(|queue| check_queue(queue))?;
         let mut queues = self.queues.clone();
         if queues.is_empty() {
             queues = self.inspector.ask(until, |broker| async move { broker.queues().await }).await?;
         }
         queues.retain(|queue| self.filter.allows_queue(queue));
-        let stats = queues.into_iter().map(|queue| async move {
-            let name = queue.clone();
-            let ask = move |broker: crate::broker::DynBroker| {
-                let name = name.clone();
-                async move { broker.stats(&name).await }
+        let (asked, patience) = (Semaphore::new(ASKED_AT_ONCE), until.saturating_duration_since(Instant::now()) / PATIENCE);
+        let counts = queues.into_iter().map(|queue| async {
+            let permit = asked.acquire().await;
+            let mut count = pin!(self.count(until, &queue, states));
+            let count = match timeout(patience, &mut count).await {
+                Ok(count) => count,
+                Err(_) => {
+                    drop(permit);
+                    count.await
+                }
             };
-            (self.inspector.ask(until, ask).await, queue)
+            (count, queue)
         });
-        let mut open = BTreeMap::new();
-        for (stats, queue) in join_all(stats).await {
-            match stats {
-                Ok(stats) => drop(open.insert(queue, states.iter().map(|state| stats.count(*state)).sum())),
-                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => found.unreadable.push((queue, error)),
+        let (mut open, mut unreadable) = (BTreeMap::new(), Vec::new());
+        for (count, queue) in join_all(counts).await {
+            match count {
+                Ok(count) => drop(open.insert(queue, count)),
+                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => unreadable.push((queue, error)),
                 Err(error) => return Err(error),
             }
         }
+        self.unreadable = unreadable;
         Ok(open)
     }
 
-    /// One step: the jobs that match, how many were looked at, and where the next step begins.
+    /// How many jobs of a queue there are to be looked at.
+    async fn count(&self, until: Instant, queue: &str, states: &[JobState]) -> Result<u64> {
+        if self.filter.tag().is_some() {
+            return Ok(self.scan(until, queue, states, None, 1).await?.of.unwrap_or_default());
+        }
+        let name = queue.to_owned();
+        let ask = move |broker: DynBroker| {
+            let name = name.clone();
+            async move { broker.stats(&name).await }
+        };
+        let stats = self.inspector.ask(until, ask).await?;
+        Ok(states.iter().map(|state| stats.count(*state)).sum())
+    }
+
+    /// One step.
     async fn step(
         &self,
         until: Instant,
@@ -231,26 +266,48 @@ impl Search {
         place: Option<Vec<u8>>,
         room: usize,
         looks: u64,
-    ) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+    ) -> Result<Step> {
         let most = if self.filter.is_empty() { room } else { MAX_ITEMS };
         let most = most.min(usize::try_from(looks).unwrap_or(most)).max(1);
-        let mut step = self.scan(until, queue, states, place.clone(), most).await?;
-        let mut jobs = self.told(queue, step.jobs).await?;
-        let now = SystemTime::now();
-        let last = jobs.iter().enumerate().filter(|(_, job)| self.filter.matches(job, now)).nth(room - 1).map(|(at, _)| at + 1);
-        if let Some(last) = last.filter(|last| *last < jobs.len()) {
-            // More match than there is room for: what is looked at ends with the last that has a place.
-            step = self.scan(until, queue, states, place, last).await?;
-            jobs = self.told(queue, step.jobs).await?;
+        let mut step = self.scan(until, queue, states, place, most).await?;
+        let looked = step.jobs.len();
+        let (jobs, last) = self.matching(queue, step.jobs, room).await?;
+        // Where more match than there is room for, what is looked at ends with the last that has a place.
+        match last.and_then(|last| Some((last, step.places.get_mut(last)?))) {
+            Some((last, place)) => Ok((jobs, last as u64 + 1, Some(std::mem::take(place)))),
+            None => Ok((jobs, looked as u64, step.next)),
         }
-        let looked = jobs.len() as u64;
+    }
+
+    /// The jobs that match, as many as there is room for, and which of those that were looked at was the last of them if more match.
+    async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
+        let now = SystemTime::now();
+        let jobs = self.inspector.records(queue, jobs).await?;
+        let all_else = jobs.into_iter().enumerate().filter(|(_, job)| self.filter.matches_but_why(job, now));
+        let (mut places, mut jobs): (Vec<usize>, Vec<JobRecord>) = all_else.unzip();
+        // Whether there are more than there is room for is seen by one more.
+        if !self.filter.asks_why() {
+            jobs.truncate(room + 1);
+        }
+        if self.says_why || self.filter.asks_why() {
+            self.inspector.say_why(queue, &mut jobs).await?;
+        }
+        let mut matches = jobs.iter().map(|job| self.filter.matches(job, now));
+        places.truncate(jobs.len());
+        places.retain(|_| matches.next().unwrap_or(false));
         jobs.retain(|job| self.filter.matches(job, now));
-        Ok((jobs, looked, step.next))
+        let last = (jobs.len() > room).then(|| places[room - 1]);
+        jobs.truncate(room);
+        Ok((jobs, last))
     }
 
     async fn scan(&self, until: Instant, queue: &str, states: &[JobState], place: Option<Vec<u8>>, limit: usize) -> Result<Scanned> {
-        let request = Scan::new(queue, states, limit).after(place);
-        let ask = move |broker: crate::broker::DynBroker| {
+        let mut request = Scan::new(queue, states, limit).after(place);
+        if let Some((name, value)) = self.filter.tag() {
+            // All that have the tag count as looked at.
+            request = Scan { states: JobState::ALL.to_vec(), ..request }.tagged(name, value);
+        }
+        let ask = move |broker: DynBroker| {
             let request = request.clone();
             async move { broker.scan(&request).await }
         };
@@ -258,20 +315,11 @@ impl Search {
     }
 
     /// The job of a filter that names one.
-    async fn one(&self, until: Instant, job: JobAddress) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+    async fn one(&self, until: Instant, job: JobAddress) -> Result<Step> {
         let stored = self.inspector.stored(until, &job).await?.map(StoredJob::listed);
-        let mut jobs = self.told(&job.queue, stored.into_iter().collect()).await?;
-        let (looked, now) = (jobs.len() as u64, SystemTime::now());
-        jobs.retain(|job| self.filter.matches(job, now));
+        let looked = u64::from(stored.is_some());
+        let (jobs, _) = self.matching(&job.queue, stored.into_iter().collect(), 1).await?;
         Ok((jobs, looked, None))
-    }
-
-    async fn told(&self, queue: &str, jobs: Vec<StoredJob>) -> Result<Vec<JobRecord>> {
-        let mut jobs = self.inspector.records(queue, jobs).await?;
-        if self.says_why || self.filter.asks_why() {
-            self.inspector.say_why(queue, &mut jobs).await?;
-        }
-        Ok(jobs)
     }
 }
 
@@ -297,11 +345,12 @@ fn check(filter: &Filter) -> u32 {
 impl Inspector {
     /// A search for the jobs that match, in all queues or in [some](Search::queue).
     ///
-    /// A filter with `id=` looks at the job of this id in each queue, and at no other. All others look at every job in the [states](Filter::states) of the filter.
+    /// A filter with `id=` looks at the job of this id in each queue, and at no other. One with `tag.NAME=VALUE` looks at the jobs that have this tag, in the order of
+    /// their ids. All others look at every job in the [states](Filter::states) of the filter.
     pub fn search(&self, filter: Filter) -> Search {
         let at = At { filter: check(&filter), ..At::default() };
         let inspector = self.clone();
-        Search { inspector, filter, queues: Vec::new(), at: Some(at), limit: 50, looks: LOOKS, says_why: false, looked: 0, open: None }
+        Search { inspector, filter, queues: Vec::new(), at: Some(at), limit: 50, looks: LOOKS, says_why: false, looked: 0, open: None, unreadable: Vec::new() }
     }
 }
 

@@ -137,6 +137,8 @@ pub struct EventInfo {
     pub group: Option<String>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
     /// Its payload as JSON, or why that cannot be read.
     pub payload: std::result::Result<String, String>,
 }
@@ -158,6 +160,7 @@ impl From<StoredEvent> for EventInfo {
             event: stored.event,
             group: stored.group,
             headers: stored.headers,
+            tags: stored.tags,
             payload,
         }
     }

@@ -81,6 +81,7 @@ pub(in crate::redis) enum Kind {
     Resumes,
     Progress,
     Logs,
+    Tags,
     Log,
     Topic,
     Subscriptions,
@@ -166,6 +167,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Resumes,
     Kind::Progress,
     Kind::Logs,
+    Kind::Tags,
     Kind::Log,
     Kind::Topic,
     Kind::Subscriptions,
@@ -249,6 +251,7 @@ impl Kind {
             Kind::Resumes => "resumes",
             Kind::Progress => "progress",
             Kind::Logs => "logs",
+            Kind::Tags => "tags",
             Kind::Log => "log",
             Kind::Topic => "topic",
             Kind::Subscriptions => "subscriptions",
@@ -294,7 +297,8 @@ impl Kind {
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched
-            | Kind::Resumes => "zset",
+            | Kind::Resumes
+            | Kind::Tags => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Log => "stream",

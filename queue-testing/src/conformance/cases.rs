@@ -450,7 +450,14 @@ macro_rules! __conformance_cases {
                 a_scan_of_several_states_is_bounded
                 a_search_tells_how_far_it_has_looked_and_goes_on
                 a_search_goes_through_all_queues
+                a_search_for_one_state_reads_each_job_once
                 tags_stay_with_a_job_whatever_becomes_of_it;
+            tags:
+                a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone
+                tags_leave_the_index_with_their_jobs
+                tags_follow_the_envelope_of_a_job
+                jobs_of_events_have_the_tags_of_the_event
+                a_search_by_a_tag_says_how_many_jobs_have_it;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

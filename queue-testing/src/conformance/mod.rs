@@ -43,6 +43,7 @@ pub mod searches;
 pub mod slots;
 pub mod standings;
 pub mod stories;
+pub mod tags;
 pub mod times;
 pub mod topics;
 pub mod turns;

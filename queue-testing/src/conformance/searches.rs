@@ -1,10 +1,22 @@
 //! Scans and searches: what they find while jobs come and go.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use queue_core::{
     Change, Client, Edit, Error, Filter, JobId, RawJob,
-    broker::{BuryReason, Delivery, Due, Ending, Finish, JobState, NewJob, OnConflict, Priority, Scan, Unique, UniqueKey},
+    broker::{
+        Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, Inspect, JobState, NewJob, OnConflict, Priority, Scan, Scanned, Unique,
+        UniqueKey,
+    },
+    delegate_broker, delegate_inspect,
 };
 
 use super::bed::{Bed, LONG, Lane, envelope, finish};
@@ -291,6 +303,54 @@ pub async fn a_search_goes_through_all_queues(bed: Bed) {
     }
     assert_eq!((seen.len(), queues.into_iter().collect::<Vec<_>>()), (10, vec![others[0].clone(), others[2].clone()]));
     assert!(seen.is_subset(&ids));
+}
+
+/// Cancelled jobs lie among those that are done.
+pub async fn a_search_for_one_state_reads_each_job_once(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.put(200).await;
+    let held = lane.claim(200).await;
+    let endings = held.iter().enumerate().map(|(at, delivery)| {
+        let ended = if at % 4 == 0 { Ending::Cancel { reason: String::new() } } else { Ending::Ack { result: None, keep: Some(LONG) } };
+        finish(delivery, ended)
+    });
+    let turn = lane.next().finish(endings.collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    let broker = Arc::new(CountsScans { inner: bed.broker.clone(), scans: AtomicU64::new(0) });
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let mut search = inspector.search("state=cancelled task!=other".parse().unwrap()).queue(&*bed.queue).page(5);
+    let mut seen = BTreeSet::new();
+    while let Some(page) = search.next().await.unwrap() {
+        assert!(page.jobs.len() <= 5);
+        for job in page.jobs {
+            assert!(seen.insert(job.address.id), "none is found twice");
+        }
+    }
+    assert_eq!(seen.len(), 50);
+    let scans = broker.scans.load(Ordering::Relaxed);
+    assert!(scans <= 11, "ten pages need ten steps, and were read in {scans}");
+}
+
+/// Counts the steps of scans.
+#[derive(Debug)]
+struct CountsScans {
+    inner: DynBroker,
+    scans: AtomicU64,
+}
+
+#[async_trait]
+impl Broker for CountsScans {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait]
+impl Inspect for CountsScans {
+    delegate_inspect!(self.inner, except scan);
+
+    async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.inner.scan(request).await
+    }
 }
 
 /// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them, too.

@@ -368,7 +368,7 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     humantime::parse_rfc3339(text).map_err(|error| format!("{error}; write for example `2030-01-31T08:00:00Z` (UTC)"))
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it has no `=`; write NAME=VALUE")?;
     if name.is_empty() {
         return Err("it has no name before the `=`; write NAME=VALUE".to_owned());

@@ -16,7 +16,7 @@ use self::{
     rows::{event, row},
 };
 use super::{
-    args::Format,
+    args::{Format, header},
     exit::{Exit, Failure, note},
     output::{coarse, exact, print, print_json, relative, short, table, utc},
 };
@@ -44,7 +44,7 @@ pub(super) enum TopicsCommand {
     /// Publish an event; prints its id
     #[command(after_help = "Examples:
   {bin} topics publish orders OrderPaid '{\"order\":17}'
-  {bin} topics publish orders OrderPaid '{\"order\":17}' --group order-17 --id order-17-paid")]
+  {bin} topics publish orders OrderPaid '{\"order\":17}' --group order-17 --id order-17-paid --tag order=17")]
     Publish(PublishArgs),
     /// Print the events of a log, the oldest first
     #[command(after_help = "Examples:
@@ -132,6 +132,9 @@ pub(super) struct PublishArgs {
     /// An id of your own: each subscription has it once
     #[arg(long)]
     id: Option<String>,
+    /// Add a tag to its jobs, by which they are found again with the filter tag.NAME=VALUE; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    tag: Vec<(String, String)>,
     #[command(flatten)]
     format: Format,
 }
@@ -334,6 +337,9 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     }
     if let Some(id) = args.id {
         event = event.id(id);
+    }
+    for (name, value) in args.tag {
+        event = event.tag(name, value);
     }
     let published = event.publish(client).await?;
     if args.format.json {

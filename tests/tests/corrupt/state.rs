@@ -169,6 +169,13 @@ fn envelope(text: &str) -> Vec<u8> {
     Envelope::new("a.task", text.as_bytes()).encode().expect("it is small")
 }
 
+/// The same of a job with tags.
+fn tagged(text: &str) -> Vec<u8> {
+    let mut envelope = Envelope::new("a.task", text.as_bytes());
+    envelope.tags = [("name", text), ("scene", "corrupt")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    envelope.encode().expect("it is small")
+}
+
 /// A lane, and how far it is.
 struct Hand {
     name: PartyName,
@@ -276,7 +283,9 @@ impl Scene {
             let id = builder.contents.pending.remove(name).expect("it was put");
             builder.contents.ended.insert(name.to_owned(), id);
         }
-        builder.ended(&mut lane, "retry", job("retry"), Ending::Nack { delay: LONG, error: error() }).await;
+        let mut retry = job("retry");
+        retry.envelope = tagged("retry");
+        builder.ended(&mut lane, "retry", retry, Ending::Nack { delay: LONG, error: error() }).await;
         builder.ended(&mut lane, "snoozed", job("snoozed"), Ending::Snooze { delay: LONG }).await;
         builder.ended(&mut lane, "parked", job("parked"), Ending::Park { task: UNKNOWN.to_owned() }).await;
         for name in ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "h9"] {
@@ -292,6 +301,9 @@ impl Scene {
         for (name, priority) in [("r0", Priority::Critical), ("r1", Priority::High), ("r2", Priority::Normal), ("r3", Priority::Low)] {
             let mut job = job(name);
             job.priority = priority;
+            if name == "r1" {
+                job.envelope = tagged(name);
+            }
             builder.put(name, job).await;
         }
         builder.put("given", given("given", "given")).await;

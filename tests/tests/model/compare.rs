@@ -6,9 +6,10 @@ use futures_util::future::join_all;
 use queue_core::{
     Error, JobId, LimitKey,
     broker::{
-        BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerLoad,
+        BuryReason, Counter, DynBroker, GroupName, JobState, Priority, Scan, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerLoad,
         WorkerRecord,
     },
+    envelope::Envelope,
 };
 use queue_testing::model::Model;
 
@@ -160,6 +161,13 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
     for state in JobState::ALL {
         same(&format!("depth of {state}"), &known.count(state), &found.count(state))?;
     }
+    let scan = Scan::new(queue, &JobState::ALL, 500).tagged("all", "yes");
+    let found_by_tag = broker.scan(&scan).await.map_err(|error| error.to_string())?;
+    let has_tag = |id: &&JobId| Envelope::decode(&model.jobs[id].envelope).is_ok_and(|envelope| envelope.tags.contains_key("all"));
+    let known_by_tag: Vec<JobId> = model.jobs.keys().filter(has_tag).cloned().collect();
+    let seen_by_tag: Vec<JobId> = found_by_tag.jobs.into_iter().map(|job| job.id).collect();
+    same("jobs with a tag", &sorted(&known_by_tag), &sorted(&seen_by_tag))?;
+    same("entries of a tag", &(known_by_tag.len() as u64), &found_by_tag.of.unwrap_or_default())?;
     let said = |load: WorkerLoad| (load.busy, load.slots);
     let workers = |workers: Vec<WorkerRecord>| {
         workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes, worker.load.map(said), worker.asked)).collect::<Vec<_>>()

@@ -102,6 +102,8 @@ pub(crate) struct New {
     pub(crate) limits: Vec<u8>,
     /// How many starts it counts for.
     pub(crate) cost: u32,
+    /// The value of its tag, one of a few.
+    pub(crate) tag: Option<u8>,
 }
 
 /// Of a worker.
@@ -154,6 +156,7 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop_oneof![
         2 => vec(step(), 1..=most),
         2 => vec(ordinary_step(), 1..=most),
+        1 => vec(prop_oneof![step(), ordinary_step()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(tagged).collect()),
         1 => vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()),
         1 => with_limits(most),
         1 => aging(with_limits(most)),
@@ -212,6 +215,16 @@ fn grouped((n, mut step): (usize, Step)) -> Step {
     if let Step::Enqueue { jobs, .. } = &mut step {
         for (at, job) in jobs.iter_mut().enumerate() {
             job.group = Some(u8::try_from((n + at) % usize::from(GROUPS)).unwrap_or_default());
+        }
+    }
+    step
+}
+
+/// The same step where most jobs have tags.
+fn tagged((n, mut step): (usize, Step)) -> Step {
+    if let Step::Enqueue { jobs, .. } = &mut step {
+        for (at, job) in jobs.iter_mut().enumerate() {
+            job.tag = [None, Some(0), Some(1), Some(2)][(n + at) % 4];
         }
     }
     step
@@ -331,6 +344,7 @@ fn new() -> impl Strategy<Value = New> {
         group: None,
         limits: Vec::new(),
         cost: 1,
+        tag: None,
     })
 }
 
@@ -367,6 +381,7 @@ fn ordinary() -> impl Strategy<Value = New> {
         group: None,
         limits: Vec::new(),
         cost: 1,
+        tag: None,
     })
 }
 

@@ -50,6 +50,10 @@ const PAUSES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "-
 const PAUSES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::pauses"];
 const SEARCHES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::searches"];
 const SEARCHES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::searches"];
+const TAGS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::tags"];
+const TAGS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::tags"];
+const TAGS: &[&str] = &["-p", "queue-tests", "--test", "tags"];
+const SEARCHES: &[&str] = &["-p", "queue-tests", "--test", "searches"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
@@ -238,8 +242,47 @@ mutants! {
         "sqlite scan: a state goes on behind the last job": "(rank, pos, id) > (?3, ?4, ?5)" => "(rank, pos, id) >= (?3, ?4, ?5)";
     }
     SEARCHES_SQLITE "queue-core/src/inspector/search.rs" {
-        "search: a page ends with the last job that has a place": "last.filter(|last| *last < jobs.len())" => "last.filter(|_| false)";
+        "search: a page ends with the last job that has a place": "(jobs.len() > room).then(|| places[room - 1])" => "None::<usize>";
         "search: a cursor is of one filter": "if at.filter != check(&self.filter) {" => "if false {";
+    }
+    SEARCHES "queue-core/src/inspector/search.rs" {
+        "search: why jobs wait is asked of those that match all else": "self.filter.matches_but_why(job, now)" => "true";
+        "search: few queues are asked at once": "Semaphore::new(ASKED_AT_ONCE)" => "Semaphore::new(1000)";
+        "search: queues that cannot be read are named after an error": "self.unreadable = unreadable;" => "drop(unreadable);";
+    }
+    TAGS_REDIS "queue-core/src/redis/doors/end.lua" {
+        "tags: they go with a job of which nothing is left": "drop_tags(ids)" => "local _ = 0";
+        "tags: they go with a kept job": "drop_tags(gone)" => "local _ = 0";
+    }
+    TAGS_REDIS "queue-core/src/redis/doors/tags.lua" {
+        "tags: those of an envelope that is replaced go": "drop_tags({ id })" => "local _ = 0";
+        "tags: those of the envelope that replaces it come": "add_tags({ id, envelope })" => "local _ = 0";
+        "tags: jobs that are stored together have theirs": "put_all(K.jobs, pairs_)\n  add_tags(pairs_)" => "put_all(K.jobs, pairs_)";
+    }
+    TAGS_REDIS "queue-core/src/redis/topic/event.lua" {
+        "tags: those of an event are in the index": "rest .. '\\161g' .. tags, true" => "rest .. '\\161g' .. tags, false";
+    }
+    TAGS_REDIS "queue-core/src/redis/people/tagged.lua" {
+        "tags: a scan goes on behind the last id": "'(' .. digest .. ARGV[4]" => "'[' .. digest .. ARGV[4]";
+    }
+    TAGS "queue-core/src/redis/audit/audit.lua" {
+        "tags: the audit sees an entry without its job": "not is_right or tonumber(score) ~= 0" => "tonumber(score) ~= 0";
+        "tags: the audit sees a tag that the job does not have": "what == 'tags' or is_member(id, ARGV[i])" => "true";
+        "tags: the audit sees a tag that is missing": "misses or not call('ZSCORE', K.tags, member)" => "misses";
+    }
+    TAGS "queue-core/src/redis/people/scan.rs" {
+        "tags: the job is asked whether it has the tag": "jobs.retain(|job| is_tagged(&job.envelope, name, value));" => "";
+    }
+    TAGS_SQLITE "queue-core/src/sqlite/doors/tags.rs" {
+        "sqlite tags: they go with the job": "tx.sql(sql!(\"tags_gone.sql\"))?.execute([])?;" => "";
+        "sqlite tags: they go with the envelope": "tx.sql(sql!(\"tags_changed.sql\"))?.execute([])?;" => "";
+    }
+    TAGS_SQLITE "queue-core/src/sqlite/people/tagged.sql" {
+        "sqlite tags: a scan goes on behind the last id": "id > ?3" => "id >= ?3";
+    }
+    TAGS "queue-core/src/sqlite/audit/tags.rs" {
+        "sqlite tags: the audit sees a tag that the job does not have": "leaked.append(&mut strange(tx, queue)?);" => "";
+        "sqlite tags: the audit sees a tag that is missing": "!known.exists(params![queue.key, digest, id])?" => "false";
     }
     SQLITE "queue-core/src/sqlite/doors/page.rs" {
         "sqlite page: jobs of one time are told apart": "if *last == time { ties + here } else { here }" => "here";

@@ -57,6 +57,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     let limits = Limits { keys: job.limits.clone(), texts: old.limits.clone() };
     let limits = new_limits(task, &old, &payload, (job.group.as_ref(), group.as_ref()), limits)?;
     new.limits = limits.texts;
+    new_tags(task, &old, &mut new)?;
     if let Some(attempts) = edit.max_attempts {
         if attempts == Some(0) {
             return Err(Error::invalid("max_attempts", "0", "must be at least 1; 1 means no retry"));
@@ -94,6 +95,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
         );
     }
     change.note("limits", in_words(&old.limits), in_words(&new.limits));
+    change.note("tags", tags_in_words(&old.tags), tags_in_words(&new.tags));
     (request.group, request.unique) = (group, unique);
     request.limits = JobLimits::new(limits.keys, old.cost.unwrap_or(1)).map(Box::new);
     if new != old {
@@ -121,6 +123,10 @@ fn shown(payload: &[u8]) -> String {
 fn in_words(limits: &BTreeMap<String, String>) -> String {
     let one = |(name, key): (&String, &String)| if key.is_empty() { name.clone() } else { format!("{name} of {key}") };
     if limits.is_empty() { "none".to_owned() } else { limits.iter().map(one).collect::<Vec<_>>().join(", ") }
+}
+
+fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
+    if tags.is_empty() { "none".to_owned() } else { tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ") }
 }
 
 /// Whether a JSON text has the parameters that are there.
@@ -190,6 +196,18 @@ fn new_group(
         },
         _ => Ok(before.cloned()),
     }
+}
+
+/// The tags that the new parameters make in place of those that the old ones have made. A tag that was given stays.
+fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) -> Result<()> {
+    for (name, parameter) in task.filter(|_| new.payload != old.payload).map_or(&[][..], |task| task.tags) {
+        if key::tag_of_payload(&old.task, parameter, old.payload).is_ok_and(|made| made.as_ref() == old.tags.get(*name)) {
+            new.tags.remove(*name);
+            let made = key::tag_of_payload(&old.task, parameter, new.payload)?;
+            new.tags.extend(made.map(|value| ((*name).to_owned(), value)));
+        }
+    }
+    Ok(())
 }
 
 /// The key of the new parameters, if the old one was made of parameters. A key that was given stays.

@@ -103,6 +103,8 @@ fn mistakes_are_told_with_the_way_out() {
         ("error~\"open", "not closed"),
         ("tag=17", "write for example `tag.order=17`"),
         ("tag.=17", "unknown field"),
+        ("tags.order=17", "did you mean `tag.order`?"),
+        ("headers.tenant~ada", "did you mean `header.tenant`?"),
         ("attempts~3", "`attempts>=3`"),
         ("attempts>=many", "`attempts>=3`"),
         ("attemps>3", "did you mean `attempts`?"),

@@ -47,6 +47,18 @@ local function has_lease(lane)
   return deadline and whole(deadline) < FOREVER
 end
 
+-- Whether the index of tags should have this member for a job.
+local function is_member(id, member)
+  local members = {}
+  members_of(id, call('HGET', K.jobs, id), members)
+  for _, other in ipairs(members) do
+    if other == member then
+      return true
+    end
+  end
+  return false
+end
+
 -- The most ids that one call reads in the lists.
 local MOST = 5000
 
@@ -377,6 +389,35 @@ elseif what == 'ticked' then
       if repairs then
         end_ticks({ id }, 'deleted')
         call('HDEL', K.ticked, id)
+      end
+    end
+  end
+elseif what == 'tags' or what == 'every_tag' then
+  -- Members of the index of tags whose job is not there, or, of `every_tag`, does not have the tag. ARGV: members.
+  for i = 3, #ARGV do
+    local id, score = string.sub(ARGV[i], 9), call('ZSCORE', K.tags, ARGV[i])
+    local is_right = call('HEXISTS', K.jobs, id) == 1 and (what == 'tags' or is_member(id, ARGV[i]))
+    if score and (not is_right or tonumber(score) ~= 0) then
+      found(id)
+      if repairs and is_right then
+        call('ZADD', K.tags, '0', ARGV[i])
+      elseif repairs then
+        call('ZREM', K.tags, ARGV[i])
+      end
+    end
+  end
+elseif what == 'untagged' then
+  -- Jobs with tags that the index does not have. ARGV: ids.
+  for i = 3, #ARGV do
+    local members, misses = {}, false
+    members_of(ARGV[i], call('HGET', K.jobs, ARGV[i]), members)
+    for _, member in ipairs(members) do
+      misses = misses or not call('ZSCORE', K.tags, member)
+    end
+    if misses then
+      found(ARGV[i])
+      if repairs then
+        add_members(members)
       end
     end
   end

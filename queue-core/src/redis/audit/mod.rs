@@ -7,6 +7,7 @@ mod doubles;
 mod groups;
 mod keys;
 mod strays;
+mod tags;
 mod workers;
 
 use std::collections::HashSet;
@@ -80,6 +81,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     pass.held(&mut damages).await?;
     keys::find(&pass, &mut damages).await?;
     groups::find(&pass, how.thorough, &mut damages).await?;
+    tags::find(&pass, how.thorough, &mut damages).await?;
     let call = pass.call("balance", &[]);
     let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
     if balance != 0 || how.thorough {

@@ -12,7 +12,7 @@
 --- include doors/groups
 --- end
 --- with all
---- include schedule/ended, doors/watched, doors/remarks
+--- include schedule/ended, doors/watched, doors/remarks, doors/tags
 --- end
 
 --- with all
@@ -82,6 +82,7 @@ local function end_gone(ids)
   end_ticks(ids, 'deleted')
   tell_ended(ids)
   forget_remarks(ids)
+  drop_tags(ids)
   --- end
   many('HDEL', K.jobs, ids)
   --- with failed
@@ -253,6 +254,9 @@ local function trim_ended(items, max_count, max_bytes)
     end
     call('LTRIM', K.ended, passed, -1)
     many('HDEL', K.records, gone)
+    --- with all
+    drop_tags(gone)
+    --- end
     many('HDEL', K.jobs, gone)
     --- with all
     forget_remarks(gone)

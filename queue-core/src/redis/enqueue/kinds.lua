@@ -1,5 +1,5 @@
 -- Jobs of any kind, those together that are stored alike.
---- include doors/ready, doors/end, doors/keys
+--- include doors/ready, doors/end, doors/keys, doors/tags
 
 local behind = unknown_to_a_lane(ARGV[3])
 if behind then
@@ -8,6 +8,7 @@ end
 if string.find(ARGV[3], 'l', 1, true) then
   mark('l')
 end
+may_have_tags = string.find(ARGV[3], 'i', 1, true) ~= nil
 
 -- A digit per job, and the ids of the jobs that those from 3 on name.
 local answers, named = nil, {}
@@ -88,7 +89,7 @@ local function store_given(id, envelope, priority, at, digest)
     return 6
   end
   give_way(id, record)
-  call('HSET', K.jobs, id, envelope)
+  put_job(id, envelope)
   call('HSET', K.given, id, digest)
   place(id, priority, at)
   return 0
@@ -129,7 +130,7 @@ local function store_grouped(from, n, width)
       mark('m')
       put_all(K.costs, costs)
     end
-    put_all(K.jobs, bodies)
+    put_jobs(bodies)
     put_all(K.grouped, places)
     woken = push(ids, false) or woken
   end
@@ -183,7 +184,7 @@ while i <= #ARGV do
         enqueued = enqueued + 1
       end
     end
-    put_all(K.jobs, bodies)
+    put_jobs(bodies)
     i = i + 2 + 5 * n
   elseif kind == 'u' then
     local n = tonumber(ARGV[i + 1])

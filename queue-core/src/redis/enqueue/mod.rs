@@ -24,6 +24,7 @@ use crate::{
         topic,
         values::{FOREVER, array, bytes, ms, next, number, strange},
     },
+    tags::has_tags,
 };
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
@@ -168,6 +169,7 @@ async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durab
 fn needs(request: &Enqueue) -> Bits {
     request.jobs.iter().fold(Bits::NONE, |bits, job| {
         let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
+        let bits = if has_tags(&job.envelope) { bits.with(Bit::Tagged) } else { bits };
         let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
         let bits = if job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
         let bits = if job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
@@ -180,11 +182,12 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
     if topic_at(&request.queue).is_some() {
         return topic::publish(request, keys);
     }
-    let ready = request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()));
+    let needs = needs(request);
+    let ready = request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number())) && !needs.has(Bit::Tagged);
     let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
-    call.arg(request.producer.as_str()).arg(request.seq).arg(needs(request).letters());
+    call.arg(request.producer.as_str()).arg(request.seq).arg(needs.letters());
     if ready && !whole {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);

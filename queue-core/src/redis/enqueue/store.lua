@@ -1,5 +1,5 @@
 --- with all
---- include doors/aging
+--- include doors/aging, doors/tags
 --- end
 -- Stores jobs that are ready now: pairs of id and envelope. True: the list was empty before; and how many there are.
 local function store(from, to, list)
@@ -10,6 +10,9 @@ local function store(from, to, list)
   end
   --- with all
   set_out(ids, false)
+  if may_have_tags then
+    add_tags({ unpack(ARGV, from, to) })
+  end
   --- end
   return call('RPUSH', list, unpack(ids)) == #ids, #ids
 end

@@ -15,7 +15,7 @@ local function store_alike()
   later = {}
   if #alike.ids > 0 then
     mark('u')
-    put_all(K.jobs, alike.jobs)
+    put_jobs(alike.jobs)
     put_all(K.keyed, alike.keyed)
     put_all(K.unique, alike.unique)
     woken = push(alike.ids, false) or woken
@@ -59,7 +59,7 @@ end
 
 -- Stores a job that waits until its key is free.
 local function store_held(id, envelope, priority, at, digest, key, hold)
-  call('HSET', K.jobs, id, envelope)
+  put_job(id, envelope)
   if byte(id) == 61 then -- '='
     call('HSET', K.given, id, digest)
   end
@@ -105,7 +105,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
     end
     store_alike()
     give_way(id, record)
-    call('HSET', K.jobs, id, envelope)
+    put_job(id, envelope)
     if byte(id) == 61 then -- '='
       call('HSET', K.given, id, digest)
     end
@@ -130,7 +130,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
     return 5, id
   end
   if conflict ~= 'f' then
-    call('HSET', K.jobs, changed, envelope)
+    put_job(changed, envelope)
   end
   if conflict ~= 'b' and not stays then
     if most ~= '' then

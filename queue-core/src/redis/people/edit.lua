@@ -2,7 +2,7 @@
 -- ARGV: id, the feature bits that it needs then; as it was seen: envelope, priority, group or '', time or ''; as it is to be: envelope, priority, group
 -- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
 -- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
---- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, people/shown, script/first_due
+--- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, script/first_due
 --- begin
 
 local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
@@ -71,7 +71,8 @@ end
 if string.find(needs, 'l', 1, true) then
   mark('l')
 end
-call('HSET', K.jobs, id, body)
+may_have_tags = string.find(needs, 'i', 1, true) ~= nil
+put_job(id, body)
 if byte(id) == 61 then -- '='
   call('HSET', K.given, id, digest)
 end

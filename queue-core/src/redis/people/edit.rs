@@ -15,6 +15,7 @@ use crate::{
         },
         values::{FOREVER, array, bytes, next, strange, words},
     },
+    tags::has_tags,
 };
 
 /// The feature bits of what the job is to be.
@@ -24,6 +25,7 @@ fn needs(request: &EditJob) -> Bits {
         (request.group.is_some() || request.limits.is_some(), Bit::Grouped),
         (request.limits.is_some(), Bit::Limited),
         (request.envelope.len() > LARGE, Bit::Large),
+        (has_tags(&request.envelope), Bit::Tagged),
     ];
     bits.into_iter().filter(|(is_needed, _)| *is_needed).fold(Bits::NONE, |bits, (_, bit)| bits.with(bit))
 }

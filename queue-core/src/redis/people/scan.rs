@@ -9,21 +9,22 @@
 //!
 //! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, hash_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ended_jobs, listed, show, without_tombs};
+use super::{ended_jobs, listed, show, until_and_id, without_tombs};
 use crate::{
     address::JobId,
-    broker::{JobState, MAX_ITEMS, Scan, Scanned, place_of_bytes, place_to_bytes},
+    broker::{JobState, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
     error::Result,
     redis::{
         RedisBroker, groups,
         keys::Kind,
-        script::SCAN,
-        values::{array, bytes, text},
+        script::{SCAN, TAGGED},
+        values::{array, bytes, next, number, text},
     },
+    tags::is_tagged,
 };
 
 /// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come back to the head meanwhile.
@@ -87,10 +88,13 @@ impl Last {
 }
 
 /// Elements of a place, and behind which one the next step begins; `None`: there are no more.
-type Part = (Vec<Vec<u8>>, Option<Last>);
+type Part = (Vec<Last>, Option<Last>);
 
 pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Result<Scanned> {
     let limit = request.limit.clamp(1, MAX_ITEMS);
+    if let Some((name, value)) = &request.tag {
+        return tagged(broker, request, name, value, limit).await;
+    }
     let (mut place, mut last) = match &request.after {
         None => (0, None),
         Some(bytes) => place_of_bytes::<(usize, Option<Last>)>(bytes)?,
@@ -101,7 +105,9 @@ pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Resu
         if states.iter().any(|state| request.states.contains(state)) {
             let (elements, next) = part(broker, &request.queue, *at, before.as_ref(), limit - looked).await?;
             looked += elements.len();
-            jobs.extend(jobs_of(broker, &request.queue, *at, elements, &request.states).await?);
+            for (job, last) in jobs_of(broker, &request.queue, *at, elements, &request.states).await? {
+                jobs.push((job, place_to_bytes(&(place, Some(last)))?));
+            }
             // Nothing was looked at: the last element is still searched for.
             let searches = next.is_some() && looked == 0;
             last = next;
@@ -127,25 +133,47 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
     }
 }
 
-/// The jobs of elements, those in other states left out.
-async fn jobs_of(
-    broker: &RedisBroker,
-    queue: &str,
-    at: Where,
-    elements: Vec<Vec<u8>>,
-    states: &[JobState],
-) -> Result<Vec<crate::broker::StoredJob>> {
-    let ids: Vec<Vec<u8>> = match at {
-        Where::Ended => return Ok(listed(ended_jobs(broker, queue, &elements).await?, states)),
-        Where::List(kind) => without_tombs(broker, queue, kind, elements).await?.into_iter().flatten().collect(),
-        Where::Line => elements.iter().filter_map(|member| groups::id_in(member)).collect(),
-        Where::Set(Kind::Parked) => elements.into_iter().map(|member| behind(member, 0)).collect(),
-        Where::Set(_) | Where::Hash(_) => elements,
+/// Jobs that have a tag, by the index of tags. A place is the id of the last one.
+async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
+    let last = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?;
+    let mut call = TAGGED.call(&broker.keys, &request.queue);
+    call.arg(name).arg(value).arg(limit).arg(last.as_deref().unwrap_or_default());
+    let mut answer = array(broker.script(&request.queue, &TAGGED, call).await?)?.into_iter();
+    let of = number(next(&mut answer)?)?;
+    let ids: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
+    let next = ids.last().filter(|_| ids.len() == limit).map(place_to_bytes).transpose()?;
+    let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
+    let mut jobs = show(broker, &request.queue, &ids).await?;
+    jobs.retain(|job| is_tagged(&job.envelope, name, value));
+    let with_place = |job: StoredJob| place_to_bytes(&job.id.as_bytes()).map(|place| (job, place));
+    let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
+    Ok(Scanned { of: last.is_none().then_some(of), ..Scanned::new(jobs, next) })
+}
+
+/// The jobs of elements, those in other states left out, and the element of each.
+async fn jobs_of(broker: &RedisBroker, queue: &str, at: Where, places: Vec<Last>, states: &[JobState]) -> Result<Vec<(StoredJob, Last)>> {
+    let elements: Vec<Vec<u8>> = places.iter().map(|place| place.element.clone()).collect();
+    let ids: Vec<Option<Vec<u8>>> = match at {
+        Where::Ended => elements.iter().map(|line| Some(until_and_id(line).1.to_vec())).collect(),
+        Where::List(kind) => without_tombs(broker, queue, kind, elements.clone()).await?,
+        Where::Line => elements.iter().map(|member| groups::id_in(member)).collect(),
+        Where::Set(Kind::Parked) => elements.iter().map(|member| Some(behind(member.clone(), 0))).collect(),
+        Where::Set(_) | Where::Hash(_) => elements.iter().cloned().map(Some).collect(),
     };
-    let mut told = HashSet::new();
-    // What is no id is for the auditor to find.
-    let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).filter(|id| told.insert(id.clone())).collect();
-    Ok(listed(show(broker, queue, &ids).await?, states))
+    let (mut told, mut unlike) = (HashMap::new(), Vec::new());
+    for (id, place) in ids.into_iter().zip(places) {
+        // What is no id is for the auditor to find.
+        let Some(id) = id.and_then(|id| JobId::from_bytes(&id).ok()) else { continue };
+        if let Entry::Vacant(entry) = told.entry(id.clone()) {
+            entry.insert(place);
+            unlike.push(id);
+        }
+    }
+    let jobs = match at {
+        Where::Ended => ended_jobs(broker, queue, &elements).await?,
+        _ => show(broker, queue, &unlike).await?,
+    };
+    Ok(listed(jobs, states).into_iter().filter_map(|job| Some((told.remove(&job.id)?, job))).map(|(place, job)| (job, place)).collect())
 }
 
 /// What stands behind a byte.
@@ -191,11 +219,10 @@ fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
 /// Elements of a window from this one on, as many as there is room for. The window begins at an index of the list.
 fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
     let end = window.len().min(begin + room);
-    let last = (end - begin == room)
-        .then(|| end.checked_sub(1))
-        .flatten()
-        .map(|at| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec)));
-    (window[begin..end].to_vec(), last)
+    let at = |at: usize| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec));
+    let elements: Vec<Last> = (begin..end).map(at).collect();
+    let last = elements.last().filter(|_| elements.len() == room).cloned();
+    (elements, last)
 }
 
 async fn range(broker: &RedisBroker, queue: &str, kind: Kind, from: u64, n: u64) -> Result<Vec<Vec<u8>>> {
@@ -212,12 +239,11 @@ async fn set(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>,
         call.arg(&last.score).arg(&last.element);
     }
     let mut answer = array(broker.script(queue, &SCAN, call).await?)?.into_iter();
-    let (mut elements, mut score) = (Vec::new(), String::new());
+    let mut elements = Vec::new();
     while let (Some(member), Some(at)) = (answer.next(), answer.next()) {
-        elements.push(bytes(member)?);
-        score = text(at)?;
+        elements.push(Last { index: 0, score: text(at)?, element: bytes(member)?, before: None });
     }
-    let last = elements.last().filter(|_| elements.len() == room).map(|last| Last { index: 0, score, element: last.clone(), before: None });
+    let last = elements.last().filter(|_| elements.len() == room).cloned();
     Ok((elements, last))
 }
 
@@ -229,6 +255,7 @@ async fn hash(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
     ids.retain(|id| last.is_none_or(|last| *id > last.element));
     ids.sort_unstable();
     ids.truncate(room);
-    let last = ids.last().filter(|_| ids.len() == room).map(|last| Last::at(0, last.clone(), None));
-    Ok((ids, last))
+    let elements: Vec<Last> = ids.into_iter().map(|id| Last::at(0, id, None)).collect();
+    let last = elements.last().filter(|_| elements.len() == room).cloned();
+    Ok((elements, last))
 }

@@ -20,6 +20,7 @@ use crate::{
         },
         values::{array, bytes, ms, next, number, strange, text},
     },
+    tags::has_tags,
 };
 
 pub(in crate::redis) async fn due(broker: &RedisBroker, queue: &str, limit: usize) -> Result<DueSchedules> {
@@ -118,6 +119,7 @@ fn needs(request: &SetSchedule) -> Bits {
     request.jobs.iter().fold(Bits::NONE, |bits, tick| {
         let bits = bits.with(Bit::Scheduled);
         let bits = if tick.job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
+        let bits = if has_tags(&tick.job.envelope) { bits.with(Bit::Tagged) } else { bits };
         let bits = if tick.job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
         let bits = if tick.job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
         if tick.job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }

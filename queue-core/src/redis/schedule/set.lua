@@ -3,7 +3,7 @@
 -- remove it; definition, or '' if it stays; state; when it is due, or ''; '1' if code declares it; the id of a job to be cancelled, or '';
 -- the feature bits that the jobs need; then of each job its id, envelope, priority, number of the run, '1' if its id is remembered, its group or '', its chain or '', and its cost.
 -- Answers: STALE, MOVED, or a digit per job: whether it was stored.
---- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, script/first_due
+--- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, doors/tags, script/first_due
 
 local name = ARGV[1]
 if math.abs(now - ARGV[2]) > C.clock_moved then
@@ -72,7 +72,8 @@ if #stored > 0 then
   if string.find(ARGV[10], 'l', 1, true) then
     mark('l')
   end
-  put_all(K.jobs, bodies)
+  may_have_tags = string.find(ARGV[10], 'i', 1, true) ~= nil
+  put_jobs(bodies)
   put_all(K.ticked, ticked)
   if push(stored, false) then
     hint()

@@ -40,10 +40,12 @@ pub(in crate::redis) enum Bit {
     Aging,
     /// `resumes`: a pause ends by itself, or a task is paused.
     Resumes,
+    /// `tags`: a job has tags.
+    Tagged,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 17] = [
+    pub(in crate::redis) const ALL: [Bit; 18] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -61,6 +63,7 @@ impl Bit {
         Bit::Remarked,
         Bit::Aging,
         Bit::Resumes,
+        Bit::Tagged,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -83,6 +86,7 @@ impl Bit {
             Bit::Limited => 'm',
             Bit::Aging => 'o',
             Bit::Resumes => 'e',
+            Bit::Tagged => 'i',
         }
     }
 
@@ -106,6 +110,7 @@ impl Bit {
             Bit::Limited => "limited",
             Bit::Aging => "aging",
             Bit::Resumes => "pauses of tasks, or with an end",
+            Bit::Tagged => "tags",
         }
     }
 

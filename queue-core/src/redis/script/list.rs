@@ -17,13 +17,14 @@ use crate::{
     envelope::PAYLOAD_MAX,
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
     redis::{SCHEMA, enqueue::LARGE, values::FOREVER},
+    tags::TAGS_MAX,
 };
 
 /// How long the record of a job is kept that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 52] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -48,6 +49,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
         // Of a job's log.
         ("log_bytes", LOG_BYTES.to_string()),
         ("log_lines", LOG_LINES.to_string()),
+        // Of tags.
+        ("most_tags", TAGS_MAX.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of groups.
@@ -132,6 +135,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/rise"
         "doors/remarks"
         "doors/settle"
+        "doors/tags"
         "doors/turns"
         "doors/watched"
         "enqueue/enqueue"
@@ -185,6 +189,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/standing"
         "people/since"
         "people/stats"
+        "people/tagged"
         "people/watch"
         "people/workers"
         "remark/read"
@@ -288,6 +293,7 @@ scripts! {
     REVIEW_LIMIT: "limits/review", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
     SCAN: "people/scan", "flags=no-writes";
+    TAGGED: "people/tagged", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
     REMARK: "remark/remark", "";

@@ -14,7 +14,7 @@ local function needed_bits()
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
     K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
-    K.logs, K.chains, K.tat, K.costs, K.rising, K.risen, K.resumes) == 0 then
+    K.logs, K.tags, K.chains, K.tat, K.costs, K.rising, K.risen, K.resumes) == 0 then
     return needed
   end
   local function add(bit, ...)
@@ -36,6 +36,7 @@ local function needed_bits()
   add('g', K.grouped, K.line, K.holders)
   add('j', K.progress, K.logs)
   add('e', K.resumes)
+  add('i', K.tags)
   if call('EXISTS', K.chains, K.tat, K.costs) > 0 or call('ZRANGEBYLEX', K.holders, '[\255', '+', 'LIMIT', 0, 1)[1] then
     needed = needed .. 'm'
   end

@@ -1,5 +1,5 @@
 -- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead letter, with its bytes, and holds nobody up.
---- include topic/entry
+--- include topic/entry, doors/tags
 
 -- What MessagePack writes before binary data of a length.
 local function head_of(length)
@@ -12,11 +12,15 @@ local function head_of(length)
 end
 
 -- The envelope of a job, see `docs/storage.md`.
-local function envelope_of(kind, at, payload, headers)
-  if headers == '' or not string.find(headers, '^[\128-\143\222]') then
-    return kind.head .. time_of(at) .. '\129\161p' .. head_of(#payload) .. payload
+local function envelope_of(kind, at, payload, headers, tags)
+  local fields, rest = 129, ''
+  if headers and string.find(headers, '^[\128-\143\222]') then
+    fields, rest = fields + 1, '\161h' .. headers
   end
-  return kind.head .. time_of(at) .. '\130\161p' .. head_of(#payload) .. payload .. '\161h' .. headers
+  if tags and string.find(tags, '^[\129-\136]') then
+    fields, rest, may_have_tags = fields + 1, rest .. '\161g' .. tags, true
+  end
+  return kind.head .. time_of(at) .. string.char(fields) .. '\161p' .. head_of(#payload) .. payload .. rest
 end
 
 local function is_name(event)
@@ -74,7 +78,7 @@ local function take(entries, of)
       local kind = kinds[event or false] or kind_of(event)
       kinds[event or false] = kind
       local problem = problem_of(kind, fields.payload) or not fits and 'the id of its entry is too large: its time or its number fits into no id of a job' or nil
-      bodies[#bodies + 1], bodies[#bodies + 2] = id, envelope_of(kind, at, fields.payload or '', fields.headers or '')
+      bodies[#bodies + 1], bodies[#bodies + 2] = id, envelope_of(kind, at, fields.payload or '', fields.headers, fields.tags)
       if #bodies[#bodies] > C.large then
         mark('l')
       end
@@ -92,7 +96,7 @@ local function take(entries, of)
       end
     end
   end
-  put_all(K.jobs, bodies)
+  put_jobs(bodies)
   for _, letter in ipairs(dead) do
     add_failure(letter[1], letter[2])
     end_dead(letter[1], 'undecodable')

@@ -30,7 +30,7 @@ use crate::{
 /// A call that appends the events of an enqueue at the address of a topic to its log.
 pub(in crate::redis) fn publish(request: &Enqueue, keys: &Keys) -> Result<(&'static Script, Cmd)> {
     let size: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
-    let mut call = PUBLISH.call_with(keys, &request.queue, 2 + 6 * request.jobs.len(), 64 + size);
+    let mut call = PUBLISH.call_with(keys, &request.queue, 2 + 7 * request.jobs.len(), 64 + size);
     call.arg(request.producer.as_str()).arg(request.seq);
     for job in &request.jobs {
         event(&mut call, job)?;
@@ -52,6 +52,11 @@ fn event(call: &mut Cmd, job: &NewJob) -> Result<()> {
     } else {
         call.arg("")
     };
+    if envelope.tags.is_empty() {
+        call.arg("");
+    } else {
+        call.arg(codec::encode(&envelope.tags).map_err(Error::Internal)?);
+    }
     Ok(())
 }
 
@@ -174,6 +179,7 @@ fn entry(value: Value) -> Result<StoredEvent> {
             b"key" => event.group = Some(String::from_utf8_lossy(&value).into_owned()),
             b"payload" => event.payload = value,
             b"headers" => event.headers = codec::decode::<BTreeMap<String, String>>(&value).unwrap_or_default(),
+            b"tags" => event.tags = codec::decode::<BTreeMap<String, String>>(&value).unwrap_or_default(),
             _ => {}
         }
     }

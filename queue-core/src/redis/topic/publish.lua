@@ -1,11 +1,12 @@
 -- R12 for events: appends them to the log of a topic, and tells its subscriptions.
--- ARGV: producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map or '', id, and of a given id its digest or ''.
+-- ARGV: producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map or '', id, of a given id its
+-- digest or '', and its tags as a MessagePack map or ''.
 -- Nothing: all are in the log.
 --- include script/prelude, script/schema, script/clock, enqueue/sequence
 
-for at = 3, #ARGV, 6 do
+for at = 3, #ARGV, 7 do
   local fields = { 'type', ARGV[at], 'payload', ARGV[at + 2], 'id', ARGV[at + 4] }
-  for behind, name in pairs({ [1] = 'key', [3] = 'headers', [5] = 'digest' }) do
+  for behind, name in pairs({ [1] = 'key', [3] = 'headers', [5] = 'digest', [6] = 'tags' }) do
     if ARGV[at + behind] ~= '' then
       fields[#fields + 1], fields[#fields + 2] = name, ARGV[at + behind]
     end

@@ -2,6 +2,7 @@
 //! kept for a while only.
 
 mod sweep;
+mod tags;
 
 use rusqlite::{params, types::Value};
 
@@ -48,6 +49,7 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
     if tx.grouped() {
         groups(tx, &queue, how, &mut damages)?;
     }
+    tags::find(tx, &queue, how, &mut damages)?;
     if how.repair && !damages.is_empty() {
         end::repaired(tx, &queue, damages.len());
         tx.save(&queue)?;

@@ -30,6 +30,7 @@
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
 //! | `queue_remarks` | what handlers have told of jobs: progress and log |
+//! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
 //! | `queue_operations` | what people do to all jobs that match, step by step: the one that is under way, and the last that have ended |
 //! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, what it keeps; a row per entry of its log |
@@ -69,7 +70,7 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 9] = [
+const ASIDE: [&str; 10] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
@@ -79,6 +80,7 @@ const ASIDE: [&str; 9] = [
     include_str!("migrations/loads.sql"),
     include_str!("migrations/pauses.sql"),
     include_str!("migrations/operations.sql"),
+    include_str!("migrations/tags.sql"),
 ];
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.

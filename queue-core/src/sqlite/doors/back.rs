@@ -26,6 +26,7 @@ use super::{
     Leaving, keys, limits, pauses,
     ready::{self, End},
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
+    tags,
 };
 use crate::{
     broker::{Changed, ONE_RATE_LIMITED, UNREADABLE_RELEASES, Unreadable, parked_under},
@@ -169,6 +170,7 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
     let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
     tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope])?;
+    tags::note(tx, queue, id, &envelope)?;
     ready::push(tx, queue, id, End::Tail)?;
     if state == DEAD {
         tx.count(queue.key, ".dead_bytes", -bytes);

@@ -8,6 +8,7 @@ use super::{
     Leaving, groups, keys, limits,
     ready::{self, End},
     row::{self, HELD, PARKED, RETRY, SCHEDULED},
+    tags,
 };
 use crate::{
     broker::{EditJob, EditedJob, GroupName, JobState, NewJob, SeenJob},
@@ -71,6 +72,7 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
     }
     let digest = request.id.is_given().then(|| request.digest.cast_signed());
     tx.sql(EDIT)?.execute(params![queue.key, id, request.envelope, priority, digest])?;
+    tags::note(tx, queue, id, &request.envelope)?;
     if own.regroups {
         regroup(tx, queue, &own, &wanted)?;
     }

@@ -12,6 +12,7 @@ use super::{
     Leaving, end, groups,
     ready::{self, End},
     row::{ACTIVE, CANCELLED, CHAINED, DEAD, DONE, EXPIRED, HELD, LINED, LINED_SUSPECT, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+    tags,
 };
 use crate::{
     address::JobId,
@@ -155,6 +156,7 @@ pub(crate) fn conflict(
     }
     if !(replaces && unique.keep_payload) {
         tx.sql(PAYLOAD)?.execute(params![queue.key, changed, job.envelope])?;
+        tags::note(tx, queue, changed, &job.envelope)?;
     }
     if replaces && !matches!(state, RETRY | PARKED) {
         let first = keyed(tx, queue, changed)?.map_or(tx.now, |keyed| keyed.first.min(tx.now));

@@ -19,7 +19,7 @@
 //!
 //! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
 //! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there. [`limits`] does
-//! the same for limits.
+//! the same for limits. [`tags`] is the index of the tags that jobs have.
 //!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
 //! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
@@ -43,6 +43,7 @@ pub(crate) mod ready;
 pub(crate) mod row;
 mod rules;
 pub(crate) mod settle;
+pub(crate) mod tags;
 pub(crate) mod turns;
 pub(crate) mod watched;
 

@@ -20,7 +20,7 @@ use rusqlite::{Row, ToSql, params, types::Value};
 use super::{
     Leaving, aging, groups, keys, limits,
     row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
-    turns,
+    tags, turns,
 };
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
@@ -105,6 +105,7 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
     ])?;
     if stored > 0 {
         groups::note(tx, queue, job)?;
+        tags::note(tx, queue, job.id.as_bytes(), &job.envelope)?;
     }
     tx.count(queue.key, "enqueued", i64::from(stored > 0));
     Ok(stored > 0)

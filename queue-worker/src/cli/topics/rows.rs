@@ -55,6 +55,7 @@ pub(super) struct Event {
     event: String,
     group: Option<String>,
     headers: BTreeMap<String, String>,
+    tags: BTreeMap<String, String>,
     payload: Option<serde_json::Value>,
     problem: Option<String>,
 }
@@ -115,6 +116,7 @@ pub(super) fn event(event: EventInfo) -> Event {
         event: event.event,
         group: event.group,
         headers: event.headers,
+        tags: event.tags,
         payload,
         problem,
     }

@@ -1,0 +1,208 @@
+//! The index of tags: it has each job that has a tag, for as long as the job is there, and a search by a tag looks at no other job.
+
+use std::time::Duration;
+
+use queue_core::{
+    Change, Client, Edit, JobAddress, JobId, Publication,
+    broker::{
+        Audit, Begin, BuryReason, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Subscribe, SweepLimits, Unique,
+        UniqueKey, subscription_address,
+    },
+    envelope::Envelope,
+};
+
+use super::bed::{Bed, LONG, Lane, envelope};
+
+const THOROUGH: Audit = Audit { repair: false, thorough: true };
+
+/// An envelope with tags.
+pub(super) fn tagged(tags: &[(&str, &str)]) -> Vec<u8> {
+    let mut envelope = Envelope::new("suite.tagged", b"\x80");
+    envelope.tags = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    envelope.encode().expect("it is small")
+}
+
+async fn put(bed: &Bed, tags: &[(&str, &str)]) -> JobId {
+    let job = NewJob::new(JobId::make(), tagged(tags));
+    let id = job.id.clone();
+    bed.put_job(job).await;
+    id
+}
+
+/// What a scan by a tag finds in all states, and how many the index has.
+async fn found(bed: &Bed, name: &str, value: &str) -> (Vec<JobId>, u64) {
+    found_in(bed, &bed.queue, name, value).await
+}
+
+async fn found_in(bed: &Bed, queue: &str, name: &str, value: &str) -> (Vec<JobId>, u64) {
+    let scanned = bed.broker.scan(&Scan::new(queue, &JobState::ALL, 500).tagged(name, value)).await.unwrap();
+    assert_eq!(scanned.next, None);
+    (scanned.jobs.into_iter().map(|job| job.id).collect(), scanned.of.expect("the first step says how many there are"))
+}
+
+async fn is_sound(bed: &Bed) {
+    assert_eq!(bed.broker.audit(&bed.queue, THOROUGH).await.unwrap(), []);
+}
+
+/// In steps, in the order of the ids, while jobs go and come.
+pub async fn a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone(bed: Bed) {
+    bed.put(60).await;
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        ids.push(put(&bed, &[("order", "17"), ("line", &n.to_string())]).await);
+        put(&bed, &[("order", "170")]).await;
+        put(&bed, &[("orde", "r=17")]).await;
+    }
+    let given = NewJob::new(JobId::given("marked").unwrap(), tagged(&[("order", "17")]));
+    bed.put_job(given.clone()).await;
+    ids.push(given.id);
+    let mut lane = bed.lane().await;
+    lane.claim(70).await;
+    let step = async |after| bed.broker.scan(&Scan::new(&bed.queue, &JobState::ALL, 5).tagged("order", "17").after(after)).await.unwrap();
+    let first = step(None).await;
+    let told = |scanned: &Scanned| scanned.jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
+    assert_eq!((told(&first), first.of, first.places.len()), (ids[..5].to_vec(), Some(13), 5));
+    let behind_the_second = step(Some(first.places[1].clone())).await;
+    assert_eq!(told(&behind_the_second), ids[2..7]);
+    // The last job that was looked at goes, and one that was not.
+    bed.broker.change(&bed.queue, Change::Delete, None, &[ids[8].clone()]).await.unwrap();
+    bed.broker.change(&bed.queue, Change::Cancel, None, &[ids[4].clone()]).await.unwrap();
+    bed.broker.change(&bed.queue, Change::Delete, None, &[ids[4].clone()]).await.unwrap();
+    let (mut seen, mut place) = (told(&first), first.next);
+    while place.is_some() {
+        let next = step(place).await;
+        assert!(next.jobs.len() <= 5 && next.of.is_none());
+        seen.extend(told(&next));
+        place = next.next;
+    }
+    let stay: Vec<JobId> = ids.iter().enumerate().filter(|(at, _)| *at != 8).map(|(_, id)| id.clone()).collect();
+    let expected: Vec<JobId> = if seen.contains(&ids[8]) { ids.clone() } else { stay };
+    assert_eq!(seen, expected, "each once, in the order of the ids");
+    let ready = Scan::new(&bed.queue, &[JobState::Ready], 500).tagged("order", "17");
+    assert!(bed.broker.scan(&ready).await.unwrap().jobs.iter().all(|job| job.state == JobState::Ready));
+    let error = bed.broker.scan(&ready.after(Some(b"\xc1".to_vec()))).await.unwrap_err();
+    assert!(matches!(error, queue_core::Error::Invalid { field: "cursor", .. }), "{error}");
+    let nothing = bed.broker.scan(&Scan::new("suite-of-nobody", &JobState::ALL, 5).tagged("order", "17")).await.unwrap();
+    assert!(nothing.jobs.is_empty() && nothing.next.is_none());
+}
+
+/// Done, removed, evicted: with the last of a job its tags are gone, and not before.
+pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let endings = [
+        (Ending::Ack { result: None, keep: None }, false),
+        (Ending::Ack { result: None, keep: Some(LONG) }, true),
+        (Ending::Cancel { reason: String::new() }, true),
+        (Ending::Bury { reason: BuryReason::Buried, error: None }, true),
+        (Ending::Nack { delay: LONG, error: String::new() }, true),
+        (Ending::Release, true),
+    ];
+    for (at, (ending, stays)) in endings.into_iter().enumerate() {
+        let value = at.to_string();
+        let id = put(&bed, &[("at", &value), ("all", "of them")]).await;
+        let held = lane.claim_one().await;
+        assert_eq!((held.id.clone(), found(&bed, "at", &value).await), (id.clone(), (vec![id.clone()], 1)));
+        assert!(lane.end(&held, ending.clone()).await);
+        assert_eq!(found(&bed, "at", &value).await, if stays { (vec![id.clone()], 1) } else { (vec![], 0) }, "{ending:?}");
+        if ending == Ending::Release {
+            bed.broker.change(&bed.queue, Change::Delete, None, &[id]).await.unwrap();
+            assert_eq!(found(&bed, "at", &value).await, (vec![], 0), "it was deleted");
+        }
+    }
+    is_sound(&bed).await;
+    let limits = SweepLimits { dead: Duration::ZERO, dead_bytes: 0, keep: KeepLimits { count: 0, bytes: 0 }, ..SweepLimits::default() };
+    bed.broker.sweep(&bed.queue, &limits).await.unwrap();
+    assert_eq!(found(&bed, "all", "of them").await.1, 1, "of those that have ended none is left");
+    is_sound(&bed).await;
+}
+
+/// A job that is replaced, an id that comes again, an edit: the index has the tags of the envelope that is stored.
+pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
+    let unique = |conflict| Some(Box::new(Unique::new(UniqueKey::of("suite.tagged", b"17")).on_conflict(conflict)));
+    let mut first = NewJob::new(JobId::make(), tagged(&[("order", "17"), ("both", "yes")]));
+    first.unique = unique(OnConflict::Skip);
+    let mut second = NewJob::new(JobId::make(), tagged(&[("order", "18"), ("both", "yes")]));
+    second.unique = unique(OnConflict::Replace);
+    let id = first.id.clone();
+    bed.put_job(first).await;
+    let mut skipped = second.clone();
+    (skipped.id, skipped.unique) = (JobId::make(), unique(OnConflict::Skip));
+    bed.put_job(skipped).await;
+    assert_eq!((found(&bed, "order", "17").await.1, found(&bed, "order", "18").await.1), (1, 0), "a job that is skipped has no tags");
+    bed.put_job(second.clone()).await;
+    let is_second = (vec![id.clone()], 1);
+    assert_eq!((found(&bed, "order", "17").await.1, found(&bed, "order", "18").await), (0, is_second.clone()));
+    assert_eq!(found(&bed, "both", "yes").await, is_second);
+    let mut plain = second;
+    (plain.id, plain.envelope) = (JobId::make(), envelope("plain"));
+    bed.put_job(plain).await;
+    assert_eq!((found(&bed, "order", "18").await.1, found(&bed, "both", "yes").await.1), (0, 0), "a job without tags has replaced it");
+    is_sound(&bed).await;
+
+    let again = |value: &str| NewJob::new(JobId::given("again").unwrap(), tagged(&[("time", value)]));
+    bed.put_job(again("first")).await;
+    bed.put_job(again("second")).await;
+    assert_eq!((found(&bed, "time", "first").await.1, found(&bed, "time", "second").await.1), (1, 0), "the same id was there");
+    bed.broker.change(&bed.queue, Change::Cancel, None, &[again("").id]).await.unwrap();
+    assert_eq!(found(&bed, "time", "first").await.1, 1, "it is kept");
+    bed.put_job(again("second")).await;
+    assert_eq!((found(&bed, "time", "first").await.1, found(&bed, "time", "second").await.1), (0, 1));
+    is_sound(&bed).await;
+
+    let address = JobAddress { queue: bed.queue.clone(), id: again("").id };
+    let record = bed.inspector().show(&address).await.unwrap();
+    bed.inspector().edit(&address, &Edit::of(&record).unwrap().priority(Priority::High).payload(b"\x81\xa1a\x01".to_vec())).await.unwrap();
+    assert_eq!(found(&bed, "time", "second").await, (vec![address.id], 1), "it was edited");
+    is_sound(&bed).await;
+}
+
+/// Each subscription makes a job with the tags of the event.
+pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
+    bed.broker.subscribe(&Subscribe::new(bed.queue.clone(), "billing", Begin::Start)).await.unwrap();
+    let client = Client::with_broker(bed.broker.clone());
+    let event = || Publication::raw(&*bed.queue, "OrderPaid", b"\x80".to_vec());
+    let published = event().tag("order", "17").header("of", "it").publish(&client).await.unwrap();
+    event().tag("order", "18").publish(&client).await.unwrap();
+    event().publish(&client).await.unwrap();
+    let events = bed.inspector().events(&bed.queue, None, 10).await.unwrap();
+    assert_eq!((events[0].tags.get("order").map(String::as_str), events[2].tags.len()), (Some("17"), 0));
+    let queue = subscription_address("billing", &bed.queue);
+    let mut lane = Lane::on(&bed.broker, &queue).await;
+    let held = lane.claim(3).await;
+    assert_eq!(held.len(), 3);
+    assert_eq!(found_in(&bed, &queue, "order", "17").await, (vec![published.id.clone()], 1));
+    let first = Envelope::decode(&held[0].envelope).unwrap();
+    assert_eq!((&*first.headers["of"], &*first.tags["order"]), ("it", "17"));
+    assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
+    lane.ack(&held).await;
+    assert_eq!(found_in(&bed, &queue, "order", "17").await.1, 0);
+    assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
+}
+
+/// However many jobs there are, and in whichever state.
+pub async fn a_search_by_a_tag_says_how_many_jobs_have_it(bed: Bed) {
+    bed.put(30).await;
+    for n in 0..9 {
+        put(&bed, &[("order", "17"), ("even", if n % 2 == 0 { "yes" } else { "no" })]).await;
+    }
+    let mut lane = bed.lane().await;
+    let held = lane.claim(35).await;
+    lane.ack(&held[..33]).await;
+    let page = async |filter: &str, size| {
+        let mut search = bed.inspector().search(filter.parse().unwrap()).queue(&*bed.queue).page(size);
+        let (mut pages, mut ids, mut sums) = (0, Vec::new(), (0, 0));
+        while let Some(page) = search.next().await.unwrap() {
+            assert!(page.jobs.len() <= size && page.unreadable.is_empty());
+            pages += 1;
+            sums = (page.looked, page.of);
+            ids.extend(page.jobs.into_iter().map(|job| job.address.id));
+        }
+        assert!(ids.is_sorted_by(|one, other| one.as_bytes() < other.as_bytes()), "each once, in the order of the ids");
+        (pages, ids.len(), sums)
+    };
+    assert_eq!(page("tag.order=17", 50).await, (1, 6, (6, 6)));
+    assert_eq!(page("tag.order=17 state=active", 50).await, (1, 2, (6, 6)));
+    assert_eq!(page("tag.even=yes tag.order=17", 50).await, (1, 3, (3, 3)));
+    assert_eq!(page("tag.order=17 tag.even=yes", 1).await, (3, 3, (6, 6)));
+    assert_eq!(page("tag.order=1", 50).await, (1, 0, (0, 0)));
+}
