@@ -121,7 +121,8 @@ pub(crate) fn tag_digest(name: &str, value: &str) -> [u8; 8] {
 
 /// The tags of an envelope, as an index has them.
 pub(crate) fn tag_digests(envelope: &[u8]) -> Vec<[u8; 8]> {
-    let tags = if has_tags(envelope) { Envelope::decode(envelope).map(|envelope| envelope.tags).unwrap_or_default() } else { BTreeMap::new() };
+    let tags =
+        if has_tags(envelope) { Envelope::decode(envelope).map(|envelope| envelope.tags).unwrap_or_default() } else { BTreeMap::new() };
     if tags.len() > TAGS_MAX {
         return Vec::new();
     }

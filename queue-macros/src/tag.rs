@@ -33,7 +33,8 @@ impl Tags {
                 inner.parse::<Token![=]>()?;
                 if inner.peek(LitStr) {
                     let text: LitStr = inner.parse()?;
-                    let problem = format!("{WANTED}; a tag that is no parameter is given to each job: `.tag(\"{name}\", {:?})`", text.value());
+                    let problem =
+                        format!("{WANTED}; a tag that is no parameter is given to each job: `.tag(\"{name}\", {:?})`", text.value());
                     return Err(Error::new(text.span(), problem));
                 }
                 parameter = inner.call(Ident::parse_any).map_err(|error| Error::new(error.span(), WANTED))?;
@@ -45,7 +46,10 @@ impl Tags {
                 return Err(Error::new(name.span(), format!("the tag `{name}` is given twice; keep one of the two")));
             }
             if name.unraw().to_string().len() > LONGEST {
-                return Err(Error::new(name.span(), format!("the name of a tag has at most {LONGEST} letters; write `tag(order = {parameter})`")));
+                return Err(Error::new(
+                    name.span(),
+                    format!("the name of a tag has at most {LONGEST} letters; write `tag(order = {parameter})`"),
+                ));
             }
             if tags.len() == MOST {
                 return Err(Error::new(name.span(), format!("a job has at most {MOST} tags; leave this one out")));
@@ -67,7 +71,8 @@ impl Tags {
             match params.iter().find(|param| param.name.unraw() == name.unraw()) {
                 None => problems.add(name.span(), unknown_parameter(name, params)),
                 Some(param) if !param.is_payload() => {
-                    problems.add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));
+                    problems
+                        .add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));
                 }
                 Some(param) => {
                     if let Some((kind, because)) = kind_of(&param.ty) {

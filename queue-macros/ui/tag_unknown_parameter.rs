@@ -12,6 +12,8 @@ struct Invoice {
 }
 
 impl Handler for Invoice {
+    type Output = ();
+
     async fn run(self, _: JobContext) {
         drop(self.buyers);
     }

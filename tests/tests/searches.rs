@@ -54,7 +54,13 @@ impl Inspect for Noting {
     async fn stats(&self, queue: &str) -> queue_core::Result<QueueStats> {
         if queue == "replaced" {
             let key = "queue:{replaced}:jobs".to_owned();
-            return Err(Error::WrongType { broker: "noting".to_owned(), queue: Some(queue.to_owned()), key });
+            return Err(Error::WrongType {
+                broker: "noting".to_owned(),
+                queue: Some(queue.to_owned()),
+                key,
+                expected: "hash".into(),
+                found: "string".into(),
+            });
         }
         self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         for _ in 0..10 {
@@ -87,7 +93,7 @@ async fn put(broker: &DynBroker, queue: &str, n: usize) -> Vec<JobId> {
 #[tokio::test]
 async fn a_search_asks_a_bounded_number_of_queues_at_once() {
     let noting = Noting::new(Arc::new(MemoryBroker::new()));
-    let mut search = noting.search("task=noted");
+    let mut search = noting.search("task=suite.task");
     for n in 0..100 {
         search = search.queue(format!("queue-{n}"));
     }
@@ -107,7 +113,7 @@ async fn why_a_job_waits_is_asked_of_those_that_match_all_else() {
     assert_eq!(asked(), [ids[7].clone()]);
     let found = noting.search("waiting=no_worker id~j-1").next().await.unwrap().expect("there is a page");
     assert_eq!((found.jobs.len(), asked().len()), (11, 11));
-    let found = noting.search("task=noted").saying_why().page(5).next().await.unwrap().expect("there is a page");
+    let found = noting.search("task=suite.task").saying_why().page(5).next().await.unwrap().expect("there is a page");
     assert!(found.jobs.len() == 5 && asked().len() <= 6, "a page has five jobs");
     let found = noting.search("waiting!=no_worker id~j-1").next().await.unwrap().expect("there is a page");
     assert_eq!((found.jobs.len(), asked().len() <= MAX_ITEMS), (0, true));
@@ -119,7 +125,7 @@ async fn queues_that_cannot_be_read_are_named_after_an_error_of_the_first_page()
     put(&broker, "mail", 3).await;
     let noting = Noting::new(broker);
     noting.fails.store(true, Ordering::SeqCst);
-    let mut search = noting.search("task=noted").queue("mail").queue("replaced").page(2);
+    let mut search = noting.search("task=suite.task").queue("mail").queue("replaced").page(2);
     assert!(matches!(search.next().await, Err(Error::Internal(_))));
     let page = search.next().await.unwrap().expect("the same page is asked for again");
     let named = |unreadable: Vec<(String, Error)>| unreadable.into_iter().map(|(queue, _)| queue).collect::<Vec<_>>();

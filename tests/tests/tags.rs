@@ -165,8 +165,10 @@ struct Invoice {
 }
 
 impl Handler for Invoice {
+    type Output = ();
+
     async fn run(self, _: JobContext) {
-        drop(self.paid);
+        println!("{}", self.paid);
     }
 }
 

@@ -219,9 +219,10 @@ impl Search {
         }
         queues.retain(|queue| self.filter.allows_queue(queue));
         let (asked, patience) = (Semaphore::new(ASKED_AT_ONCE), until.saturating_duration_since(Instant::now()) / PATIENCE);
-        let counts = queues.into_iter().map(|queue| async {
+        let (asked, search) = (&asked, &*self);
+        let counts = queues.iter().map(|queue| async move {
             let permit = asked.acquire().await;
-            let mut count = pin!(self.count(until, &queue, states));
+            let mut count = pin!(search.count(until, queue, states));
             let count = match timeout(patience, &mut count).await {
                 Ok(count) => count,
                 Err(_) => {
@@ -234,8 +235,8 @@ impl Search {
         let (mut open, mut unreadable) = (BTreeMap::new(), Vec::new());
         for (count, queue) in join_all(counts).await {
             match count {
-                Ok(count) => drop(open.insert(queue, count)),
-                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => unreadable.push((queue, error)),
+                Ok(count) => drop(open.insert(queue.clone(), count)),
+                Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => unreadable.push((queue.clone(), error)),
                 Err(error) => return Err(error),
             }
         }
@@ -350,7 +351,18 @@ impl Inspector {
     pub fn search(&self, filter: Filter) -> Search {
         let at = At { filter: check(&filter), ..At::default() };
         let inspector = self.clone();
-        Search { inspector, filter, queues: Vec::new(), at: Some(at), limit: 50, looks: LOOKS, says_why: false, looked: 0, open: None, unreadable: Vec::new() }
+        Search {
+            inspector,
+            filter,
+            queues: Vec::new(),
+            at: Some(at),
+            limit: 50,
+            looks: LOOKS,
+            says_why: false,
+            looked: 0,
+            open: None,
+            unreadable: Vec::new(),
+        }
     }
 }
 

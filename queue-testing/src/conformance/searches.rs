@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use queue_core::{
     Change, Client, Edit, Error, Filter, JobId, RawJob,
     broker::{
-        Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, Inspect, JobState, NewJob, OnConflict, Priority, Scan, Scanned, Unique,
-        UniqueKey,
+        Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, Inspect, JobState, NewJob, OnConflict, Priority, Scan, Scanned,
+        Unique, UniqueKey,
     },
     delegate_broker, delegate_inspect,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Change, Client, Edit, JobAddress, JobId, Publication,
     broker::{
-        Audit, Begin, BuryReason, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Subscribe, SweepLimits, Unique,
-        UniqueKey, subscription_address,
+        Audit, Begin, BuryReason, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Subscribe, SweepLimits,
+        Unique, UniqueKey, subscription_address,
     },
     envelope::Envelope,
 };
@@ -143,13 +143,13 @@ pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     bed.put_job(again("first")).await;
     bed.put_job(again("second")).await;
     assert_eq!((found(&bed, "time", "first").await.1, found(&bed, "time", "second").await.1), (1, 0), "the same id was there");
-    bed.broker.change(&bed.queue, Change::Cancel, None, &[again("").id]).await.unwrap();
+    bed.broker.change(&bed.queue, Change::Cancel, None, &[again("first").id]).await.unwrap();
     assert_eq!(found(&bed, "time", "first").await.1, 1, "it is kept");
     bed.put_job(again("second")).await;
     assert_eq!((found(&bed, "time", "first").await.1, found(&bed, "time", "second").await.1), (0, 1));
     is_sound(&bed).await;
 
-    let address = JobAddress { queue: bed.queue.clone(), id: again("").id };
+    let address = JobAddress { queue: bed.queue.clone(), id: again("first").id };
     let record = bed.inspector().show(&address).await.unwrap();
     bed.inspector().edit(&address, &Edit::of(&record).unwrap().priority(Priority::High).payload(b"\x81\xa1a\x01".to_vec())).await.unwrap();
     assert_eq!(found(&bed, "time", "second").await, (vec![address.id], 1), "it was edited");

@@ -58,8 +58,7 @@ const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
-pub(crate) const SORTED: [&str; 10] =
-    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags"];
+pub(crate) const SORTED: [&str; 10] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {

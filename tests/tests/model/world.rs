@@ -496,7 +496,12 @@ impl World {
 fn new_job(new: &New) -> NewJob {
     let payload = vec![new.payload; if new.large { 2048 } else { 1 }];
     let mut envelope = Envelope::new(TASK, &payload);
-    envelope.tags = new.tag.iter().flat_map(|tag| [("all", "yes".to_owned()), ("one", tag.to_string())]).map(|(name, value)| (name.to_owned(), value)).collect();
+    envelope.tags = new
+        .tag
+        .iter()
+        .flat_map(|tag| [("all", "yes".to_owned()), ("one", tag.to_string())])
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
     let envelope = envelope.encode().expect("a small envelope can be encoded");
     let id = new.id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
     let digest = Envelope::decode(&envelope).expect("it was just encoded").digest();

@@ -126,7 +126,11 @@ fn in_words(limits: &BTreeMap<String, String>) -> String {
 }
 
 fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
-    if tags.is_empty() { "none".to_owned() } else { tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ") }
+    if tags.is_empty() {
+        "none".to_owned()
+    } else {
+        tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Whether a JSON text has the parameters that are there.

@@ -11,14 +11,40 @@ local function digest_of_tag(name, value)
   end))
 end
 
+-- The tags of an envelope whose map is behind so many bytes. The server's library of MessagePack knows no binary, as the payload is: that is passed over.
+local function tags_in(envelope, at)
+  local fields, key = byte(envelope, at + 1) - 128, nil
+  if fields == 94 then
+    fields, at = byte(envelope, at + 2) * 256 + byte(envelope, at + 3), at + 2
+  end
+  at = at + 1
+  for _ = 1, fields do
+    at, key = cmsgpack.unpack_one(envelope, at)
+    local width = (byte(envelope, at + 1) or 0) - 195
+    if key == 'g' then
+      return select(2, cmsgpack.unpack_one(envelope, at))
+    elseif width >= 1 and width <= 3 then
+      -- The length of binary data has 1, 2 or 4 bytes.
+      local length, behind = 0, at + 1 + (width == 3 and 4 or width)
+      for place = at + 2, behind do
+        length = length * 256 + byte(envelope, place)
+      end
+      at = behind + length
+    else
+      at = cmsgpack.unpack_one(envelope, at)
+    end
+  end
+end
+
 -- Adds what `tags` has of a job with this envelope to a list. The map of an envelope is behind its task's name and its time.
 local function members_of(id, envelope, members)
-  local from = envelope and #envelope > 1 and 9 + byte(envelope, 2)
-  if not from or not string.find(envelope, '\161g', from, true) then
+  local from = envelope and #envelope > 1 and 8 + byte(envelope, 2)
+  if not from or not string.find(envelope, '\161g', from + 1, true) then
     return
   end
-  local map, found = unpacked(string.sub(envelope, from)), {}
-  for name, value in pairs(map and type(map.g) == 'table' and map.g or {}) do
+  local ok, tags = pcall(tags_in, envelope, from)
+  local found = {}
+  for name, value in pairs(ok and type(tags) == 'table' and tags or {}) do
     if type(name) ~= 'string' or type(value) ~= 'string' or #found == C.most_tags then
       return
     end
