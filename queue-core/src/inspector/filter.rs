@@ -389,5 +389,7 @@ impl fmt::Display for Filter {
     }
 }
 
+mod transitions;
+
 #[cfg(test)]
 mod tests;

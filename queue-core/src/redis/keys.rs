@@ -68,6 +68,7 @@ pub(in crate::redis) enum Kind {
     History,
     Tasks,
     Reporters,
+    Deployed,
     Failures,
     Schedules,
     States,
@@ -76,6 +77,7 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Transitions,
     Operations,
     Pauses,
     Resumes,
@@ -153,6 +155,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::History,
     Kind::Tasks,
     Kind::Reporters,
+    Kind::Deployed,
     Kind::Failures,
     Kind::Schedules,
     Kind::States,
@@ -161,6 +164,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Transitions,
     Kind::Operations,
     Kind::Pauses,
     Kind::Resumes,
@@ -236,6 +240,7 @@ impl Kind {
             Kind::History => "history",
             Kind::Tasks => "tasks",
             Kind::Reporters => "reporters",
+            Kind::Deployed => "deployed",
             Kind::Failures => "failures",
             Kind::Schedules => "schedules",
             Kind::States => "states",
@@ -244,6 +249,7 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Transitions => "transitions",
             Kind::Operations => "operations",
             Kind::Pauses => "pauses",
             Kind::Resumes => "resumes",
@@ -294,6 +300,7 @@ impl Kind {
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched
+            | Kind::Transitions
             | Kind::Resumes => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
@@ -333,6 +340,7 @@ impl Kind {
             | Kind::History
             | Kind::Tasks
             | Kind::Reporters
+            | Kind::Deployed
             | Kind::Failures
             | Kind::Schedules
             | Kind::States

@@ -45,6 +45,7 @@ pub mod standings;
 pub mod stories;
 pub mod times;
 pub mod topics;
+pub mod transitions;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;

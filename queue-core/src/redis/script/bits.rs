@@ -40,10 +40,12 @@ pub(in crate::redis) enum Bit {
     Aging,
     /// `resumes`: a pause ends by itself, or a task is paused.
     Resumes,
+    /// `transitions`: somebody follows the queue.
+    Followed,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 17] = [
+    pub(in crate::redis) const ALL: [Bit; 18] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -61,6 +63,7 @@ impl Bit {
         Bit::Remarked,
         Bit::Aging,
         Bit::Resumes,
+        Bit::Followed,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -83,6 +86,7 @@ impl Bit {
             Bit::Limited => 'm',
             Bit::Aging => 'o',
             Bit::Resumes => 'e',
+            Bit::Followed => 'v',
         }
     }
 
@@ -106,6 +110,7 @@ impl Bit {
             Bit::Limited => "limited",
             Bit::Aging => "aging",
             Bit::Resumes => "pauses of tasks, or with an end",
+            Bit::Followed => "followed",
         }
     }
 
@@ -184,8 +189,9 @@ pub(in crate::redis) const PROFILES: [Profile; 4] = [
 /// The last of them: any queue.
 pub(in crate::redis) const ALL: Profile = Profile { name: "all", bits: Bits::ALL };
 
-/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise.
-pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging]).0) };
+/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise, and that nobody
+/// follows.
+pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0) };
 
 impl Profile {
     /// Whether a part of a script is for this profile: `all`, or the name of a bit.

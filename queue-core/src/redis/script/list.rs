@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
         LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
-        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED,
-        TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
-        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
+        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED,
+        STOPPED, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::PAYLOAD_MAX,
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
@@ -23,7 +23,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 56] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -42,6 +42,11 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
         ("watched_keep_ms", WATCHED_KEEP.as_millis().to_string()),
+        // Of who follows a queue.
+        ("followed_ms", FOLLOWED.as_millis().to_string()),
+        ("transitions_kept", TRANSITIONS_KEPT.to_string()),
+        ("told_at_once", TOLD_AT_ONCE.to_string()),
+        ("reason_told", REASON_TOLD.to_string()),
         // Of where jobs stand.
         ("places_looked_at", PLACES_LOOKED_AT.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
@@ -79,6 +84,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 51] {
         ("tasks_named", TASKS_NAMED.to_string()),
         ("releases_named", RELEASES_NAMED.to_string()),
         ("jobs_named", JOBS_NAMED.to_string()),
+        ("releases_seen", RELEASES_SEEN.to_string()),
         // Of topics.
         ("most_taken", MOST_TAKEN.to_string()),
         ("most_payload", PAYLOAD_MAX.to_string()),
@@ -132,6 +138,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/rise"
         "doors/remarks"
         "doors/settle"
+        "doors/transitions"
         "doors/turns"
         "doors/watched"
         "enqueue/enqueue"
@@ -170,6 +177,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/cancelling"
         "people/delete"
         "people/edit"
+        "people/follow"
         "people/key"
         "people/pause"
         "people/pauses"
@@ -185,6 +193,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/standing"
         "people/since"
         "people/stats"
+        "people/transitions"
         "people/watch"
         "people/workers"
         "remark/read"
@@ -290,6 +299,8 @@ scripts! {
     SCAN: "people/scan", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
+    FOLLOW: "people/follow", "";
+    TRANSITIONS: "people/transitions", "flags=no-writes";
     REMARK: "remark/remark", "";
     REMARKS: "remark/read", "flags=no-writes";
     STATS: "people/stats", "flags=no-writes";
