@@ -199,14 +199,17 @@ pub use self::broker::{
     Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
     GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Operation, OperationKind,
     OperationState, Pause, PauseOf, Pausing, Priority, QueueStats, Rate, Retention, RuleOf, StoredPause, Trimmed, UniqueKey, Unknown,
-    history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
+    history::{FailureKind, History, HistoryRow, HistorySpan, ReleaseSeen, RunCounts, Times},
 };
 #[doc(inline)]
 pub use queue_calendar::{CatchUp, Overlap};
 
 pub use self::{
     address::{JobAddress, JobId},
-    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored},
+    client::{
+        Client, EnqueueAllError, Handle, Job, JobResult, Lost, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored,
+        Transition, Watch, Watched,
+    },
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},

@@ -58,9 +58,9 @@
       if (label.textContent !== text) label.textContent = text;
     };
 
-    let source = null, heard = 0, gone = false;
+    let source = null, heard = 0, gone = false, held = false;
     const open = () => {
-      if (!body.dataset.live || source || document.hidden || gone || !window.EventSource) return;
+      if (!body.dataset.live || source || document.hidden || gone || held || !window.EventSource) return;
       say('wait', 'Connecting');
       heard = Date.now();
       source = new EventSource(body.dataset.live);
@@ -79,13 +79,20 @@
     };
     const close = () => { if (source) source.close(); source = null; };
     document.addEventListener('visibilitychange', () => { if (document.hidden) { close(); say('wait', 'Paused'); } else open(); });
+    document.addEventListener('click', (event) => {
+      const pause = event.target.closest('[data-pause]');
+      if (!pause) return;
+      held = !held;
+      pause.textContent = held ? 'Go on' : 'Pause';
+      if (held) { close(); say('wait', 'Paused'); } else open();
+    });
     window.addEventListener('pagehide', close);
     window.addEventListener('pageshow', open);
     setInterval(() => {
       if (document.hidden) return;
       tickTimes();
       const silent = Math.floor((Date.now() - heard) / 1000);
-      if (body.dataset.live && !gone && heard && silent >= 7) say('old', 'Not up to date for ' + span(silent));
+      if (body.dataset.live && !gone && !held && heard && silent >= 7) say('old', 'Not up to date for ' + span(silent));
     }, 1000);
 
     // Selecting jobs.
@@ -96,6 +103,8 @@
       if (all) { all.parentElement.hidden = false; all.parentElement.setAttribute('data-kept-hidden', ''); all.checked = on > 0 && on === some.length; all.indeterminate = on > 0 && on < some.length; }
       if (chosen) chosen.textContent = on ? on + (on === 1 ? ' job selected' : ' jobs selected') : 'Select jobs to act on them';
       for (const verb of document.querySelectorAll('[data-verb]')) { verb.disabled = on === 0; verb.setAttribute('data-kept-disabled', ''); }
+      const pause = document.querySelector('[data-pause]');
+      if (pause) { pause.hidden = !body.dataset.live; pause.setAttribute('data-kept-hidden', ''); }
       tickTimes();
     };
     document.addEventListener('change', (event) => {

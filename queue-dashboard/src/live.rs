@@ -25,7 +25,7 @@ use crate::{
     guard::Viewer,
     pages::{
         Content, failures, group, groups, job, jobs, limit, limits, operations, overview, queues, schedule, schedules, topic, topics,
-        worker, workers,
+        watch, worker, workers,
     },
     params::Params,
     problem::Problem,
@@ -48,7 +48,7 @@ const SIGN: Duration = Duration::from_secs(2);
 const TERM: Duration = Duration::from_secs(60);
 
 /// Which page is kept up to date.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Overview,
     Queues,
@@ -64,6 +64,7 @@ enum Kind {
     Operations,
     Topics,
     Topic,
+    Watch,
     Workers,
     Worker,
 }
@@ -73,6 +74,8 @@ struct Watcher {
     viewer: Viewer,
     kind: Kind,
     params: Params,
+    /// What the page Watch has seen.
+    watching: Option<watch::Watching>,
     sent: String,
     told: Instant,
     next: Instant,
@@ -102,6 +105,7 @@ pub(crate) async fn stream(
         "operations" => Kind::Operations,
         "topics" => Kind::Topics,
         "topic" => Kind::Topic,
+        "watch" => Kind::Watch,
         "workers" => Kind::Workers,
         "worker" => Kind::Worker,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
@@ -109,8 +113,8 @@ pub(crate) async fn stream(
     let Ok(permit) = shared.streams.clone().try_acquire_owned() else { return Problem::busy().page(&viewer) };
     let (now, params) = (Instant::now(), Params::parse(query.unwrap_or_default().as_bytes()));
     let until = shared.settings.until.clone();
-    let watcher =
-        Watcher { shared, viewer, kind, params, sent: String::new(), told: now, next: now, end: now + TERM, over: false, _permit: permit };
+    let (sent, end, watching) = (String::new(), now + TERM, None);
+    let watcher = Watcher { shared, viewer, kind, params, watching, sent, told: now, next: now, end, over: false, _permit: permit };
     let events = stream::unfold(watcher, |mut watcher: Watcher| async move {
         watcher.event().await.map(|event| (Ok::<_, std::convert::Infallible>(event), watcher))
     });
@@ -124,6 +128,14 @@ fn ended_by<S: Stream>(stream: S, stop: impl Future<Output = ()>) -> impl Stream
     stream.take_until(stop.map(|()| ()))
 }
 
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let (Some(watching), Some(page)) = (self.watching.take(), self.params.get("of").filter(|_| !self.over)) {
+            self.shared.watching.put(page.to_owned(), watching);
+        }
+    }
+}
+
 impl Watcher {
     /// Waits until there is something to send; `None`: the stream ends.
     async fn event(&mut self) -> Option<Event> {
@@ -133,7 +145,7 @@ impl Watcher {
             }
             sleep_until(self.next).await;
             let began = Instant::now();
-            let content = self.content().await;
+            let content = self.looked().await;
             let (html, is_gone) = match content {
                 Ok(content) => (content.html, false),
                 // What the page shows stays, and the script says that it is old.
@@ -142,11 +154,14 @@ impl Watcher {
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
                 Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Topics | Kind::Failures => SCHEDULES_BEAT,
+                // It waits for something to happen.
+                Kind::Watch => BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
             // A page that takes long to make is made less often.
-            self.next = Instant::now() + pause.max(began.elapsed() * 4);
+            let took = if self.kind == Kind::Watch { Duration::ZERO } else { began.elapsed() };
+            self.next = Instant::now() + pause.max(took * 4);
             if is_gone {
                 self.over = true;
                 return Some(Event::default().event("gone").data(&html));
@@ -161,6 +176,21 @@ impl Watcher {
                 return Some(Event::default().event("same").data("-"));
             }
         }
+    }
+
+    async fn looked(&mut self) -> Result<Content, Problem> {
+        if self.kind != Kind::Watch {
+            return self.content().await;
+        }
+        let filter = self.params.text::<1000>("filter");
+        if self.watching.is_none() {
+            let before = self.params.get("of").and_then(|page| self.shared.watching.take(page, &filter));
+            self.watching = Some(before.map_or_else(|| watch::Watching::new(&self.shared.client, &filter), Ok)?);
+        }
+        if let Some(watching) = &mut self.watching {
+            watching.look(!self.sent.is_empty()).await?;
+        }
+        watch::content(&self.shared, &self.viewer, &self.params, self.watching.as_ref()).await
     }
 
     /// Boxed, so that the compiler sees that the stream may move between threads.
@@ -183,6 +213,7 @@ impl Watcher {
                 Kind::Operations => operations::content(shared, viewer, params).await,
                 Kind::Topics => topics::content(shared, viewer, params).await,
                 Kind::Topic => topic::content(shared, viewer, params).await,
+                Kind::Watch => watch::content(shared, viewer, params, self.watching.as_ref()).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
                 Kind::Worker => worker::content(shared, viewer, params).await,
             }

@@ -17,7 +17,7 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
-        limits, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, worker, workers,
+        limits, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -41,6 +41,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/jobs", view, jobs::page),
         reads("/jobs/{queue}/{id}", view, job::page),
         reads("/search", view, search::page),
+        reads("/watch", view, watch::page),
         reads("/failures", view, failures::page),
         reads("/schedules", view, schedules::page),
         reads("/schedules/{queue}/{schedule}", view, schedule::page),

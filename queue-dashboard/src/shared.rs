@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{history::History, problem::Problem, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
+use crate::{history::History, pages::watch::Kept, problem::Problem, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
 
 /// A page does not wait longer for the broker.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(3);
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     lists: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
+    /// What pages have seen that watch, between two of their streams.
+    pub(crate) watching: Kept,
     pub(crate) history: StdMutex<History>,
     looks: Mutex<Looks>,
 }
@@ -97,6 +99,7 @@ impl Shared {
             settings,
             lists: Semaphore::new(LISTS),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            watching: Kept::default(),
             history: StdMutex::default(),
             looks: Mutex::default(),
         }

@@ -42,6 +42,7 @@ in_chromium! {
     a_person_filters_selects_acts_and_goes_back
     a_person_searches_all_queues_and_goes_on
     an_open_page_changes_and_keeps_what_is_selected
+    a_person_watches_pauses_and_goes_on
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
     a_person_asks_a_worker_to_claim_nothing_and_to_stop
@@ -188,6 +189,43 @@ async fn a_person_searches_all_queues_and_goes_on(scene: Scene) {
         browser.wait_for_text("hidden values stay hidden");
         assert_eq!(browser.count("table.jobs"), 0, "what is hidden cannot be found out");
         assert_eq!(browser.complaints(), [""; 0]);
+    });
+}
+
+async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
+    scene.bed.enqueue("first", None).await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&format!("{url}/jobs"));
+        browser.click(".head a[href$='/watch']");
+        browser.wait("document.querySelector('h1').textContent === 'Watch'");
+        browser.write("[name=filter]", "queue=mail task=send_mail\u{e007}");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.wait_for_text("Nothing has happened since this page was opened.");
+        // It has begun with the first look of the stream.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        browser
+    });
+    scene.bed.enqueue("second", None).await;
+    tokio::task::block_in_place(|| {
+        browser.wait_for_count("table.jobs tbody tr", 1);
+        assert!(browser.text().contains("second") && browser.text().contains("new"), "{}", browser.text());
+        browser.click("[data-pause]");
+        browser.wait("document.querySelector('[data-pause]').textContent === 'Go on'");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
+    });
+    scene.bed.enqueue("third", None).await;
+    scene.bed.client.inspector().cancel(&"mail/second".parse().unwrap()).await.unwrap();
+    tokio::task::block_in_place(|| {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert_eq!(browser.count("table.jobs tbody tr"), 1, "it stands still");
+        browser.click("[data-pause]");
+        // What happened meanwhile is above what was seen.
+        browser.wait_for_count("table.jobs tbody tr", 3);
+        browser.wait("document.querySelector('table.jobs tbody tr td[data-label=to]').textContent === 'cancelled'");
+        assert_eq!(browser.complaints(), [""; 0]);
+        browser.open(&format!("{url}/watch?filter=payload~hunter2"));
+        browser.wait_for_text("a transition does not tell");
     });
 }
 
@@ -635,6 +673,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/jobs/mail/waits/duplicate",
                     "/search?filter=attempts%3E%3D0",
                     "/search",
+                    "/watch",
                     "/workers",
                     &of_worker,
                     "/history",

@@ -300,6 +300,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/limits",
             "/limit?queue=pay&limit=stripe",
             "/operations",
+            "/watch",
             "/topics",
             "/topic?topic=orders",
             "/workers",

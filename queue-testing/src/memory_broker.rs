@@ -41,11 +41,11 @@ use queue_core::{
     broker::{
         AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed,
         CrashRule, Damage, DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended,
-        GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated,
-        Operation, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound,
-        Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing,
+        Followed, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate,
+        Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind,
+        Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing,
         StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept,
-        Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        Transitions, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -138,6 +138,7 @@ impl MemoryBroker {
         let queue = queues.entry(queue.to_owned()).or_default();
         queue.model.now = self.clock.now_ms();
         let done = work(&mut queue.model);
+        queue.model.tell_transitions();
         if let Some(at) = queue.model.take_announcement() {
             announce(&mut queue.listeners, at, queue.model.now);
         }
@@ -357,6 +358,11 @@ impl Broker for MemoryBroker {
         hints
     }
 
+    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
+        let is_known = self.lock().get(queue).is_some_and(|queue| queue.registered);
+        Ok(if is_known { self.transition(queue, |model| model.follow(stands)) } else { Followed::default() })
+    }
+
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
         request.check()?;
         let made = self.topics().entry(request.topic.to_string()).or_default().subscribe(request, self.clock.now_ms());
@@ -383,7 +389,7 @@ impl Inspect for MemoryBroker {
 
     async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
         let now_ms = self.clock.now_ms();
-        let nothing = || History::read(queue, span, StoredHistory { now_ms, rows: Vec::new() });
+        let nothing = || History::read(queue, span, StoredHistory { now_ms, ..StoredHistory::default() });
         Ok(self.lock().get_mut(queue).map_or_else(nothing, |known| {
             known.model.now = now_ms;
             known.model.history(queue, span)
@@ -448,6 +454,10 @@ impl Inspect for MemoryBroker {
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
+    }
+
+    async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
+        Ok(self.read(queue, |model| model.transitions(after, limit)))
     }
 
     async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {

@@ -84,7 +84,8 @@ impl fmt::Debug for RolesBroker {
 impl Broker for RolesBroker {
     delegate_broker!(self.producer, only enqueue, enqueue_confirmed);
     delegate_broker!(self.dashboard, only durability);
-    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, durability);
+    delegate_broker!(self.admin, only follow);
+    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, durability, follow);
 
     async fn check(&self) -> Result<()> {
         for broker in [&self.producer, &self.worker, &self.admin, &self.dashboard] {
@@ -103,8 +104,8 @@ impl Broker for RolesBroker {
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
+    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
+    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
 
     async fn browse(&self, request: &Browse) -> Result<Browsed> {
         let broker = if request.after.is_none() { &self.admin } else { &self.worker };

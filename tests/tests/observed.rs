@@ -94,6 +94,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.standing(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.remarks(QUEUE, &id, 0).await.unwrap();
     broker.watch(QUEUE, &id).await.unwrap();
+    broker.follow(QUEUE, LEASE).await.unwrap();
+    broker.transitions(QUEUE, 0, 10).await.unwrap();
     let seen = SeenJob::new(Vec::new(), Priority::Normal, None, None);
     broker.edit(&EditJob::new(QUEUE, id.clone(), seen)).await.unwrap();
     let key = UniqueKey::of("double", b"key");

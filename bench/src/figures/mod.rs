@@ -5,6 +5,7 @@ mod cancel;
 mod cluster;
 mod cost;
 mod enqueue;
+mod follow;
 mod groups;
 mod growth;
 mod instructions;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<Figure> {
         cluster::figures(),
         watching::figures(),
         cancel::figures(),
+        follow::figures(),
         #[cfg(feature = "observed")]
         observed::figures(),
     ];

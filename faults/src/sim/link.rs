@@ -15,8 +15,8 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind, Rewound, ScheduleAnswer,
-        SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
+        Extended, Followed, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind, Rewound,
+        ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -229,6 +229,11 @@ impl Broker for Link {
     async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (broker, queue, id) = (self.broker.clone(), queue.to_owned(), id.clone());
         self.call(async move { broker.watch(&queue, &id).await }).await
+    }
+
+    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
+        let (broker, queue) = (self.broker.clone(), queue.to_owned());
+        self.call(async move { broker.follow(&queue, stands).await }).await
     }
 
     async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {

@@ -84,6 +84,7 @@ macro_rules! delegate_broker {
             fn watch_hints['a](queue: &'a str) -> $crate::broker::Hints;
             async remark['a](remarks: &'a $crate::broker::Remarks) -> $crate::Result<Vec<bool>>;
             fn remark_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
+            async follow['a](queue: &'a str, stands: std::time::Duration) -> $crate::Result<$crate::broker::Followed>;
             async subscribe['a](request: &'a $crate::broker::Subscribe) -> $crate::Result<bool>;
             async trim_topic['a](topic: &'a str) -> $crate::Result<$crate::broker::Trimmed>;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
@@ -129,6 +130,7 @@ macro_rules! delegate_inspect {
             async rewind['a](request: &'a $crate::broker::Rewind) -> $crate::Result<$crate::broker::Rewound>;
             async pauses['a](queue: &'a str) -> $crate::Result<$crate::broker::Pauses>;
             async set_pause['a](request: &'a $crate::broker::SetPause) -> $crate::Result<()>;
+            async transitions['a](queue: &'a str, after: u64, limit: usize) -> $crate::Result<$crate::broker::Transitions>;
             async browse['a](request: &'a $crate::broker::Browse) -> $crate::Result<$crate::broker::Browsed>;
             async operations['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::Operation>>;
             async operate['a](request: &'a $crate::broker::Operate) -> $crate::Result<$crate::broker::Operated>;
@@ -199,6 +201,7 @@ macro_rules! __delegate_listed {
     ($how:ident watch_hints [watch_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark [remark $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark_hints [remark_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident follow [follow $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident subscribe [subscribe $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident trim_topic [trim_topic $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
@@ -232,6 +235,7 @@ macro_rules! __delegate_listed {
     ($how:ident rewind [rewind $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident pauses [pauses $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_pause [set_pause $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident transitions [transitions $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident browse [browse $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident operations [operations $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident operate [operate $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

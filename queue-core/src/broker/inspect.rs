@@ -1,6 +1,6 @@
 //! What people need of a broker: to list, show, change, pause and audit.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
 use async_trait::async_trait;
 
@@ -8,7 +8,7 @@ use super::{
     AgingSet, AskWorker, Audit, Browse, Browsed, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage,
     GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet, Operate, Operated, Operation, Pauses, Priority, QueueStats, Retention, Rewind,
     Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit,
-    StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
+    StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -226,15 +226,6 @@ impl Unreadable {
     }
 }
 
-/// How long the mark of who [watches](super::Broker::watch) a job stands.
-pub const WATCHED: Duration = Duration::from_secs(30);
-
-/// How long a job without retention is kept after its end if somebody [watched](super::Broker::watch) it then.
-pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
-
-/// Most jobs of a queue that are watched at once.
-pub const MOST_WATCHED: usize = 10_000;
-
 /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
 #[async_trait]
 pub trait Inspect: Send + Sync {
@@ -366,6 +357,10 @@ pub trait Inspect: Send + Sync {
     /// Some jobs of a queue, in an order of the broker's own. Who goes on behind the position that it gives, until there is none, has met every job that was in one of the wanted
     /// states all the time, whatever other jobs came, went or moved meanwhile.
     async fn browse(&self, request: &Browse) -> Result<Browsed>;
+
+    /// Transitions of a queue behind that of a number, about `limit` of them, in their order. While nobody [follows](super::Broker::follow) the queue there
+    /// are no new ones, and those that are kept may go. That a record goes of a job that has ended is no transition.
+    async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions>;
 
     /// The operations of a queue: that which is under way, and those that have ended and are kept. In no order.
     async fn operations(&self, queue: &str) -> Result<Vec<Operation>>;

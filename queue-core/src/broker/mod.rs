@@ -52,6 +52,7 @@ mod standing;
 mod stats;
 mod sweep;
 mod topic;
+mod transition;
 mod turn;
 mod worker;
 
@@ -64,7 +65,7 @@ use self::history::Report;
 pub use self::{
     aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
     limit::*, load::*, operation::*, party::*, pause::*, remark::*, rewind::*, scan::*, schedule::*, standing::*, stats::*, sweep::*,
-    topic::*, turn::*, worker::*,
+    topic::*, transition::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};
@@ -240,6 +241,13 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Announcements that the handler of this job has told something, if somebody [watches](Self::watch) the job. A hint may be lost or wrong.
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints;
+
+    /// Marks a queue as one that somebody follows, for so long, and for [`FOLLOWED`] at most: until then the broker keeps the last [`TRANSITIONS_KEPT`]
+    /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; that which stands the longest holds. Without a mark no transition is noted.
+    ///
+    /// # Errors
+    /// `BrokerFull`, and then no mark was set; `FeatureUnknown` while a worker of an older release serves the queue.
+    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed>;
 
     /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True: it was made. One that exists keeps its cursor, whatever the request
     /// says of its begin.

@@ -15,6 +15,7 @@ mod unique;
 mod unserved;
 mod url;
 mod waits;
+mod watch;
 
 use std::{
     collections::HashMap,
@@ -29,6 +30,7 @@ pub use self::{
     handle::{Handle, JobResult, Stored},
     job::{Job, RawJob},
     progress::ProgressWatch,
+    watch::{Lost, Transition, Watch, Watched},
 };
 use tracing::{Instrument, Span};
 

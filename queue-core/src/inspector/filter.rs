@@ -383,5 +383,7 @@ impl fmt::Display for Filter {
 }
 
 mod problems;
+mod transitions;
+
 #[cfg(test)]
 mod tests;

@@ -238,6 +238,10 @@ fn ms(duration: Duration) -> u64 {
 }
 
 /// In UTC, to the millisecond. Years after 9999 have no such form and become null.
+pub(crate) fn utc_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    utc(&Some(*time), serializer)
+}
+
 pub(crate) fn utc<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
     const LAST: Duration = Duration::from_millis(253_402_300_799_999);
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).filter(|since| *since <= LAST);

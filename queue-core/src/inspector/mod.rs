@@ -25,7 +25,7 @@ mod walk;
 mod why;
 mod workers;
 
-pub(crate) use self::json::utc;
+pub(crate) use self::json::{utc, utc_time};
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},

@@ -68,6 +68,7 @@ pub(in crate::redis) enum Kind {
     History,
     Tasks,
     Reporters,
+    Deployed,
     Failures,
     Schedules,
     States,
@@ -76,6 +77,7 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Transitions,
     Operations,
     Pauses,
     Resumes,
@@ -154,6 +156,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::History,
     Kind::Tasks,
     Kind::Reporters,
+    Kind::Deployed,
     Kind::Failures,
     Kind::Schedules,
     Kind::States,
@@ -162,6 +165,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Transitions,
     Kind::Operations,
     Kind::Pauses,
     Kind::Resumes,
@@ -238,6 +242,7 @@ impl Kind {
             Kind::History => "history",
             Kind::Tasks => "tasks",
             Kind::Reporters => "reporters",
+            Kind::Deployed => "deployed",
             Kind::Failures => "failures",
             Kind::Schedules => "schedules",
             Kind::States => "states",
@@ -246,6 +251,7 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Transitions => "transitions",
             Kind::Operations => "operations",
             Kind::Pauses => "pauses",
             Kind::Resumes => "resumes",
@@ -297,6 +303,7 @@ impl Kind {
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched
+            | Kind::Transitions
             | Kind::Resumes
             | Kind::Tags => "zset",
             Kind::Fenced | Kind::Declared => "set",
@@ -337,6 +344,7 @@ impl Kind {
             | Kind::History
             | Kind::Tasks
             | Kind::Reporters
+            | Kind::Deployed
             | Kind::Failures
             | Kind::Schedules
             | Kind::States

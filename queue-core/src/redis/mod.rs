@@ -25,7 +25,7 @@ mod topic;
 mod turn;
 mod values;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use redis::{Cmd, Value};
@@ -46,11 +46,12 @@ use crate::{
     alarm::Alarm,
     broker::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
-        DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect,
-        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
-        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage,
-        SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
-        StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints,
+        Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses,
+        QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList,
+        SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey,
+        StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer, UniqueKey,
+        WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -233,6 +234,10 @@ impl Broker for RedisBroker {
         self.announcements.remarks_of(queue, id)
     }
 
+    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
+        people::follow(self, queue, stands).await
+    }
+
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
         topic::subscribe(self, request).await
     }
@@ -365,6 +370,10 @@ impl Inspect for RedisBroker {
 
     async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
         topic::rewind(self, request).await
+    }
+
+    async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
+        people::transitions(self, queue, after, limit).await
     }
 
     async fn browse(&self, request: &Browse) -> Result<Browsed> {

@@ -11,7 +11,7 @@ use crate::{
         AgingSet, AskWorker, Audit, Browse, Browsed, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect,
         JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
         Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
-        StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
+        StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -100,6 +100,11 @@ impl Inspect for SqliteBroker {
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         let (queue, key) = (queue.to_owned(), *key);
         self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
+    }
+
+    async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| people::transitions(tx, &queue, after, limit)).await
     }
 
     async fn browse(&self, request: &Browse) -> Result<Browsed> {

@@ -28,6 +28,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -46,9 +47,9 @@ use crate::{
     address::{JobId, check_address},
     alarm::Alarm,
     broker::{
-        Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended, Hints,
-        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule, StoredJob, Subscribe,
-        SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
+        Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended,
+        Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
+        StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -342,6 +343,11 @@ impl Broker for SqliteBroker {
 
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
         self.listeners.of(&remarks_of(queue, id))
+    }
+
+    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
+        let queue = queue.to_owned();
+        self.writer().call(Commit::Extra(MARK_BYTES), move |tx| people::follow(tx, &queue, stands)).await
     }
 
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {

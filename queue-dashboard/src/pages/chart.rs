@@ -1,6 +1,6 @@
 //! Bars of what was done and what failed, as places in a picture.
 
-use crate::format::rate;
+use crate::format::{Moment, rate, short};
 
 /// The size of the chart in its own units.
 const WIDTH: f64 = 600.0;
@@ -20,10 +20,19 @@ pub(crate) struct Part {
 #[derive(Default)]
 pub(crate) struct Chart {
     pub(crate) bars: Vec<Bar>,
+    /// What happened at a point of time, as a line.
+    pub(crate) marks: Vec<Mark>,
     /// The upper end of its scale.
     pub(crate) top: String,
     /// What it shows, in words.
     pub(crate) says: String,
+}
+
+/// A line, with a name.
+pub(crate) struct Mark {
+    pub(crate) x: String,
+    pub(crate) name: String,
+    pub(crate) at: Moment,
 }
 
 pub(crate) struct Bar {
@@ -56,6 +65,11 @@ impl Chart {
             }
         });
         let last = parts.last().map_or(0.0, |part| part.done);
-        Chart { bars: bars.collect(), top: rate(top), says: says(most, last) }
+        Chart { bars: bars.collect(), marks: Vec::new(), top: rate(top), says: says(most, last) }
+    }
+
+    /// With a line at this place, from 0 to 1.
+    pub(crate) fn mark(&mut self, place: f64, name: &str, at: Moment) {
+        self.marks.push(Mark { x: format!("{:.1}", WIDTH * place.clamp(0.0, 1.0)), name: short(name, 40), at });
     }
 }

@@ -1,6 +1,10 @@
 //! The page History: what the workers have reported of the last hour, day or two weeks, of a queue or of all, and of each task.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use askama::Template;
 use axum::{
@@ -17,7 +21,7 @@ use super::{
     whole, written,
 };
 use crate::{
-    format::{number, rate, span as long},
+    format::{Moment, number, rate, span as long},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -192,7 +196,7 @@ fn see(histories: Vec<History>, span: HistorySpan) -> Seen {
             failed: row.counts.failed as f64 / step,
         })
         .collect();
-    let chart = Chart::of(&parts, |most, _| {
+    let mut chart = Chart::of(&parts, |most, _| {
         format!(
             "{} jobs done and {} failed attempts; at most {} a second.",
             number(total.counts.done),
@@ -200,6 +204,12 @@ fn see(histories: Vec<History>, span: HistorySpan) -> Seen {
             rate(most)
         )
     });
+    let now = SystemTime::now();
+    let begin = all.rows.first().map_or(now, |row| row.at);
+    for seen in &all.releases {
+        let age = seen.at.duration_since(begin).unwrap_or_default().as_secs_f64();
+        chart.mark(age / (slots * step), &seen.release, Moment::new(seen.at, now));
+    }
     Seen {
         chart,
         is_empty: total.counts.started == 0 && total.counts.done == 0 && total.counts.dead == 0,

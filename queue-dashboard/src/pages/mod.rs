@@ -27,6 +27,7 @@ pub(crate) mod search;
 pub(crate) mod sign_in;
 pub(crate) mod topic;
 pub(crate) mod topics;
+pub(crate) mod watch;
 pub(crate) mod worker;
 pub(crate) mod workers;
 

@@ -213,6 +213,17 @@ macro_rules! __conformance_cases {
                 what_has_ended_is_not_watched
                 a_watched_job_is_kept_for_who_waits
                 workers_hear_that_somebody_watches;
+            transitions:
+                every_state_of_a_job_is_told_in_order
+                what_people_do_to_a_job_is_told
+                what_time_does_to_a_job_is_told
+                jobs_with_keys_and_groups_are_told_as_others
+                jobs_of_schedules_and_topics_are_told_as_others
+                nothing_is_told_while_nobody_follows
+                a_shorter_mark_ends_no_longer_one
+                who_reads_too_late_is_told_how_many_are_lost
+                a_request_with_many_transitions_tells_or_counts_each
+                any_number_of_readers_read_the_same;
             remarks:
                 what_a_handler_tells_is_stored
                 remarks_that_come_again_or_late_change_nothing
@@ -486,7 +497,8 @@ macro_rules! __conformance_cases {
                 what_has_no_task_is_counted_apart
                 a_report_outside_its_bounds_is_refused
                 the_history_of_an_unknown_queue_is_empty
-                stats_tell_the_age_of_the_oldest_ready_job;
+                stats_tell_the_age_of_the_oldest_ready_job
+                a_release_is_noted_when_it_is_first_seen;
             failures:
                 failures_are_counted_by_fingerprint
                 a_report_of_failures_that_is_sent_again_counts_once

@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Error, History, HistoryRow, HistorySpan, JobId,
     broker::{
-        Ending, JobState, NewJob, Priority, ProcessId,
-        history::{OTHERS, Report, TASKS, Tally},
+        Ending, JobState, NewJob, Priority, ProcessId, WorkerInfo,
+        history::{OTHERS, RELEASES_SEEN, Report, TASKS, Tally},
     },
     envelope::Envelope,
 };
@@ -182,4 +182,30 @@ pub async fn stats_tell_the_age_of_the_oldest_ready_job(bed: Bed) {
     assert_eq!(bed.stats().await.oldest, None);
     producer.stored(vec![enqueued("other", HOUR * 2, Duration::ZERO)]).await;
     is_about(HOUR * 2).await;
+}
+
+/// When the first worker of a release has registered is kept, of a bounded number of releases.
+pub async fn a_release_is_noted_when_it_is_first_seen(bed: Bed) {
+    let registers = async |release: &str| {
+        bed.lane_saying(ProcessId::random(), Duration::from_secs(60), WorkerInfo::new("web-1", 7, release, [])).await;
+    };
+    let seen = async || history(&bed, HistorySpan::HOUR).await.releases;
+    let names = async || seen().await.into_iter().map(|seen| seen.release).collect::<Vec<_>>();
+    bed.lane().await;
+    assert_eq!(names().await, [""; 0], "one that is not known is none");
+    registers("v1 ä").await;
+    let first = seen().await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    registers("v2").await;
+    registers("v1 ä").await;
+    assert_eq!((names().await, seen().await[0].at), (vec!["v1 ä".to_owned(), "v2".to_owned()], first[0].at));
+    let age = std::time::SystemTime::now().duration_since(first[0].at).unwrap_or_default();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    for n in 0..RELEASES_SEEN {
+        registers(&format!("w{n}")).await;
+    }
+    let names = names().await;
+    assert_eq!(names.len(), RELEASES_SEEN);
+    assert!(!names.iter().any(|name| name.starts_with('v')), "the oldest have gone: {names:?}");
 }

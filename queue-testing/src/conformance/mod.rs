@@ -46,6 +46,7 @@ pub mod stories;
 pub mod tags;
 pub mod times;
 pub mod topics;
+pub mod transitions;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;

@@ -79,6 +79,6 @@ impl Model {
     pub fn history(&self, queue: &str, span: HistorySpan) -> History {
         let rows = self.history.iter().filter(|((_, unit, _), _)| *unit == span.unit());
         let rows = rows.map(|((task, ..), (period, tally))| (task.clone(), *period, tally.clone())).collect();
-        History::read(queue, span, StoredHistory { now_ms: self.now, rows })
+        History::read(queue, span, StoredHistory { now_ms: self.now, rows, releases: self.deployed.clone().into_iter().collect() })
     }
 }

@@ -21,16 +21,20 @@ mod remarks;
 mod schedule;
 mod standing;
 mod topic;
+mod transitions;
 mod turn;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use queue_core::{
     Fingerprint, JobId,
     broker::{
-        JobState, LOST_AT, MOST_WATCHED, Operation, PartyName, Pause, PauseOf, ProcessId, Register, Registered, UniqueKey, WATCHED,
-        WorkerAsk,
-        history::{FailureKind, HistoryUnit, Tally},
+        JobState, LOST_AT, MOST_WATCHED, Operation, PartyName, Pause, PauseOf, ProcessId, Register, Registered, StoredTransition,
+        UniqueKey, WATCHED, WorkerAsk,
+        history::{FailureKind, HistoryUnit, RELEASES_SEEN, Tally},
     },
 };
 
@@ -78,6 +82,8 @@ pub struct Model {
     tasks: BTreeMap<String, (u64, bool)>,
     /// The number of the last report of each process.
     reporters: BTreeMap<ProcessId, u64>,
+    /// When each release of workers was first seen.
+    deployed: BTreeMap<String, i64>,
     /// How runs have failed.
     failures: BTreeMap<Fingerprint, FailureKind>,
     registrations: u64,
@@ -99,6 +105,10 @@ pub struct Model {
     /// Those of them that were told of since the last call of `take_remarked`.
     remarked: Vec<JobId>,
     schedules: Schedules,
+    /// Until when somebody follows the queue, the number of the last transition, and the last of them.
+    followed: i64,
+    transition: u64,
+    transitions: VecDeque<StoredTransition>,
 }
 
 /// What a broker did where it was free to choose.
@@ -125,6 +135,7 @@ impl Model {
             queue_core::broker::Party::Lane { lease, info, lost } => {
                 // With its first lane: since then the worker is registered.
                 self.workers.entry(name.process().to_owned()).or_insert_with(|| info.stored(self.now));
+                self.deploy(info.release());
                 if *lost {
                     self.counters.insert(LOST_AT, self.now.max(0).unsigned_abs());
                 }
@@ -134,6 +145,17 @@ impl Model {
                 self.producers.insert(name, Producer { seen: self.now, ..Producer::default() });
             }
         }
+    }
+
+    fn deploy(&mut self, release: String) {
+        if release.is_empty() || self.deployed.contains_key(&release) {
+            return;
+        }
+        if self.deployed.len() >= RELEASES_SEEN {
+            let oldest = self.deployed.iter().min_by_key(|(_, at)| **at).map(|(release, _)| release.clone());
+            self.deployed.remove(&oldest.expect("there are some"));
+        }
+        self.deployed.insert(release, self.now);
     }
 
     /// When the earliest of what was made ready or was put to wait since the last call is due, for those who listen.

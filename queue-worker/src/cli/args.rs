@@ -71,8 +71,13 @@ pub(super) enum Command {
     #[command(after_help = "Examples:
   {bin} status
   {bin} status --queue orders
+  {bin} status --watch                         again every two seconds
+  {bin} status --history=24h                   what happened, hour by hour
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
-    Status(QueueArgs),
+    Status(super::status::StatusArgs),
+    /// Print what jobs go from which state to which, as it happens, until Ctrl-C
+    #[command(after_help = super::watch::HELP)]
+    Watch(super::watch::WatchArgs),
     /// List the workers: where they run, which release they are, what they use, and when the broker last heard of them
     #[command(after_help = "Examples:
   {bin} workers
@@ -265,15 +270,6 @@ pub(super) struct EnqueueArgs {
     /// Count as so many starts, where a limit of the job has a rate; 1 to its burst
     #[arg(long, value_name = "STARTS")]
     pub(super) cost: Option<u32>,
-    #[command(flatten)]
-    pub(super) format: Format,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct QueueArgs {
-    /// Only this queue
-    #[arg(long, value_name = "QUEUE")]
-    pub(super) queue: Option<String>,
     #[command(flatten)]
     pub(super) format: Format,
 }

@@ -49,6 +49,11 @@ impl Failure {
         matches!(self.exit, Exit::WrongState | Exit::NotFound | Exit::Unavailable | Exit::Unknown | Exit::Sick)
     }
 
+    /// Its code.
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// Its code and what is said of it.
     pub(super) fn into_parts(self) -> (Exit, Option<String>) {
         (self.exit, self.message)

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use queue_core::{Change, Client, Filter, JobRecord, JobState, Running, UniqueKey};
 
 use super::{
+    again::Again,
     args::{Format, state_parser},
     edit::{self, DuplicateArgs, EditArgs},
     exit::{Failure, note},
@@ -170,6 +171,8 @@ pub(super) struct ListArgs {
     pub(super) offset: u64,
     #[command(flatten)]
     pub(super) format: Format,
+    #[command(flatten)]
+    pub(super) again: Again,
 }
 
 /// Rows that are printed together.
@@ -196,7 +199,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
 
 pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Failure> {
     match command {
-        JobsCommand::List(args) => list(client, &args).await,
+        JobsCommand::List(args) => args.again.print(async || list(client, &args).await).await,
         JobsCommand::Search(args) => search::search(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
         JobsCommand::Why { job, format } => show::why(client, &job, &format).await,

@@ -3,6 +3,7 @@
 //! `args` says what is understood, one file per noun does it, `output` writes tables and JSON, `exit` turns what went
 //! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
 
+mod again;
 mod args;
 #[cfg(feature = "sqlite")]
 mod backup;
@@ -17,6 +18,7 @@ mod enqueue;
 mod exit;
 mod failures;
 mod groups;
+mod history;
 mod jobs;
 mod limits;
 mod log;
@@ -36,6 +38,7 @@ mod tasks;
 mod topics;
 #[cfg(feature = "otel")]
 mod traces;
+mod watch;
 mod work;
 mod workers;
 
@@ -75,6 +78,7 @@ use crate::Worker;
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue, and how many workers it has |
+/// | `watch` | prints what jobs go from which state to which, until it is stopped |
 /// | `workers` | lists the workers: host, process, release, queues, what they use; `workers show` says what runs on one |
 /// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
@@ -168,6 +172,7 @@ where
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
         Command::Workers(args) => workers::workers(&look().await?, &args).await?,
+        Command::Watch(args) => watch::watch(&look().await?, &args).await?,
         Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {

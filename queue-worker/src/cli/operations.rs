@@ -11,6 +11,7 @@ use queue_core::{Client, Inspector, NewOperation, Operation, OperationState, Run
 use serde_json::json;
 
 use super::{
+    again::Listing,
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table},
@@ -28,7 +29,7 @@ pub(super) enum OperationsCommand {
         #[arg(long, value_name = "QUEUE")]
         queue: Option<String>,
         #[command(flatten)]
-        format: Format,
+        listing: Listing,
     },
     /// Show one: which jobs it concerns, who has started it and why, and how far it is
     #[command(after_help = "Examples:
@@ -86,7 +87,9 @@ pub(super) struct Starting {
 pub(super) async fn operations(client: &Client, command: OperationsCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        OperationsCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
+        OperationsCommand::List { queue, listing } => {
+            listing.again.print(async || list(client, queue.as_deref(), &listing.format).await).await
+        }
         OperationsCommand::Show { operation: Address(queue, id), format } => show(&inspector.operation(&queue, &id).await?, &format),
         OperationsCommand::Stop { operation: Address(queue, id), format } => {
             let stopped = inspector.stop_operation(&queue, &id).await?;

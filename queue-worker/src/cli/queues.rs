@@ -8,6 +8,7 @@ use queue_core::{Aging, Client, Error, OperationKind, Pause, PauseOf, broker::Qu
 use serde::Serialize;
 
 use super::{
+    again::Listing,
     args::{Format, aging},
     drains::{self, DrainArgs},
     exit::{Exit, Failure, note, tell},
@@ -20,8 +21,9 @@ pub(super) enum QueuesCommand {
     /// List the queues
     #[command(after_help = "Examples:
   {bin} queues list
+  {bin} queues list --watch
   {bin} queues list --json")]
-    List(Format),
+    List(Listing),
     /// Stop all workers from claiming; running jobs continue, and enqueues are accepted
     #[command(after_help = "Examples:
   {bin} queues pause mail orders
@@ -154,31 +156,7 @@ pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Ve
 pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        QueuesCommand::List(format) => {
-            let (figures, unreadable) = self::figures(client, inspector.queues().await?).await?;
-            let of_each = figures.into_iter();
-            let rows: Vec<_> = of_each
-                .map(|(queue, stats)| {
-                    let aging_ms = stats.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
-                    let QueueStats { paused, workers, lanes, pause, .. } = stats;
-                    QueueRow { queue, paused, pause, workers, lanes, aging_ms }
-                })
-                .collect();
-            if format.json {
-                print_json(&rows)?;
-                return Unreadable::tell(&unreadable);
-            }
-            if rows.is_empty() && unreadable.is_empty() {
-                note(&none_yet(client));
-                return Ok(());
-            }
-            let cells = rows.into_iter().map(|row| {
-                let aging = row.aging_ms.map(|ms| told(Duration::from_millis(ms))).unwrap_or_default();
-                [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, pauses::told(row.pause.as_ref(), 100)]
-            });
-            print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
-            Unreadable::tell(&unreadable)
-        }
+        QueuesCommand::List(listing) => listing.again.print(async || list(client, &listing.format).await).await,
         QueuesCommand::Pause { queues, pause } => {
             for queue in known(client, queues).await? {
                 inspector.pause_as(&queue, PauseOf::Queue, pause.pausing()).await?;
@@ -204,6 +182,32 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             Ok(())
         }
     }
+}
+
+async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
+    let (figures, unreadable) = self::figures(client, client.inspector().queues().await?).await?;
+    let of_each = figures.into_iter();
+    let rows: Vec<_> = of_each
+        .map(|(queue, stats)| {
+            let aging_ms = stats.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+            let QueueStats { paused, workers, lanes, pause, .. } = stats;
+            QueueRow { queue, paused, pause, workers, lanes, aging_ms }
+        })
+        .collect();
+    if format.json {
+        print_json(&rows)?;
+        return Unreadable::tell(&unreadable);
+    }
+    if rows.is_empty() && unreadable.is_empty() {
+        note(&none_yet(client));
+        return Ok(());
+    }
+    let cells = rows.into_iter().map(|row| {
+        let aging = row.aging_ms.map(|ms| told(Duration::from_millis(ms))).unwrap_or_default();
+        [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, pauses::told(row.pause.as_ref(), 100)]
+    });
+    print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
+    Unreadable::tell(&unreadable)
 }
 
 fn told(every: Duration) -> String {

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use queue_core::{
-    Client, Error,
+    Client, Error, HistorySpan,
     broker::{JobState, QueueStats},
 };
 use serde::Serialize;
 
 use super::{
-    args::QueueArgs,
+    again::{Again, QueueArgs},
     condition,
     doctor::{Problem, topics},
     exit::Failure,
+    history,
     output::{coarse, print, print_json, table},
     parked::Parked,
     pauses,
@@ -60,7 +61,26 @@ impl QueueStatus {
     }
 }
 
-pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    of: QueueArgs,
+    /// Print what happened, by minutes up to two hours and else by hours: of the last hour, or of a time such as `24h`
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1h", value_parser = history::span)]
+    history: Option<HistorySpan>,
+    #[command(flatten)]
+    again: Again,
+}
+
+pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Failure> {
+    let of = &args.of;
+    match args.history {
+        Some(span) => args.again.print(async || history::history(client, of.queue.as_deref(), span, of.format.json).await).await,
+        None => args.again.print(async || once(client, of).await).await,
+    }
+}
+
+async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let info = client.info();
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;

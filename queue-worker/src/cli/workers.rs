@@ -12,7 +12,8 @@ use queue_core::{
 
 use self::ask::AskArgs;
 use super::{
-    args::{Format, QueueArgs},
+    again::{Again, QueueArgs},
+    args::Format,
     exit::{Exit, Failure, note},
     logs,
     output::{coarse, plain, print, print_json, relative, short, table},
@@ -24,6 +25,8 @@ use super::{
 pub(super) struct WorkersArgs {
     #[command(flatten)]
     list: QueueArgs,
+    #[command(flatten)]
+    again: Again,
     #[command(subcommand)]
     command: Option<WorkersCommand>,
 }
@@ -117,7 +120,7 @@ fn named(queues: &[String]) -> String {
 
 pub(super) async fn workers(client: &Client, args: &WorkersArgs) -> Result<(), Failure> {
     match &args.command {
-        None => list(client, &args.list).await,
+        None => args.again.print(async || list(client, &args.list).await).await,
         Some(command) => obey(client, command).await,
     }
 }

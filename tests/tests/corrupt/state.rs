@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use queue_core::{
     JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, NewJob, Operate, OperationDeed, OperationKind, PartyName, Priority,
-        ProcessId, Register, StartOperation, Turn, WorkerLoad,
+        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, FOLLOWED, NewJob, Operate, OperationDeed, OperationKind, PartyName,
+        Priority, ProcessId, Register, StartOperation, Turn, WorkerLoad,
     },
     envelope::Envelope,
     redis::RedisBroker,
@@ -317,6 +317,8 @@ impl Scene {
         (later.due, later.priority) = (Due::After(LONG), Priority::Critical);
         builder.put("later", later).await;
 
+        broker.follow(&queue, FOLLOWED).await.expect("it can be followed");
+        builder.put("followed", job("followed")).await;
         let (kind, filter, runner) = (OperationKind::Cancel, "id=none".to_owned(), Some("one".into()));
         let start = StartOperation { kind, filter, by: None, reason: None, total: 0, runner };
         broker.operate(&Operate::new(queue.clone(), "one", OperationDeed::Start(start))).await.expect("an operation is started");

@@ -48,6 +48,10 @@ const WORKERS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", 
 const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "workers_cli", "--", "sqlite"];
 const PAUSES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::pauses"];
 const PAUSES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::pauses"];
+const WATCHING: &[&str] =
+    &["-p", "queue-tests", "--test", "watching", "--test", "conformance", "--", "a_queue_is_as_before", "on_redis::transitions"];
+const TRANSITIONS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::transitions"];
+const TRANSITIONS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::transitions"];
 const SEARCHES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::searches"];
 const SEARCHES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::searches"];
 const TAGS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::tags"];
@@ -127,6 +131,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
     "worker: a panic is contained",
     "worker: an unanswered turn is sent again",
     "sqlite ask: an older request changes nothing",
+    "watching: on SQLite each change is told",
     "topics: on SQLite no type is forgotten",
     "rewinds: on SQLite another one takes over",
     "rewinds: on SQLite half of one reads nothing",
@@ -1342,6 +1347,23 @@ mutants! {
     }
     FAILED_SQLITE "queue-core/src/sqlite/history/failures.rs" {
         "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, KINDS - 1])?" => "0";
+    }
+    WATCHING "queue-core/src/redis/doors/transitions.lua" {
+        "watching: the bit goes with the mark": "if #some < 1000 and bits and string.find(bits, 'v', 1, true) then" => "if false then";
+        "watching: nothing is told without a mark": "followed = upto > now and upto <= now + C.followed_ms" => "followed = true";
+        "watching: what one request does not tell is counted": "call('HSET', K.meta, 'transitions', ms(last + n))" => "call('HSET', K.meta, 'transitions', ms(last + #piece / 4 - 1))";
+    }
+    TRANSITIONS_REDIS "queue-core/src/redis/doors/settle.lua" {
+        "watching: a job that was active is told as such": "left(ids, 'active')" => "";
+    }
+    TRANSITIONS_SQLITE "queue-core/src/sqlite/connection/migrations/told.sql" {
+        "watching: on SQLite each change is told": "AFTER UPDATE OF state ON queue_jobs" => "AFTER UPDATE OF rank ON queue_jobs";
+    }
+    CORE "queue-core/src/broker/transition.rs" {
+        "watching: what is lost is counted": "(upto - after).saturating_sub(told.len() as u64)" => "0";
+    }
+    CORE "queue-core/src/client/watch.rs" {
+        "watching: another server may lack the last": "!stood || life != self.life" => "!stood";
     }
     WORKER "queue-worker/src/failures.rs" {
         "failures: a report is bounded": "kinds.len() < KINDS_REPORTED - 1" => "true";

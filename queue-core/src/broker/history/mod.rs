@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::{
     failures::{CRASHED, FAILURES_TOLD, FailureKind, JOBS_NAMED, KINDS, KINDS_REPORTED, RELEASES_NAMED, TASKS_NAMED, told},
-    page::{History, HistoryRow, Sample, StoredHistory},
+    page::{History, HistoryRow, ReleaseSeen, Sample, StoredHistory},
     tally::{RunCounts, Tally},
     times::{BUCKETS, Times},
 };
@@ -42,6 +42,9 @@ pub const OTHERS: &str = "*";
 
 /// The name under which the depth of the queue is kept.
 pub const SAMPLE: &str = "";
+
+/// So many releases of a queue are kept: those that were seen first last.
+pub const RELEASES_SEEN: usize = 50;
 
 /// For so many hours a broker remembers the last report of a process.
 pub const REPORTERS_HOURS: u64 = 24;

@@ -31,6 +31,18 @@ pub struct History {
     /// with a history of its own: jobs that cannot be decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
     /// beyond the first hundred.
     pub tasks: BTreeMap<String, Vec<HistoryRow>>,
+    /// Which releases of workers were first seen in this time, the earliest first.
+    pub releases: Vec<ReleaseSeen>,
+}
+
+/// A release, and when a worker of it registered first with a queue. It is [`Serialize`](serde::Serialize): `release`, and `at` in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReleaseSeen {
+    /// The release, as the worker was told it or as its executable makes it.
+    pub release: String,
+    /// When, by the broker's clock.
+    pub at: SystemTime,
 }
 
 /// A minute or an hour of a [`History`].
@@ -63,6 +75,8 @@ pub struct StoredHistory {
     pub now_ms: i64,
     /// Task, the number of the period, and what is stored of it. Those outside of the span are skipped.
     pub rows: Vec<(String, u64, Tally)>,
+    /// Releases, and when each was first seen, in milliseconds since 1970. Those outside of the span are skipped.
+    pub releases: Vec<(String, i64)>,
 }
 
 /// What is known of the queue itself in a period, kept in the counts of a tally of the task [`SAMPLE`].
@@ -127,7 +141,11 @@ impl History {
             UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
         });
         let empty: Vec<HistoryRow> = times.map(HistoryRow::at).collect();
-        let mut history = History { queue: queue.to_owned(), step, rows: empty.clone(), tasks: BTreeMap::new() };
+        let mut history = History { queue: queue.to_owned(), step, rows: empty.clone(), tasks: BTreeMap::new(), releases: Vec::new() };
+        history.add_releases(stored.releases.into_iter().map(|(release, at_ms)| {
+            let at = UNIX_EPOCH.checked_add(Duration::from_millis(at_ms.max(0).unsigned_abs())).unwrap_or(UNIX_EPOCH);
+            ReleaseSeen { release, at }
+        }));
         let mut samples: BTreeMap<u64, Sample> = BTreeMap::new();
         for (task, period, tally) in stored.rows {
             if task == SAMPLE {
@@ -148,6 +166,19 @@ impl History {
             row.enqueued = before.and_then(|before| sample.enqueued.checked_sub(before.enqueued));
         }
         history
+    }
+
+    /// Adds releases that were first seen in this time. One that several queues have seen was seen with the first of them.
+    fn add_releases(&mut self, seen: impl IntoIterator<Item = ReleaseSeen>) {
+        let begin = self.rows.first().map_or(UNIX_EPOCH, |row| row.at);
+        for one in seen {
+            match self.releases.iter_mut().find(|known| known.release == one.release) {
+                Some(known) => known.at = known.at.min(one.at),
+                None => self.releases.push(one),
+            }
+        }
+        self.releases.retain(|seen| seen.at >= begin && !seen.release.is_empty());
+        self.releases.sort_by(|one, other| (one.at, &one.release).cmp(&(other.at, &other.release)));
     }
 
     /// All rows together: one row that begins with the first. Its `ready` is the largest of the span.
@@ -173,6 +204,7 @@ impl History {
                 rows.entry(row.at).or_insert_with(|| HistoryRow::at(row.at)).merge(&row);
             }
             all.rows = rows.into_values().collect();
+            all.add_releases(history.releases);
         }
         Some(all)
     }
@@ -210,13 +242,23 @@ impl Serialize for HistoryRow {
     }
 }
 
+impl Serialize for ReleaseSeen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("ReleaseSeen", 2)?;
+        fields.serialize_field("release", &self.release)?;
+        fields.serialize_field("at", &self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())?;
+        fields.end()
+    }
+}
+
 impl Serialize for History {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("History", 4)?;
+        let mut fields = serializer.serialize_struct("History", 5)?;
         fields.serialize_field("queue", &self.queue)?;
         fields.serialize_field("step_ms", &self.step.as_millis())?;
         fields.serialize_field("rows", &self.rows)?;
         fields.serialize_field("tasks", &self.tasks)?;
+        fields.serialize_field("releases", &self.releases)?;
         fields.end()
     }
 }
@@ -236,7 +278,21 @@ mod tests {
     }
 
     fn history(queue: &str, rows: Vec<(String, u64, Tally)>) -> History {
-        History::read(queue, HistorySpan::HOUR, StoredHistory { now_ms: NOW, rows })
+        History::read(queue, HistorySpan::HOUR, StoredHistory { now_ms: NOW, rows, releases: Vec::new() })
+    }
+
+    #[test]
+    fn releases_of_the_span_are_told_in_their_order_and_once() {
+        let of = |queue, releases: &[(&str, i64)]| {
+            let releases = releases.iter().map(|(release, ago)| ((*release).to_owned(), NOW - ago)).collect();
+            History::read(queue, HistorySpan::HOUR, StoredHistory { now_ms: NOW, rows: Vec::new(), releases })
+        };
+        let names = |history: &History| history.releases.iter().map(|seen| seen.release.clone()).collect::<Vec<_>>();
+        let mail = of("mail", &[("v3", 1_000), ("v1", 4_000_000), ("v2", 60_000), ("", 5)]);
+        assert_eq!(names(&mail), ["v2", "v3"]);
+        let both = History::merged([mail, of("orders", &[("v3", 90_000), ("v4", 0)])]).unwrap();
+        assert_eq!(names(&both), ["v3", "v2", "v4"]);
+        assert_eq!(serde_json::to_value(&both.releases[2]).unwrap(), serde_json::json!({ "release": "v4", "at": NOW / 1000 }));
     }
 
     #[test]

@@ -114,6 +114,10 @@ if has('w') then
   many('ZREM', K.watched, call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items))
 end
 
+if has('v') then
+  is_followed()
+end
+
 -- What is gone, and what other hands have brought.
 recount_bits()
 return { #silent, #old, dead, ended, keys, buried }

@@ -146,6 +146,9 @@ local function stamp(lane, claim)
       bodies, attempts, crashes, snoozes = describe(ids)
     end
     call('HSET', K.meta, 'claim', claim)
+    --- with followed
+    came(ids, 'active')
+    --- end
     --- with unique
     if has('u') then
       give_keys_back(ids, false, 's')

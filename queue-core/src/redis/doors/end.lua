@@ -12,7 +12,7 @@
 --- include doors/groups
 --- end
 --- with all
---- include schedule/ended, doors/watched, doors/remarks, doors/tags
+--- include schedule/ended, doors/watched, doors/remarks, doors/tags, doors/transitions
 --- end
 
 --- with all
@@ -76,9 +76,10 @@ local function free_id(id)
   end
 end
 
--- Nothing is left.
-local function end_gone(ids)
+-- Nothing is left. The state that is told of it is `removed`, or the given one.
+local function end_gone(ids, state)
   --- with all
+  came(ids, state or 'removed')
   end_ticks(ids, 'deleted')
   tell_ended(ids)
   forget_remarks(ids)
@@ -100,6 +101,9 @@ local function forget_record(id, record)
   call('HDEL', K.records, id)
   count('.kept_bytes', -whole(kept.b))
   if type(kept.s) == 'string' then
+    --- with all
+    left({ id }, kept.s)
+    --- end
     count('.kept:' .. kept.s, -1)
   end
 end
@@ -121,6 +125,7 @@ end
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   mark('k')
   --- with all
+  came(ids, state, note)
   end_ticks(ids, state)
   tell_ended(ids)
   --- end
@@ -189,6 +194,7 @@ end
 
 -- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
 local function end_dead(id, reason)
+  came({ id }, 'dead', reason)
   --- with unique
   if has('u') then
     give_keys_back({ id }, false)
@@ -212,6 +218,7 @@ end
 
 -- Takes a dead job out of the set and the count; its other parts stay.
 local function exhume(id)
+  left({ id }, 'dead')
   call('ZREM', K.dead, id)
   call('HDEL', K.notes, id)
   count('.dead_bytes', -call('HSTRLEN', K.jobs, id))

@@ -64,6 +64,7 @@ local function follow(key)
   local id, due_at = next_for(key)
   call('HDEL', K.held, key)
   if id then
+    left({ id }, 'held')
     put_rare('u', K.unique, key, id)
     wait_until(id, due_at)
   end

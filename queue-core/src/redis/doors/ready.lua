@@ -2,7 +2,7 @@
 -- cancelled one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
 -- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
 -- can read it beside all that.
---- include script/tools, script/hint, script/rare, doors/groups
+--- include script/tools, script/hint, script/rare, doors/groups, doors/transitions
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 
@@ -61,6 +61,7 @@ end
 
 -- The same with jobs that were not ready.
 local function push(ids, at_head)
+  came(ids, 'ready')
   set_out(ids, at_head)
   return line_up(ids, at_head)
 end
@@ -91,6 +92,7 @@ end
 local function take_due(key)
   local due_ids = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, C.due_items)
   many('ZREM', key, due_ids)
+  left(due_ids, key == K.retry and 'retry' or 'scheduled')
   return due_ids
 end
 
@@ -123,6 +125,7 @@ end
 local function take_parked(task, id)
   call('ZREM', K.parked, task .. '\0' .. id)
   call('HDEL', K.notes, id)
+  left({ id }, 'parked')
 end
 
 -- Lets jobs wait for their time: pairs of a time and an id.
@@ -130,10 +133,12 @@ local function wait(key, pairs_)
   if #pairs_ == 0 then
     return
   end
-  local first = math.huge
+  local first, ids = math.huge, {}
   for i = 1, #pairs_, 2 do
     first = math.min(first, tonumber(pairs_[i]))
+    ids[#ids + 1] = pairs_[i + 1]
   end
+  came(ids, key == K.retry and 'retry' or 'scheduled')
   due_by(first)
   many('ZADD', key, pairs_)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -149,6 +154,7 @@ local function unhold(id)
   if not key or string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') ~= id then
     return false
   end
+  left({ id }, 'held')
   return call('HDEL', K.held, key) == 1
 end
 
@@ -157,7 +163,12 @@ local function unwait(id)
   if has('u') and unhold(id) then
     return
   end
-  if call('ZREM', K.scheduled, id) == 0 and call('ZREM', K.retry, id) == 0 then
+  if call('ZREM', K.scheduled, id) == 1 then
+    left({ id }, 'scheduled')
+  elseif call('ZREM', K.retry, id) == 1 then
+    left({ id }, 'retry')
+  else
+    left({ id }, 'ready')
     local task = call('HGET', K.notes, id)
     if task then
       take_parked(task, id)

@@ -3,8 +3,14 @@
 --- with grouped
 --- include doors/groups
 --- end
+--- with followed
+--- include doors/transitions
+--- end
 local function settle(ids)
   call('HDEL', K.active, unpack(ids))
+  --- with followed
+  left(ids, 'active')
+  --- end
   --- with grouped
   if has('g') then
     give_slots_back(ids)

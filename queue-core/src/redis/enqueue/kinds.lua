@@ -77,6 +77,7 @@ local function give_way(id, record)
     end
     forget_record(id, record)
     forget_remarks({ id })
+    left({ id }, nil)
   end
 end
 
@@ -180,6 +181,9 @@ while i <= #ARGV do
       else
         table.insert(bodies, ARGV[at])
         table.insert(bodies, ARGV[at + 1])
+        if has('v') then
+          envelopes[ARGV[at]] = ARGV[at + 1]
+        end
         place(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
         enqueued = enqueued + 1
       end

@@ -1,5 +1,5 @@
 --- with all
---- include doors/aging, doors/tags
+--- include doors/aging, doors/tags, doors/transitions
 --- end
 -- Stores jobs that are ready now: pairs of id and envelope. True: the list was empty before; and how many there are.
 local function store(from, to, list)
@@ -9,6 +9,7 @@ local function store(from, to, list)
     ids[#ids + 1] = ARGV[at]
   end
   --- with all
+  came(ids, 'ready')
   set_out(ids, false)
   if may_have_tags then
     add_tags({ unpack(ARGV, from, to) })

@@ -71,6 +71,7 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
     note_group(id, group, chain, cost)
   end
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
+  came({ id }, 'held')
 end
 
 -- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has

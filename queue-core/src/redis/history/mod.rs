@@ -9,7 +9,7 @@ use crate::{
         RedisBroker,
         keys::Kind,
         script::{FAILURES, HISTORY, REPORT},
-        values::{array, bytes, next, number, text},
+        values::{array, bytes, next, number, text, words},
     },
 };
 
@@ -45,9 +45,14 @@ pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: H
     let now_ms = number(next(&mut values)?)?;
     // What is no text is no task.
     let mut tasks: Vec<String> = array(next(&mut values)?)?.into_iter().filter_map(|name| text(name).ok()).collect();
+    let mut seen = array(next(&mut values)?)?.into_iter();
+    let mut releases = Vec::new();
+    while let (Some(release), Some(at_ms)) = (seen.next(), seen.next()) {
+        releases.push((words(release)?, number(at_ms).unwrap_or(0)));
+    }
     tasks.extend([OTHERS, SAMPLE].map(str::to_owned));
     let rows = try_join_all(tasks.into_iter().map(|task| rows(broker, queue, task, span, now_ms))).await?;
-    Ok(History::read(queue, span, StoredHistory { now_ms, rows: rows.into_iter().flatten().collect() }))
+    Ok(History::read(queue, span, StoredHistory { now_ms, rows: rows.into_iter().flatten().collect(), releases }))
 }
 
 /// What is stored of a task in the periods of a span.

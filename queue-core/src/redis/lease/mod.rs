@@ -30,7 +30,7 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
     match &request.party {
         Party::Lane { lease, info, lost } => {
-            call.arg("w").arg(ms(*lease)).arg(Bits::ALL.letters()).arg(info.encoded());
+            call.arg("w").arg(ms(*lease)).arg(Bits::ALL.letters()).arg(info.encoded()).arg(info.release());
             if *lost { call.arg("lost") } else { &mut call }
         }
         Party::Producer => call.arg("p").arg(0),

@@ -1,5 +1,5 @@
 -- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the record of its worker but for
--- the time; 'lost' if a lane of it was forgotten whose lease stood.
+-- the time, its release or ''; 'lost' if a lane of it was forgotten whose lease stood.
 --- include script/prelude, script/clock, script/bits, script/recount_bits
 
 if not head[1] then
@@ -16,8 +16,20 @@ if ARGV[3] == 'w' then
   -- With its first lane: since then the worker is registered.
   if call('HEXISTS', K.workers, ARGV[1]) == 0 then
     call('HSET', K.workers, ARGV[1], ARGV[6] .. cmsgpack.pack(now))
+    -- When a release was first seen; the oldest gives way.
+    if ARGV[7] ~= '' and call('HEXISTS', K.deployed, ARGV[7]) == 0 then
+      local seen = call('HGETALL', K.deployed)
+      local oldest = nil
+      for at = 1, #seen >= 2 * C.releases_seen and #seen or 0, 2 do
+        oldest = (not oldest or whole(seen[at + 1]) < whole(seen[oldest + 1])) and at or oldest
+      end
+      if oldest then
+        call('HDEL', K.deployed, seen[oldest])
+      end
+      call('HSET', K.deployed, ARGV[7], ms(now))
+    end
   end
-  if ARGV[7] then
+  if ARGV[8] then
     call('HSET', K.counters, 'lost_at', ms(now))
   end
 else

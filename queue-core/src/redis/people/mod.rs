@@ -1,6 +1,7 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod edit;
+mod follow;
 mod keys;
 mod pauses;
 mod queues;
@@ -31,6 +32,7 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until};
 pub(in crate::redis) use self::{
     edit::edit,
+    follow::{follow, transitions},
     keys::key_holder,
     pauses::{pauses, set_pause},
     queues::{queues, registered},

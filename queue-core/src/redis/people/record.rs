@@ -14,7 +14,7 @@ use crate::{
 #[derive(Deserialize)]
 struct Packed(String, #[serde(with = "lossy")] String);
 
-mod lossy {
+pub(super) mod lossy {
     //! Lua packs any string as text, whatever its bytes are.
     use std::fmt;
 
@@ -35,6 +35,30 @@ mod lossy {
             }
         }
         deserializer.deserialize_str(Text)
+    }
+
+    pub(in crate::redis) mod bytes {
+        //! The same with the bytes as they are.
+        use std::fmt;
+
+        use serde::{Deserializer, de::Visitor};
+
+        pub(in crate::redis) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+            struct Bytes;
+            impl Visitor<'_> for Bytes {
+                type Value = Vec<u8>;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a string")
+                }
+                fn visit_str<E>(self, text: &str) -> Result<Vec<u8>, E> {
+                    Ok(text.as_bytes().to_vec())
+                }
+                fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                    Ok(bytes.to_vec())
+                }
+            }
+            deserializer.deserialize_str(Bytes)
+        }
     }
 }
 

@@ -42,10 +42,12 @@ pub(in crate::redis) enum Bit {
     Resumes,
     /// `tags`: a job has tags.
     Tagged,
+    /// `transitions`: somebody follows the queue.
+    Followed,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 18] = [
+    pub(in crate::redis) const ALL: [Bit; 19] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -64,6 +66,7 @@ impl Bit {
         Bit::Aging,
         Bit::Resumes,
         Bit::Tagged,
+        Bit::Followed,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -87,6 +90,7 @@ impl Bit {
             Bit::Aging => 'o',
             Bit::Resumes => 'e',
             Bit::Tagged => 'i',
+            Bit::Followed => 'v',
         }
     }
 
@@ -111,6 +115,7 @@ impl Bit {
             Bit::Aging => "aging",
             Bit::Resumes => "pauses of tasks, or with an end",
             Bit::Tagged => "tags",
+            Bit::Followed => "followed",
         }
     }
 
@@ -189,8 +194,9 @@ pub(in crate::redis) const PROFILES: [Profile; 4] = [
 /// The last of them: any queue.
 pub(in crate::redis) const ALL: Profile = Profile { name: "all", bits: Bits::ALL };
 
-/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise.
-pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging]).0) };
+/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise, and that nobody
+/// follows.
+pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0) };
 
 impl Profile {
     /// Whether a part of a script is for this profile: `all`, or the name of a bit.

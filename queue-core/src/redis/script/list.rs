@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
         LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
-        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED,
-        TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
-        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
+        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED,
+        STOPPED, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::PAYLOAD_MAX,
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
@@ -24,7 +24,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 52] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 57] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -43,6 +43,11 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 52] {
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
         ("watched_keep_ms", WATCHED_KEEP.as_millis().to_string()),
+        // Of who follows a queue.
+        ("followed_ms", FOLLOWED.as_millis().to_string()),
+        ("transitions_kept", TRANSITIONS_KEPT.to_string()),
+        ("told_at_once", TOLD_AT_ONCE.to_string()),
+        ("reason_told", REASON_TOLD.to_string()),
         // Of where jobs stand.
         ("places_looked_at", PLACES_LOOKED_AT.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
@@ -82,6 +87,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 52] {
         ("tasks_named", TASKS_NAMED.to_string()),
         ("releases_named", RELEASES_NAMED.to_string()),
         ("jobs_named", JOBS_NAMED.to_string()),
+        ("releases_seen", RELEASES_SEEN.to_string()),
         // Of topics.
         ("most_taken", MOST_TAKEN.to_string()),
         ("most_payload", PAYLOAD_MAX.to_string()),
@@ -136,6 +142,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/remarks"
         "doors/settle"
         "doors/tags"
+        "doors/transitions"
         "doors/turns"
         "doors/watched"
         "enqueue/enqueue"
@@ -174,6 +181,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/cancelling"
         "people/delete"
         "people/edit"
+        "people/follow"
         "people/key"
         "people/pause"
         "people/pauses"
@@ -190,6 +198,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/since"
         "people/stats"
         "people/tagged"
+        "people/transitions"
         "people/watch"
         "people/workers"
         "remark/read"
@@ -296,6 +305,8 @@ scripts! {
     TAGGED: "people/tagged", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
+    FOLLOW: "people/follow", "";
+    TRANSITIONS: "people/transitions", "flags=no-writes";
     REMARK: "remark/remark", "";
     REMARKS: "remark/read", "flags=no-writes";
     STATS: "people/stats", "flags=no-writes";

@@ -5,12 +5,15 @@
 -- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays while there are jobs.
 local function needed_bits()
   local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
-  local told = call('HMGET', K.meta, 'paused', 'aging')
+  local told = call('HMGET', K.meta, 'paused', 'aging', 'followed')
   if told[1] == '1' then
     needed = needed .. 'h'
   end
   if told[2] then
     needed = needed .. 'op'
+  end
+  if whole(told[3] or '') > now or call('EXISTS', K.transitions) == 1 then
+    needed = needed .. 'v'
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
     K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,

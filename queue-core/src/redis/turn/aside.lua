@@ -23,6 +23,8 @@ if paused_tasks and #ids > 0 then
       rest(aside)
     end
     settle(aside)
+    -- They were not handed out.
+    left(aside, 'ready')
     for _, id in ipairs(aside) do
       if has('m') then
         limits().refund(id)

@@ -6,7 +6,7 @@ if #acked > 0 then
   end_ticks(acked, 'done')
   --- end
   if #gone > 0 then
-    end_gone(gone)
+    end_gone(gone, 'done')
   end
   --- with kept
   for _, keep in ipairs(keeps) do

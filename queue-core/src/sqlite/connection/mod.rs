@@ -12,6 +12,7 @@
 //! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
+//! | `triggers` | what tells of transitions, while somebody follows a queue |
 //! | `doorbell` | tells listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;
@@ -24,6 +25,7 @@ pub(crate) mod lenient;
 pub(crate) mod operation;
 pub(crate) mod schema;
 pub(crate) mod statement;
+pub(crate) mod triggers;
 pub(crate) mod tx;
 pub(crate) mod url;
 pub(crate) mod writer;

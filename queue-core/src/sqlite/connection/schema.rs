@@ -24,11 +24,13 @@
 //! | `queue_counters` | what happened since the queue exists |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
 //! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
+//! | `queue_deployed` | a row per release of workers: when it was first seen |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
 //! | `queue_failures` | a row per kind of failures: what is known of it. The first failure makes the table |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
+//! | `queue_followed`, `queue_transitions` | queues that somebody follows, and the last transitions of their jobs |
 //! | `queue_remarks` | what handlers have told of jobs: progress and log |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
@@ -70,7 +72,7 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 10] = [
+const ASIDE: [&str; 11] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
@@ -81,6 +83,7 @@ const ASIDE: [&str; 10] = [
     include_str!("migrations/pauses.sql"),
     include_str!("migrations/operations.sql"),
     include_str!("migrations/tags.sql"),
+    include_str!("migrations/followed.sql"),
 ];
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.

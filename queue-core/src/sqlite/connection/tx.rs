@@ -122,6 +122,11 @@ impl<'a> Tx<'a> {
         self.connection.prepare_cached(sql)
     }
 
+    /// Makes or drops triggers.
+    pub(crate) fn with_triggers(&self, change: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        change(self.connection)
+    }
+
     /// Whether a job in this file may have a key.
     pub(crate) fn keyed(&self) -> bool {
         self.schema >= WITH_KEYS

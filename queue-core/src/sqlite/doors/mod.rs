@@ -17,7 +17,7 @@
 //!
 //! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and into it again.
 //!
-//! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
+//! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job, [`transitions`] who follows a queue.
 //! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there. [`limits`] does
 //! the same for limits. [`tags`] is the index of the tags that jobs have.
 //!
@@ -44,6 +44,7 @@ pub(crate) mod row;
 mod rules;
 pub(crate) mod settle;
 pub(crate) mod tags;
+pub(crate) mod transitions;
 pub(crate) mod turns;
 pub(crate) mod watched;
 

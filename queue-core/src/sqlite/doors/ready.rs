@@ -31,6 +31,9 @@ use crate::{
     },
 };
 
+/// The time of a new job that is beside the line until it has its place in the same transaction. No job waits for this time: it is over.
+const BESIDE: i64 = 0;
+
 /// An end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -77,8 +80,8 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -
         }
         return Ok(stored);
     }
-    // Beside the line at first, until its group is noted.
-    let stored = insert(tx, queue, job, SCHEDULED, 0, at)?;
+    // Beside the line at first, until its group is noted: at a time by which those who follow know that it is not there yet.
+    let stored = insert(tx, queue, job, SCHEDULED, 0, BESIDE)?;
     if stored {
         push(tx, queue, job.id.as_bytes(), End::Tail)?;
     }

@@ -8,7 +8,10 @@ pub(crate) use self::failures::failures;
 use crate::{
     broker::{
         Counter,
-        history::{HOURS, History, HistorySpan, HistoryUnit, OTHERS, REPORTERS_HOURS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally},
+        history::{
+            HOURS, History, HistorySpan, HistoryUnit, OTHERS, RELEASES_SEEN, REPORTERS_HOURS, Report, SAMPLE, Sample, StoredHistory, TASKS,
+            Tally,
+        },
     },
     sqlite::{
         connection::{
@@ -112,9 +115,21 @@ fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Faile
     Ok(())
 }
 
+/// Notes when a release was first seen; the oldest gives way.
+pub(crate) fn deployed(tx: &Tx<'_>, queue: &Queue<'_>, release: &str) -> rusqlite::Result<()> {
+    const SEEN: &str = "INSERT INTO queue_deployed (queue, release, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    const ROOM: &str = "DELETE FROM queue_deployed WHERE queue = ?1 AND release IN
+        (SELECT release FROM queue_deployed WHERE queue = ?1 ORDER BY at DESC, release LIMIT -1 OFFSET ?2)";
+    if !release.is_empty() && tx.sql(SEEN)?.execute(params![queue.key, release, tx.now])? > 0 {
+        tx.sql(ROOM)?.execute(params![queue.key, RELEASES_SEEN])?;
+    }
+    Ok(())
+}
+
 pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<History, Failed> {
     const ROWS: &str = "SELECT task, period, tally FROM queue_history WHERE queue = ?1 AND unit = ?2 AND period BETWEEN ?3 AND ?4";
-    let mut stored = StoredHistory { now_ms: tx.now, rows: Vec::new() };
+    const RELEASES: &str = "SELECT release, at FROM queue_deployed WHERE queue = ?1";
+    let mut stored = StoredHistory { now_ms: tx.now, ..StoredHistory::default() };
     if let Some(queue) = tx.queue(name)? {
         let periods = span.periods(tx.now);
         // The one before says how much was enqueued in the first.
@@ -128,6 +143,12 @@ pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<
             let (task, period, tally) = row?;
             stored.rows.extend(tally.map(|tally| (task, period, tally)));
         }
+        let mut releases = tx.sql(RELEASES)?;
+        let releases = releases.query_map([queue.key], |row| {
+            let (Words(release), Number(at)) = (row.get(0)?, row.get(1)?);
+            Ok((release, at))
+        })?;
+        stored.releases = releases.collect::<rusqlite::Result<_>>()?;
     }
     Ok(History::read(name, span, stored))
 }

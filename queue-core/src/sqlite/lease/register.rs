@@ -4,10 +4,13 @@ use rusqlite::params;
 
 use crate::{
     broker::{LOST_AT, Party, PartyName, Register, Registered},
-    sqlite::connection::{
-        lenient::Number,
-        statement::sql,
-        tx::{Failed, Tx, after},
+    sqlite::{
+        connection::{
+            lenient::Number,
+            statement::sql,
+            tx::{Failed, Tx, after},
+        },
+        history,
     },
 };
 
@@ -25,6 +28,7 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
             }
             let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
             tx.sql(sql!("register_worker.sql"))?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
+            history::deployed(tx, &queue, &info.release())?;
             tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),

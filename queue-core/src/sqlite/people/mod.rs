@@ -31,7 +31,7 @@ pub(crate) use self::{
     list::list,
     pause::{pauses, set_pause},
     scan::scan,
-    show::{show, shown, watch},
+    show::{follow, show, shown, transitions, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},
     workers::{ask_worker, worker_records, workers},

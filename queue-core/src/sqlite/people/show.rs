@@ -1,18 +1,20 @@
 //! One job, with its failures and its result.
 
+use std::time::Duration;
+
 use rusqlite::params;
 
 use super::record::{failures, record};
 use crate::{
     address::JobId,
-    broker::StoredJob,
+    broker::{Followed, StoredJob, Transitions},
     sqlite::{
         connection::{
             lenient::Bytes,
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
-        doors::watched,
+        doors::{transitions, watched},
     },
 };
 
@@ -22,6 +24,22 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<S
         watched::watch(tx, &queue, id)?;
     }
     show(tx, queue, id)
+}
+
+/// Marks a queue as one that somebody follows.
+pub(crate) fn follow(tx: &mut Tx<'_>, queue: &str, stands: Duration) -> Result<Followed, Failed> {
+    match tx.queue(queue)? {
+        Some(queue) => transitions::follow(tx, &queue, stands),
+        None => Ok(Followed::default()),
+    }
+}
+
+/// Transitions of its jobs.
+pub(crate) fn transitions(tx: &mut Tx<'_>, queue: &str, after: u64, limit: usize) -> Result<Transitions, Failed> {
+    match tx.queue(queue)? {
+        Some(queue) => transitions::transitions(tx, &queue, after, limit),
+        None => Ok(Transitions::read(Vec::new(), after, 0, true)),
+    }
 }
 
 pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {

@@ -27,7 +27,7 @@ impl Model {
     /// A job that is new waits until this time, in milliseconds since 1970, or is ready if that is over.
     pub(in crate::model) fn arrive(&mut self, new: &NewJob, at: i64) {
         self.limits.used |= new.limits.is_some();
-        self.jobs.add(new.id.clone(), Job::new(new, Place::Scheduled(at), self.now));
+        self.jobs.add_aside(new.id.clone(), Job::new(new, Place::Scheduled(at), self.now));
         self.wait_until(Out(new.id.clone()), at);
     }
 

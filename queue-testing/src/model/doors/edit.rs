@@ -43,7 +43,7 @@ impl Model {
         };
         let out = leaves.then(|| self.leave(id));
         if before.group != request.group {
-            self.jobs.set_place(id, if leaves { Place::Scheduled(now) } else { before.place().clone() });
+            self.jobs.set_aside(id, if leaves { Place::Scheduled(now) } else { before.place().clone() });
             self.free_line(id);
         }
         let job = self.jobs.edit(id);

@@ -6,6 +6,7 @@ use queue_core::{
     JobId,
     broker::{
         BuryReason, FAILURES_KEPT, Failure, GroupName, JobLimits, JobState, LimitKey, NewJob, PartyName, Priority, StoredJob, Unreadable,
+        task_in,
     },
 };
 
@@ -13,25 +14,49 @@ use super::{super::remarks::Told, JobKey};
 
 /// The jobs that are kept, by id.
 #[derive(Clone, Debug, Default)]
-pub struct Jobs(BTreeMap<JobId, Job>);
+pub struct Jobs {
+    map: BTreeMap<JobId, Job>,
+    /// Whether their transitions are noted.
+    pub(in crate::model) follows: bool,
+    /// Those of this operation.
+    moved: Vec<Moved>,
+    /// In which state jobs were that have no place for a moment; new ones in none.
+    aside: BTreeMap<JobId, Option<JobState>>,
+}
+
+/// A job has gone from one state to another.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Moved {
+    pub(in crate::model) id: JobId,
+    pub(in crate::model) from: Option<JobState>,
+    pub(in crate::model) to: Option<JobState>,
+    pub(in crate::model) task: String,
+    pub(in crate::model) attempts: u32,
+}
+
+impl Moved {
+    fn of(id: &JobId, from: Option<JobState>, to: Option<JobState>, job: &Job) -> Moved {
+        Moved { id: id.clone(), from, to, task: task_in(&job.envelope), attempts: job.attempts }
+    }
+}
 
 impl Deref for Jobs {
     type Target = BTreeMap<JobId, Job>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.map
     }
 }
 
 impl Jobs {
     /// A job whose counters or history change. Its place does not.
     pub(in crate::model) fn edit(&mut self, id: &JobId) -> &mut Job {
-        self.0.get_mut(id).expect("a job that an operation has just found is there")
+        self.map.get_mut(id).expect("a job that an operation has just found is there")
     }
 
     /// A broker's clock has read another time than the model's: the time of the job becomes this one, in milliseconds since 1970.
     pub fn set_at(&mut self, id: &JobId, new: i64) {
-        let place = self.0.get_mut(id).map(|job| &mut job.place);
+        let place = self.map.get_mut(id).map(|job| &mut job.place);
         if let Some(Place::Scheduled(at) | Place::Retry(at) | Place::Held(at) | Place::Dead { at, .. } | Place::Ended { at, .. }) = place {
             *at = new;
         }
@@ -39,21 +64,54 @@ impl Jobs {
 
     /// The same of the time at which it rises.
     pub fn set_rises(&mut self, id: &JobId, new: i64) {
-        if let Some(job) = self.0.get_mut(id).filter(|job| job.rises.is_some()) {
+        if let Some(job) = self.map.get_mut(id).filter(|job| job.rises.is_some()) {
             job.rises = Some(new);
         }
     }
 
     pub(super) fn add(&mut self, id: JobId, job: Job) {
-        self.0.insert(id, job);
+        if self.follows {
+            self.moved.push(Moved::of(&id, None, Some(job.place.state()), &job));
+        }
+        self.map.insert(id, job);
+    }
+
+    /// A new job, which is given a place next.
+    pub(super) fn add_aside(&mut self, id: JobId, job: Job) {
+        self.aside.insert(id.clone(), None);
+        self.map.insert(id, job);
     }
 
     pub(super) fn set_place(&mut self, id: &JobId, place: Place) {
+        let aside = self.aside.remove(id);
+        let job = self.map.get_mut(id).expect("a job that an operation has just found is there");
+        let (from, to) = (aside.unwrap_or(Some(job.place.state())), Some(place.state()));
+        if self.follows && from != to {
+            self.moved.push(Moved::of(id, from, to, job));
+        }
+        job.place = place;
+    }
+
+    /// A place for a moment: another one follows.
+    pub(super) fn set_aside(&mut self, id: &JobId, place: Place) {
+        let before = self.edit(id).place.state();
+        self.aside.entry(id.clone()).or_insert(Some(before));
         self.edit(id).place = place;
     }
 
     pub(super) fn remove(&mut self, id: &JobId) {
-        self.0.remove(id);
+        let Some(job) = self.map.remove(id) else { return };
+        let from = self.aside.remove(id).unwrap_or(Some(job.place.state()));
+        // Of what has ended nothing more is told.
+        if self.follows && !from.is_some_and(JobState::is_final) {
+            let to = (from == Some(JobState::Active)).then_some(JobState::Done);
+            self.moved.push(Moved::of(id, from, to, &job));
+        }
+    }
+
+    /// The transitions since the last call.
+    pub(in crate::model) fn take_moved(&mut self) -> Vec<Moved> {
+        std::mem::take(&mut self.moved)
     }
 }
 

@@ -15,6 +15,12 @@ CREATE TABLE IF NOT EXISTS queue_tasks (
     repeats INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, task)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queue_deployed (
+    queue INTEGER NOT NULL,
+    release TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (queue, release)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS queue_reporters (
     queue INTEGER NOT NULL,
     process TEXT NOT NULL,

@@ -1,0 +1,152 @@
+//! Transitions: what jobs go from which state to which, told to those who follow a queue while they do. And for how long marks stand, of who follows a queue and who waits for a job.
+
+use std::time::Duration;
+
+use super::JobState;
+use crate::address::JobId;
+
+/// How long the mark of who [follows](super::Broker::follow) a queue stands, at most.
+pub const FOLLOWED: Duration = Duration::from_secs(15);
+
+/// How long the mark of who [watches](super::Broker::watch) a job stands.
+pub const WATCHED: Duration = Duration::from_secs(30);
+
+/// How long a job without retention is kept after its end if somebody [watched](super::Broker::watch) it then.
+pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
+
+/// Most jobs of a queue that are watched at once.
+pub const MOST_WATCHED: usize = 10_000;
+
+/// So many of the last transitions of a queue are kept for those who follow it.
+pub const TRANSITIONS_KEPT: u64 = 10_000;
+
+/// So many transitions one request tells of, at most; on Redis alone. Those beyond are lost, and counted as such.
+pub const TOLD_AT_ONCE: u64 = 1_000;
+
+/// So many bytes of the reason of a transition are told.
+pub const REASON_TOLD: usize = 200;
+
+/// Where somebody who follows a queue begins, or whether it may go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Followed {
+    /// The number of the last transition. `None`: the queue does not exist yet, and was not marked.
+    pub last: Option<u64>,
+    /// Whether a mark stood before, so that every transition since then has a number.
+    pub stood: bool,
+    /// What tells the life of a server from that of another one, which may lack the last transitions.
+    pub life: String,
+}
+
+impl Followed {
+    /// A mark was set.
+    pub fn new(last: u64, stood: bool, life: String) -> Self {
+        Followed { last: Some(last), stood, life }
+    }
+}
+
+/// A job went from one state to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredTransition {
+    /// Its number: those of a queue are numbered one after the other.
+    pub number: u64,
+    /// When, by the broker's clock, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The job.
+    pub id: JobId,
+    /// The job's task; empty if it cannot be read.
+    pub task: String,
+    /// Where it was; `None`: it is new.
+    pub from: Option<JobState>,
+    /// Where it is; `None`: it was removed before its end.
+    pub to: Option<JobState>,
+    /// How many of its attempts had failed.
+    pub attempts: u32,
+    /// Why it is dead, or was cancelled.
+    pub reason: Option<String>,
+}
+
+impl StoredTransition {
+    /// A transition of a job.
+    pub fn new(number: u64, at_ms: i64, id: JobId) -> Self {
+        StoredTransition { number, at_ms, id, task: String::new(), from: None, to: None, attempts: 0, reason: None }
+    }
+}
+
+/// Transitions of a queue, in their order, as [`Inspect::transitions`](super::Inspect::transitions) gives them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transitions {
+    /// They are some of those behind the number that was asked for.
+    pub told: Vec<StoredTransition>,
+    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`: nobody knows.
+    pub lost: Option<u64>,
+    /// The number from which to go on.
+    pub upto: u64,
+}
+
+impl Transitions {
+    /// What a reader gets that has read up to `after`, of a queue whose last transition is `last`. `is_all`: no other is kept behind those that were read.
+    pub fn read(mut told: Vec<StoredTransition>, after: u64, last: u64, is_all: bool) -> Self {
+        told.retain(|transition| transition.number > after);
+        told.sort_by_key(|transition| transition.number);
+        if last < after {
+            // The numbers have begun anew, or those of an older copy go on.
+            return Transitions { told: Vec::new(), lost: None, upto: last };
+        }
+        let read = told.last().map_or(after, |transition| transition.number);
+        let upto = if is_all { last.max(read) } else { read };
+        let lost = (upto - after).saturating_sub(told.len() as u64);
+        Transitions { told, lost: Some(lost), upto }
+    }
+}
+
+/// The task in the first bytes of an envelope: its version, how long the name is, and the name.
+pub fn task_in(head: &[u8]) -> String {
+    let name = match head {
+        [1, length, rest @ ..] => rest.get(..usize::from(*length)).unwrap_or_default(),
+        _ => &[],
+    };
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The first bytes of a reason.
+pub fn reason_told(reason: &str) -> &str {
+    let end = (0..=REASON_TOLD.min(reason.len())).rev().find(|at| reason.is_char_boundary(*at));
+    &reason[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(numbers: impl IntoIterator<Item = u64>) -> Vec<StoredTransition> {
+        let id = JobId::make();
+        numbers.into_iter().map(|number| StoredTransition::new(number, 0, id.clone())).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_counted() {
+        let read = |numbers: &[u64], after, last, is_all| {
+            let read = Transitions::read(some(numbers.iter().copied()), after, last, is_all);
+            (read.told.len(), read.lost, read.upto)
+        };
+        assert_eq!(read(&[], 7, 7, true), (0, Some(0), 7));
+        assert_eq!(read(&[8, 9], 7, 9, true), (2, Some(0), 9));
+        assert_eq!(read(&[11, 12], 7, 12, true), (2, Some(3), 12), "the oldest are not kept");
+        assert_eq!(read(&[8, 9], 7, 12, true), (2, Some(3), 12), "a request had more than it tells of");
+        assert_eq!(read(&[8, 9], 7, 12, false), (2, Some(0), 9), "a page is full, and the others come with the next");
+        assert_eq!(read(&[6, 7, 8], 7, 8, true), (1, Some(0), 8), "some of them were read before");
+        assert_eq!(read(&[1, 2], 7, 2, true), (0, None, 2), "the numbers have begun anew");
+    }
+
+    #[test]
+    fn the_task_stands_at_the_head_of_an_envelope() {
+        assert_eq!(task_in(b"\x01\x04mail\0\0"), "mail");
+        for strange in [&b""[..], b"\x02\x04mail", b"\x01\x05mail"] {
+            assert_eq!(task_in(strange), "");
+        }
+        assert_eq!(reason_told(&"é".repeat(REASON_TOLD)).len(), REASON_TOLD);
+    }
+}

@@ -1,0 +1,100 @@
+//! Filters of transitions: a transition tells less of its job than the record of the job.
+
+use super::{Field, Filter, How, Term};
+use crate::{
+    address::{JobAddress, JobId},
+    broker::{JobState, StoredTransition},
+    error::{Error, Result},
+};
+
+impl Filter {
+    /// Refuses a filter with a term that no transition can answer.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which names the term.
+    pub(crate) fn check_of_transitions(&self) -> Result<()> {
+        let unanswered = |term: &&Term| match term {
+            Term::Text { field, .. } => {
+                !matches!(field, Field::Task | Field::State | Field::Queue | Field::Id | Field::Reason | Field::Note)
+            }
+            Term::Attempts(..) => false,
+            Term::Older(_) | Term::Newer(_) => true,
+        };
+        match self.terms.iter().find(unanswered) {
+            Some(term) => Err(Error::invalid(
+                "filter",
+                Filter { terms: vec![term.clone()] }.to_string(),
+                "asks for what a transition does not tell; use queue, task, id, state, attempts, reason or note here, and a search for the others",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The one queue in which a matching job can be, if the filter names one.
+    pub(crate) fn queue(&self) -> Option<&str> {
+        self.of(&Field::Queue).find_map(|(how, value)| (how == How::Is).then_some(value))
+    }
+
+    /// Whether a transition is wanted. `state` is that to which the job has gone, or `removed`.
+    pub(crate) fn matches_transition(&self, queue: &str, told: &StoredTransition) -> bool {
+        let state = told.to.map_or("removed", JobState::name);
+        let reason_of = |state: JobState| told.reason.as_deref().filter(|_| told.to == Some(state)).unwrap_or_default();
+        self.terms.iter().all(|term| match term {
+            Term::Attempts(compares, number) => compares.holds(told.attempts, *number),
+            Term::Text { field, how, value } => match field {
+                Field::Task => how.holds(&told.task, value),
+                Field::State => how.holds(state, value),
+                Field::Queue => how.holds(queue, value),
+                Field::Id if matches!(how, How::Is | How::IsNot) => is_of(&told.id, value) == (*how == How::Is),
+                Field::Id => how.holds(&told.id.to_string(), value),
+                Field::Reason => how.holds(reason_of(JobState::Dead), value),
+                Field::Note => how.holds(reason_of(JobState::Cancelled), value),
+                _ => false,
+            },
+            Term::Older(_) | Term::Newer(_) => false,
+        })
+    }
+}
+
+/// An id stands for itself, or is named with its queue.
+fn is_of(id: &JobId, value: &str) -> bool {
+    id.to_string() == value || value.parse::<JobAddress>().is_ok_and(|address| address.id == *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(to: Option<JobState>) -> StoredTransition {
+        let mut told = StoredTransition::new(1, 0, "close-17".parse().expect("it is an id"));
+        (told.task, told.from, told.to, told.attempts) = ("send_mail".to_owned(), Some(JobState::Active), to, 3);
+        told.reason = Some("max_attempts".to_owned()).filter(|_| to == Some(JobState::Dead));
+        told
+    }
+
+    #[test]
+    fn a_transition_answers_for_its_task_its_state_and_its_reason() {
+        let dead = told(Some(JobState::Dead));
+        for wanted in
+            ["", "task=send_mail", "state=dead", "queue=mail id=close-17", "reason~attempts", "attempts>=3", "state!=ready", "note="]
+        {
+            assert!(wanted.parse::<Filter>().unwrap().matches_transition("mail", &dead), "{wanted}");
+        }
+        for unwanted in ["task=other", "state=done", "queue=orders", "id=close-18", "reason=", "attempts<3"] {
+            assert!(!unwanted.parse::<Filter>().unwrap().matches_transition("mail", &dead), "{unwanted}");
+        }
+        assert!("state~removed".parse::<Filter>().unwrap().matches_transition("mail", &told(None)));
+    }
+
+    #[test]
+    fn what_a_transition_does_not_tell_is_refused_by_name() {
+        for (filter, term) in
+            [("task=a payload~x", "payload~x"), ("older=2d", "older"), ("tag.order=17", "tag.order=17"), ("group=acme", "group")]
+        {
+            let problem = filter.parse::<Filter>().unwrap().check_of_transitions().unwrap_err().to_string();
+            assert!(problem.contains(term) && problem.contains("search"), "{problem}");
+        }
+        assert!("task=a queue=b".parse::<Filter>().unwrap().check_of_transitions().is_ok());
+        assert_eq!("task=a queue=b".parse::<Filter>().unwrap().queue(), Some("b"));
+    }
+}

@@ -1,0 +1,86 @@
+-- Transitions, for those who follow the queue: from which state a job goes to which. The bit `v` tells of it, and `followed` in `meta` until when somebody does. A
+-- door that lets a job out says where it was (`left`), and one that lets it in where it is now (`came`). `transitions` has what was told last: pieces, each by the number
+-- of its last transition. A piece is a packed list of that number, the time, the state and the reason, then of each job its id, task, state before, and failed attempts.
+-- Nothing here may stop a script: what another program has made of the key is left alone, and its transitions are lost.
+--- include script/tools, script/has
+
+-- Where jobs were, how many transitions this script has told, and whether somebody follows. Envelopes of jobs that are not stored yet.
+local was, told_of, followed, envelopes = {}, 0, nil, {}
+local is_over = { done = true, dead = true, cancelled = true, expired = true }
+
+-- Nobody follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
+local function forget_transitions()
+  local some = redis.pcall('ZRANGE', K.transitions, '0', '999')
+  if not some.err then
+    many('ZREM', K.transitions, some)
+    if #some < 1000 and bits and string.find(bits, 'v', 1, true) then
+      bits = string.gsub(bits, 'v', '')
+      call('HSET', K.meta, 'bits', bits)
+    end
+  end
+end
+
+local function is_followed()
+  if followed == nil then
+    -- A mark that no clock could have set is none.
+    local upto = whole(call('HGET', K.meta, 'followed') or '')
+    followed = upto > now and upto <= now + C.followed_ms
+    if not followed then
+      forget_transitions()
+    end
+  end
+  return followed
+end
+
+-- Jobs have left this state.
+local function left(ids, state)
+  if has('v') then
+    for _, id in ipairs(ids) do
+      was[id] = state
+    end
+  end
+end
+
+local function task_of(envelope)
+  return envelope and byte(envelope, 1) == 1 and string.sub(envelope, 3, 2 + (byte(envelope, 2) or 0)) or ''
+end
+
+-- At most 200 of the jobs have come to this state. Numbers are given to all transitions; of those beyond what one script may tell nothing is stored.
+local function tell(ids, state, why)
+  local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.attempts, unpack(ids)) or {}
+  local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_told) }, 0
+  for at, id in ipairs(ids) do
+    local before = was[id] or (state == 'active' or state == 'removed') and 'ready' or ''
+    was[id] = state
+    if before ~= state and not (state == 'removed' and is_over[before]) then
+      n = n + 1
+      if told_of + n <= C.told_at_once then
+        piece[4 * n + 1], piece[4 * n + 2], piece[4 * n + 3], piece[4 * n + 4] = id, task_of(bodies[at] or envelopes[id]), before, attempts[at] or '0'
+      end
+    end
+  end
+  if n == 0 then
+    return
+  end
+  local last = whole(call('HGET', K.meta, 'transitions') or '')
+  call('HSET', K.meta, 'transitions', ms(last + n))
+  told_of = told_of + n
+  if #piece > 4 then
+    local upto = last + #piece / 4 - 1
+    piece[1] = ms(upto)
+    local stored = redis.pcall('ZADD', K.transitions, piece[1], cmsgpack.pack(piece))
+    if type(stored) == 'number' and upto > C.transitions_kept and math.floor(last / 500) < math.floor(upto / 500) then
+      many('ZREM', K.transitions, call('ZRANGE', K.transitions, '-inf', ms(upto - C.transitions_kept), 'BYSCORE', 'LIMIT', '0', '1000'))
+    end
+  end
+end
+
+-- Jobs have come to this state. It is said before anything of them goes.
+local function came(ids, state, why)
+  if #ids == 0 or not has('v') or not is_followed() then
+    return
+  end
+  for from = 1, #ids, 200 do
+    tell({ unpack(ids, from, math.min(from + 199, #ids)) }, state, why)
+  end
+end

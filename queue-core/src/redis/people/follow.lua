@@ -1,0 +1,16 @@
+-- Marks a queue as one that somebody follows. ARGV: for how long, in ms. Answers the number of the last transition, whether a mark stood, and the life of this server; or
+-- nothing: the queue does not exist.
+--- include script/prelude, script/clock, script/bits, script/guard, script/life
+
+if not head[1] then
+  return false
+end
+local behind = unknown_to_a_lane('v')
+if behind then
+  return redis.error_reply('BEHIND ' .. behind)
+end
+local upto, asked = whole(call('HGET', K.meta, 'followed') or ''), now + math.min(whole(ARGV[1]), C.followed_ms)
+local stood = has('v') and upto > now and upto <= now + C.followed_ms
+mark('v')
+call('HSET', K.meta, 'followed', ms(stood and math.max(upto, asked) or asked))
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life() }

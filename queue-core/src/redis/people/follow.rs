@@ -1,0 +1,125 @@
+//! Who follows a queue: the mark, and the transitions that were told since.
+
+use std::time::Duration;
+
+use redis::Value;
+use serde::Deserialize;
+
+use super::record::lossy;
+use crate::{
+    address::JobId,
+    broker::{FOLLOWED, Followed, StoredTransition, Transitions},
+    error::Result,
+    redis::{
+        RedisBroker,
+        script::{FOLLOW, TRANSITIONS},
+        values::{array, bytes, ms, next, number, text},
+    },
+};
+
+/// Most pieces of one answer. A piece has at most 200 transitions.
+const PIECES: usize = 500;
+
+pub(in crate::redis) async fn follow(broker: &RedisBroker, queue: &str, stands: Duration) -> Result<Followed> {
+    let mut call = FOLLOW.call(&broker.keys, queue);
+    call.arg(ms(stands.min(FOLLOWED)));
+    let answer = broker.script(queue, &FOLLOW, call).await?;
+    if matches!(answer, Value::Nil) {
+        return Ok(Followed::default());
+    }
+    let mut values = array(answer)?.into_iter();
+    let (last, stood) = (number(next(&mut values)?)?, number::<i64>(next(&mut values)?)? == 1);
+    Ok(Followed::new(last, stood, text(next(&mut values)?)?))
+}
+
+pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
+    let asked = limit.clamp(1, PIECES);
+    let mut call = TRANSITIONS.call(&broker.keys, queue);
+    call.arg(after).arg(asked);
+    let mut values = array(broker.script(queue, &TRANSITIONS, call).await?)?.into_iter();
+    let last = number(next(&mut values)?)?;
+    let (mut told, mut pieces) = (Vec::new(), 0);
+    for piece in values {
+        pieces += 1;
+        told.extend(piece_of(&bytes(piece)?));
+        if told.len() >= limit {
+            break;
+        }
+    }
+    let is_all = pieces < asked && told.len() < limit;
+    Ok(Transitions::read(told, after, last, is_all))
+}
+
+/// A text as Lua packs it.
+#[derive(Deserialize)]
+struct Packed(#[serde(with = "lossy::bytes")] Vec<u8>);
+
+impl Packed {
+    fn words(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+
+    fn number<T: std::str::FromStr + Default>(&self) -> T {
+        self.words().parse().unwrap_or_default()
+    }
+}
+
+/// The transitions of a piece. One that is none is left out, as if it were lost.
+fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
+    let parts: Vec<Packed> = crate::codec::decode(stored).unwrap_or_default();
+    let Some((head, jobs)) = parts.split_at_checked(4) else { return Vec::new() };
+    let (jobs, _) = jobs.as_chunks::<4>();
+    let before_first = head[0].number::<u64>().saturating_sub(jobs.len() as u64);
+    let (at_ms, to, reason) = (head[1].number(), head[2].words().parse().ok(), Some(head[3].words()).filter(|why| !why.is_empty()));
+    let numbered = jobs.iter().zip(before_first + 1..);
+    numbered
+        .filter_map(|([id, task, from, attempts], number)| {
+            let mut told = StoredTransition::new(number, at_ms, JobId::from_bytes(&id.0).ok()?);
+            (told.task, told.from, told.to, told.attempts) = (task.words(), from.words().parse().ok(), to, attempts.number());
+            told.reason.clone_from(&reason);
+            Some(told)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::JobState;
+
+    #[test]
+    fn a_piece_tells_of_several_jobs() {
+        let (one, other) = (JobId::make(), JobId::given("mine").expect("it is a name"));
+        let text = |text: &[u8]| serde_bytes_as_text(text);
+        let mut stored = vec![0x9c];
+        for part in [
+            b"8" as &[u8],
+            b"1764000000000",
+            b"dead",
+            b"failed",
+            one.as_bytes(),
+            b"mail",
+            b"active",
+            b"3",
+            other.as_bytes(),
+            b"",
+            b"",
+            b"0",
+        ] {
+            stored.extend(text(part));
+        }
+        let told = piece_of(&stored);
+        let of = |told: &StoredTransition| (told.number, told.id.clone(), told.task.clone(), told.from, told.to, told.attempts);
+        assert_eq!(of(&told[0]), (7, one, "mail".to_owned(), Some(JobState::Active), Some(JobState::Dead), 3));
+        assert_eq!(of(&told[1]), (8, other, String::new(), None, Some(JobState::Dead), 0));
+        assert_eq!((told[0].at_ms, told[0].reason.as_deref()), (1_764_000_000_000, Some("failed")));
+        for strange in [&b""[..], b"\x93", b"\xff\xff", &stored[..20]] {
+            assert!(piece_of(strange).is_empty());
+        }
+    }
+
+    /// Lua packs any string as text.
+    fn serde_bytes_as_text(text: &[u8]) -> Vec<u8> {
+        [&[0xa0 | u8::try_from(text.len()).expect("it is short")], text].concat()
+    }
+}

@@ -1,0 +1,154 @@
+//! The page Watch: what jobs go from which state to which, as it happens, the newest first.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{Client, Filter, JobId, JobState, Transition, Watch, Watched};
+
+use super::{Content, Stale, whole, written};
+use crate::{
+    format::{Moment, short, short_id},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// Most rows of the page.
+pub(crate) const ROWS: usize = 200;
+
+/// Most transitions that are read for one look.
+const READ: usize = 20_000;
+
+/// A look waits so long for the first transition, and gathers for so long.
+const WAIT: Duration = Duration::from_millis(1_000);
+const GATHER: Duration = Duration::from_millis(100);
+
+/// What a page has seen is kept so long for the stream that follows, of so many pages at most.
+const KEPT: Duration = Duration::from_secs(600);
+const MOST_KEPT: usize = 64;
+
+#[derive(Template)]
+#[template(path = "watch.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    filter: &'a str,
+    /// Why the text is no filter of transitions.
+    problem: Option<String>,
+    rows: Vec<Row>,
+}
+
+enum Row {
+    Told {
+        path: String,
+        address: String,
+        short_id: String,
+        queue: String,
+        task: String,
+        from: &'static str,
+        to: &'static str,
+        reason: String,
+        at: Moment,
+    },
+    Lost(String),
+}
+
+/// What a page has seen, from one look to the next.
+pub(crate) struct Watching {
+    filter: String,
+    watch: Watch,
+    seen: VecDeque<Watched>,
+}
+
+impl Watching {
+    pub(crate) fn new(client: &Client, filter: &str) -> Result<Watching, Problem> {
+        let watch = client.watch(filter.parse::<Filter>()?)?;
+        Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new() })
+    }
+
+    /// Reads on. `waits`: until something happens, if that is soon.
+    pub(crate) async fn look(&mut self, waits: bool) -> Result<(), Problem> {
+        let mut wait = if waits { WAIT } else { GATHER };
+        for _ in 0..READ {
+            let Some(watched) = self.watch.next_within(wait).await? else { break };
+            if self.seen.len() == ROWS {
+                self.seen.pop_back();
+            }
+            self.seen.push_front(watched);
+            wait = if wait == WAIT { GATHER } else { Duration::ZERO };
+        }
+        Ok(())
+    }
+}
+
+/// What pages have seen whose stream has ended: the next stream of the same page goes on with it.
+#[derive(Default)]
+pub(crate) struct Kept(Mutex<HashMap<String, (Instant, Watching)>>);
+
+impl Kept {
+    pub(crate) fn put(&self, page: String, watching: Watching) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (at, _)| at.elapsed() < KEPT);
+        if kept.len() < MOST_KEPT {
+            kept.insert(page, (Instant::now(), watching));
+        }
+    }
+
+    pub(crate) fn take(&self, page: &str, filter: &str) -> Option<Watching> {
+        let (_, watching) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(page)?;
+        Some(watching).filter(|watching| watching.filter == filter)
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes()), None).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params, watching: Option<&Watching>) -> Result<Content, Problem> {
+    let filter = params.text::<1000>("filter");
+    let look = shared.look().await;
+    let problem = filter.parse::<Filter>().and_then(|filter| shared.client.watch(filter)).err().map(|error| error.to_string());
+    let page = params.get("of").map_or_else(|| JobId::make().to_string(), str::to_owned);
+    let live = problem.is_none().then(|| format!("/live/watch?{}", query(&[("filter", &filter), ("of", &page)])));
+    let now = SystemTime::now();
+    let rows = watching.into_iter().flat_map(|watching| &watching.seen).filter_map(|watched| Row::new(watched, now)).collect();
+    let page = Page { viewer, stale: Stale::of(&look), filter: &filter, problem, rows };
+    Ok(Content { title: "Watch".to_owned(), tab: "jobs", html: written(&page)?, status: StatusCode::OK, live, told: None })
+}
+
+impl Row {
+    fn new(watched: &Watched, now: SystemTime) -> Option<Row> {
+        match watched {
+            Watched::Transition(Transition { at, job, task, from, to, reason, .. }) => {
+                let id = job.id.to_string();
+                Some(Row::Told {
+                    path: format!("/jobs/{}/{id}", job.queue),
+                    address: job.to_string(),
+                    short_id: short_id(&id),
+                    queue: job.queue.to_string(),
+                    task: if task.is_empty() { "(cannot be decoded)".to_owned() } else { task.clone() },
+                    from: from.map_or("new", JobState::name),
+                    to: to.map_or("removed", JobState::name),
+                    reason: short(reason.as_deref().unwrap_or_default(), 140),
+                    at: Moment::new(*at, now),
+                })
+            }
+            Watched::Lost(lost) => Some(Row::Lost(lost.to_string())),
+            _ => None,
+        }
+    }
+}

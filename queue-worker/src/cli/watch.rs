@@ -1,0 +1,84 @@
+//! `watch`: what jobs go from which state to which, a line each, until it is stopped.
+
+use std::time::{Duration, Instant};
+
+use queue_core::{Client, Filter, Lost, Transition, Watched};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::Failure,
+    output::{plain, print, utc},
+};
+
+pub(super) const HELP: &str = "Examples:
+  {bin} watch                                      all queues, until Ctrl-C
+  {bin} watch --queue orders 'state=dead'          what dies
+  {bin} watch 'task=send_mail' --for 30s --json | jq -r '.transition.to' | sort | uniq -c
+  {bin} watch 'id=orders/close-17'                 one job
+
+A filter has the fields queue, task, id, attempts, reason, note, and state, which is the one that a job has gone to.";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WatchArgs {
+    /// Which transitions, as terms of a filter; all if none is given
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+    /// Only this queue, or these; it need not exist yet
+    #[arg(long, value_name = "QUEUE")]
+    queue: Vec<String>,
+    /// End after so many transitions
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// End after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = super::args::duration)]
+    lasting: Option<Duration>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// A line with `--json`.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Transition(&'a Transition),
+    Lost(&'a Lost),
+}
+
+pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failure> {
+    let filter: Filter = args.filter.join(" ").parse()?;
+    let mut watch = client.watch(filter)?;
+    for queue in &args.queue {
+        watch = watch.queue(queue)?;
+    }
+    let end = args.lasting.map(|time| Instant::now() + time);
+    let mut stop = Box::pin(tokio::signal::ctrl_c());
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let time = end.map_or(Duration::from_secs(3600), |end| end.saturating_duration_since(Instant::now()));
+        let watched = tokio::select! {
+            watched = watch.next_within(time) => watched?,
+            _ = &mut stop => return Ok(()),
+        };
+        match watched {
+            Some(Watched::Transition(transition)) => {
+                left -= 1;
+                if args.format.json {
+                    line(&Line::Transition(&transition))?;
+                } else {
+                    print(&format!("{} {}", utc(transition.at).unwrap_or_default(), plain(&transition.to_string())))?;
+                }
+            }
+            Some(Watched::Lost(lost)) if args.format.json => line(&Line::Lost(&lost))?,
+            Some(Watched::Lost(lost)) => print(&format!("-- {lost}"))?,
+            Some(_) => {}
+            None if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn line(line: &Line<'_>) -> std::io::Result<()> {
+    print(&serde_json::to_string(line).map_err(std::io::Error::other)?)
+}
