@@ -50,18 +50,21 @@ struct Page<'a> {
 }
 
 enum Row {
-    Told {
-        path: String,
-        address: String,
-        short_id: String,
-        queue: String,
-        task: String,
-        from: &'static str,
-        to: &'static str,
-        reason: String,
-        at: Moment,
-    },
+    Told(Box<Told>),
     Lost(String),
+}
+
+/// A job went from one state to another.
+struct Told {
+    path: String,
+    address: String,
+    short_id: String,
+    queue: String,
+    task: String,
+    from: &'static str,
+    to: &'static str,
+    reason: String,
+    at: Moment,
 }
 
 /// What a page has seen, from one look to the next.
@@ -135,7 +138,7 @@ impl Row {
         match watched {
             Watched::Transition(Transition { at, job, task, from, to, reason, .. }) => {
                 let id = job.id.to_string();
-                Some(Row::Told {
+                Some(Row::Told(Box::new(Told {
                     path: format!("/jobs/{}/{id}", job.queue),
                     address: job.to_string(),
                     short_id: short_id(&id),
@@ -145,7 +148,7 @@ impl Row {
                     to: to.map_or("removed", JobState::name),
                     reason: short(reason.as_deref().unwrap_or_default(), 140),
                     at: Moment::new(*at, now),
-                })
+                })))
             }
             Watched::Lost(lost) => Some(Row::Lost(lost.to_string())),
             _ => None,

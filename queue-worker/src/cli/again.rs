@@ -59,10 +59,11 @@ impl Again {
             }
             is_first = false;
             match answer().await {
-                Err(failure) if failure.may_pass() => match failure.into_parts() {
-                    (_, Some(message)) => tell(&message),
-                    (_, None) => {}
-                },
+                Err(failure) if failure.may_pass() => {
+                    if let (_, Some(message)) = failure.into_parts() {
+                        tell(&message);
+                    }
+                }
                 other => other?,
             }
             tokio::select! {

@@ -25,7 +25,10 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
             break;
         }
     }
-    while thorough {
+    if !thorough {
+        return Ok(());
+    }
+    loop {
         let (jobs, further) = pass.scan("HSCAN", Kind::Jobs, &cursor).await?;
         let tagged: Vec<Vec<u8>> = jobs.into_iter().filter(|(_, envelope)| has_tags(envelope)).map(|(id, _)| id).collect();
         for ids in tagged.chunks(ENVELOPES) {
@@ -33,8 +36,7 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
         }
         cursor = further;
         if cursor == "0" {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }

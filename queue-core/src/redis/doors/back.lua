@@ -17,8 +17,8 @@ end
 
 -- Parked until a worker comes that knows the task, of a release that has not failed to read the job.
 local function back_parked(id, task)
-  mark('a')
   came({ id }, 'parked')
+  mark('a')
   end_ticks({ id }, 'parked')
   local name = task .. (call('HGET', K.releases, id) or '')
   call('ZADD', K.parked, 0, name .. '\0' .. id)
