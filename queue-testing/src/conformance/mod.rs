@@ -48,6 +48,7 @@ pub mod topics;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;
+pub mod walks;
 pub mod watches;
 pub mod workers;
 
