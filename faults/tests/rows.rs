@@ -38,6 +38,11 @@ rows! {
     on_sqlite_events_are_handled_again_after_rewinds: "M83" on Column::Sqlite;
     on_redis_a_cap_holds_as_it_was_set_last_while_workers_die: "M89" on Column::Redis;
     on_redis_an_edited_job_runs_as_it_was_edited: "M90" on Column::Redis;
+    on_redis_an_operation_changes_each_job_once_although_its_runners_die: "M91" on Column::Redis;
+    on_sqlite_an_operation_changes_each_job_once_although_its_runners_die: "M91" on Column::Sqlite;
+    on_sentinel_an_operation_goes_on_when_another_server_takes_over: "M92" on Column::Sentinel;
+    on_sentinel_an_operation_goes_on_from_what_a_replica_has: "M93" on Column::Sentinel;
+    on_sentinel_callers_hear_of_their_jobs_when_another_server_takes_over: "M94" on Column::Sentinel;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

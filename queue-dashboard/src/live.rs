@@ -24,8 +24,8 @@ use tokio::{
 use crate::{
     guard::Viewer,
     pages::{
-        Content, failures, group, groups, job, jobs, limit, limits, operations, overview, queues, schedule, schedules, topic, topics,
-        watch, worker, workers,
+        Content, failures, group, groups, job, jobs, limit, limits, operation, operations, overview, queues, schedule, schedules, topic,
+        topics, watch, worker, workers,
     },
     params::Params,
     problem::Problem,
@@ -62,6 +62,7 @@ enum Kind {
     Limits,
     Limit,
     Operations,
+    Operation,
     Topics,
     Topic,
     Watch,
@@ -103,6 +104,7 @@ pub(crate) async fn stream(
         "limits" => Kind::Limits,
         "limit" => Kind::Limit,
         "operations" => Kind::Operations,
+        "operation" => Kind::Operation,
         "topics" => Kind::Topics,
         "topic" => Kind::Topic,
         "watch" => Kind::Watch,
@@ -153,7 +155,9 @@ impl Watcher {
             };
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
-                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Topics | Kind::Failures => SCHEDULES_BEAT,
+                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Operation | Kind::Topics | Kind::Failures => {
+                    SCHEDULES_BEAT
+                }
                 // It waits for something to happen.
                 Kind::Watch => BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
@@ -211,6 +215,7 @@ impl Watcher {
                 Kind::Limits => limits::content(shared, viewer, params).await,
                 Kind::Limit => limit::content(shared, viewer, params).await,
                 Kind::Operations => operations::content(shared, viewer, params).await,
+                Kind::Operation => operation::content(shared, viewer, params).await,
                 Kind::Topics => topics::content(shared, viewer, params).await,
                 Kind::Topic => topic::content(shared, viewer, params).await,
                 Kind::Watch => watch::content(shared, viewer, params, self.watching.as_ref()).await,

@@ -17,7 +17,7 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
-        limits, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker, workers,
+        limits, operation, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -50,6 +50,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/limits", view, limits::page),
         reads("/limit", view, limit::page),
         reads("/operations", view, operations::page),
+        reads("/operation", view, operation::page),
         reads("/topics", view, topics::page),
         reads("/topic", view, topic::page),
         reads("/workers", view, workers::page),
@@ -86,6 +87,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/workers/stop", Some(Role::Operate), act_workers::stop),
             changes("/limits/remove", Some(Role::Operate), act_limits::remove),
             changes("/operations/stop", Some(Role::Operate), operations::stop),
+            changes("/operations/resume", Some(Role::Operate), operation::resume),
             changes("/topics/rewind", Some(Role::Operate), act_topics::rewind),
         ]);
     }

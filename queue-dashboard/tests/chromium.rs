@@ -48,6 +48,7 @@ in_chromium! {
     a_person_asks_a_worker_to_claim_nothing_and_to_stop
     a_person_sets_a_limit_and_takes_it_back
     a_person_stops_what_is_done_to_all_jobs
+    a_person_goes_on_with_what_is_done_to_all_jobs
     a_person_edits_a_job_that_waits_and_copies_it
     a_person_lets_all_run_again_that_failed_alike
     every_page_works_without_script
@@ -393,6 +394,34 @@ async fn a_person_stops_what_is_done_to_all_jobs(scene: Scene) {
         assert_eq!(browser.complaints(), [""; 0]);
     });
     assert_eq!(inspector.stats("mail").await.unwrap().count(JobState::Ready), 1);
+}
+
+async fn a_person_goes_on_with_what_is_done_to_all_jobs(scene: Scene) {
+    send_mail::job("ada@example.com".to_owned(), None, None).enqueue(&scene.bed.client).await.unwrap();
+    let inspector = scene.bed.client.inspector().because("a wrong import");
+    let cancel = || NewOperation::new(OperationKind::Cancel, "state=ready".parse().unwrap()).by("ada").detached();
+    let first = inspector.start_operation("mail", &cancel()).await.unwrap();
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&format!("{url}/operations"));
+        browser.click("th[scope=row] a[href*='/operation?']");
+        browser.wait_for_text("a wrong import");
+        browser.wait("document.querySelector('progress').value === 0");
+        browser.click("button[formaction$='/operations/resume']");
+        browser.wait_for_text("completed");
+        browser.wait("document.querySelector('progress').value === 100 && !document.querySelector('[action$=\"/operations/stop\"]')");
+        browser
+    });
+    assert_eq!(inspector.stats("mail").await.unwrap().count(JobState::Cancelled), 1);
+    let second = inspector.start_operation("mail", &cancel()).await.unwrap();
+    tokio::task::block_in_place(|| {
+        browser.open(&format!("{url}/operation?queue=mail&id={}", second.id));
+        browser.click("[action$='/operations/stop'] button.harmful");
+        browser.wait_for_text("It is stopped. What it has changed stays so.");
+        browser.wait_for_text("stopped");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!(inspector.operation("mail", &first.id).await.unwrap().changed, 1);
 }
 
 async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {

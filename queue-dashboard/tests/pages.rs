@@ -21,6 +21,7 @@ on_brokers! {
     what_is_done_to_the_selected_is_done_to_them_alone
     all_jobs_of_a_state_are_changed_after_a_question
     operations_are_listed_and_stopped
+    an_operation_says_how_far_it_is_and_is_gone_on_with
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
     progress_and_log_of_a_job_are_live_and_hide_secrets
@@ -73,6 +74,8 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         "/group?queue=mail&group=acme",
         "/limit",
         "/limit?queue=mail&limit=x",
+        "/operation",
+        "/operation?queue=mail&id=none",
         "/topic",
         "/topic?topic=orders",
         "/nothing",
@@ -284,6 +287,9 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     queue_core::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
     bed.client.inspector().subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
     bed.limited("acct_17").await;
+    let new = NewOperation::new(OperationKind::Delete, "state=dead".parse().unwrap()).detached();
+    let operation = bed.client.inspector().start_operation("mail", &new).await.unwrap();
+    let of_operation = format!("/operation?queue=mail&id={}", operation.id);
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
         let home = if base == "/" { "/" } else { "" };
@@ -301,6 +307,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/limit?queue=pay&limit=stripe",
             "/operations",
             "/watch",
+            &of_operation,
             "/topics",
             "/topic?topic=orders",
             "/workers",
@@ -326,6 +333,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
                     "/groups/resume",
                     "/limits/set",
                     "/limits/remove",
+                    "/operations/stop",
+                    "/operations/resume",
                     "/topics/rewind",
                     "/workers/quiet",
                     "/workers/resume",
@@ -460,6 +469,46 @@ async fn operations_are_listed_and_stopped(bed: Bed) {
     assert_eq!(site.post("operate", "/jobs/cancel", &all).await.status, 303);
     let page = site.get("/operations").await.body;
     assert!(page.contains("completed") && page.contains(r#"data-label="changed">3<"#), "{page}");
+}
+
+async fn an_operation_says_how_far_it_is_and_is_gone_on_with(bed: Bed) {
+    for n in 0..3 {
+        bed.enqueue(&format!("job-{n}"), None).await;
+    }
+    let inspector = bed.client.inspector().because("a <wrong> import");
+    let new = NewOperation::new(OperationKind::Cancel, "state=ready id!=job-1".parse().unwrap()).by("ada").detached();
+    let started = inspector.start_operation("mail", &new).await.unwrap();
+    let site = bed.site().await;
+    let path = format!("/operation?queue=mail&id={}", started.id);
+    assert!(site.get("/operations").await.body.contains(&format!("/queue/{}", path.trim_start_matches('/').replace('&', "&#38;"))));
+    let page = site.get(&path).await.body;
+    for text in [
+        "state=ready id!=job-1",
+        "a &#60;wrong&#62; import",
+        "ada",
+        "running",
+        "0 of about 3",
+        &started.id,
+        "Go on now",
+        "/queue/operations/stop",
+    ] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    let form = [("queue", "mail"), ("id", started.id.as_str())];
+    assert_eq!(site.post("view", "/operations/resume", &form).await.status, 403);
+    assert_eq!(site.post("operate", "/operations/resume", &[("queue", "mail"), ("id", "none")]).await.status, 404);
+    let answer = site.post("operate", "/operations/resume", &form).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, &*format!("/queue{path}&did=started")));
+    let page = eventually(&site, &path, "completed").await;
+    for text in ["2</dd>", "1</dd>", "3 of about 3", "100 %"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    assert!(!page.contains("/operations/stop") && !page.contains("Go on now"), "{page}");
+    let again = site.post("operate", "/operations/resume", &form).await;
+    assert_eq!(again.headers["location"].as_str(), format!("/queue{path}&did=ended"));
+    let back = [("queue", "mail"), ("id", started.id.as_str()), ("back", "operation")];
+    let stopped = site.post("operate", "/operations/stop", &back).await;
+    assert_eq!(stopped.headers["location"].as_str(), format!("/queue{path}&did=ended"));
 }
 
 async fn a_release_that_cannot_read_jobs_is_named(bed: Bed) {

@@ -241,6 +241,8 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
             format!("/groups?queue={text}&at={text}&after={text}&offset={text}&did={text}&n={text}&left={text}"),
             format!("/failures?queue={text}&from={text}&did={text}&all={text}&left={text}&more={text}"),
             format!("/operations?queue={text}&did={text}"),
+            format!("/operation?queue=mail&id={text}"),
+            format!("/operation?queue={text}&id={text}&did={text}"),
             format!("/schedules/mail/bad-0?did={text}"),
             format!("/jobs?state={text}"),
             format!("/jobs/{text}/{text}"),

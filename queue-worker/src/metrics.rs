@@ -4,6 +4,7 @@
 //! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, limits have names (`limits.rs`), and outcomes, verbs and states have few values each.
 
 mod limits;
+mod operations;
 mod subscriptions;
 
 use std::{
@@ -45,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 27] = [
+pub(crate) const METRICS: [Metric; 29] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
@@ -56,6 +57,13 @@ pub(crate) const METRICS: [Metric; 27] = [
     ("queue_subscription_lag_seconds", Kind::Gauge, &["queue"], "age of the oldest event that a subscription has not read"),
     ("queue_subscription_lost", Kind::Gauge, &["queue"], "events that were gone before a subscription read them"),
     ("queue_subscription_skipped", Kind::Gauge, &["queue"], "events that a subscription has passed over, as it knew not their type"),
+    ("queue_operations_running", Kind::Gauge, &["queue"], "operations of the queue that are under way"),
+    (
+        "queue_operation_jobs",
+        Kind::Gauge,
+        &["queue", "change", "outcome"],
+        "jobs that the last operation of this kind has changed, has skipped, and could not change",
+    ),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "what has happened in the queue since it exists, as the broker counts"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "runs whose handler began"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "deliveries that have ended, by outcome"),
@@ -266,6 +274,7 @@ impl Pass for Gauges {
             handles.workers.set(stats.workers as f64);
             handles.paused.set(f64::from(u8::from(stats.paused)));
             handles.limits.read(&self.shared, queue).await;
+            operations::read(&self.shared.broker, queue).await;
             if let Some(subscription) = &handles.subscription {
                 subscription.read(&self.shared.broker).await;
             }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{Probe, ask, free_address, memory, run, until, worker};
-use queue_core::{Schedule, prelude::*};
+use queue_core::{NewOperation, OperationKind, Schedule, prelude::*};
 
 #[task(queue = "metered", max_attempts = 2, backoff(base = "1ms"))]
 async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
@@ -62,6 +62,11 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
     for fails in [false, false, true] {
         metered::job(fails).enqueue(&client).await.unwrap();
     }
+    metered::job(false).delay(Duration::from_secs(3600)).enqueue(&client).await.unwrap();
+    let inspector = client.inspector();
+    let delete = NewOperation::new(OperationKind::Delete, "state=scheduled".parse().unwrap());
+    let mut deletes = inspector.run_operation(&inspector.start_operation("metered", &delete).await.unwrap());
+    while deletes.step().await.unwrap() {}
     client.schedules().upsert(Schedule::every("often", Duration::from_secs(1)).job(ticking::job())).await.unwrap();
     run(worker(&client, &probe).health(address), async {
         probe.noted("ran", 4).await;
@@ -73,7 +78,7 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_run_seconds_count{queue="metered",task="metered"} 4"#,
             r#"queue_wait_seconds_count{queue="metered",task="metered"} 3"#,
             r#"queue_workers{queue="metered"} 1"#,
-            r#"queue_events_total{queue="metered",event="enqueued"} 3"#,
+            r#"queue_events_total{queue="metered",event="enqueued"} 4"#,
             r#"queue_broker_calls_total{verb="turn",outcome="ok"}"#,
             r#"queue_broker_reconnects_total 0"#,
             r#"queue_worker_slots{state="busy"} 0"#,
@@ -84,6 +89,9 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_subscription_behind{queue="audit@happenings"} 0"#,
             r#"queue_subscription_lag_seconds{queue="audit@happenings"} 0"#,
             r#"queue_subscription_lost{queue="audit@happenings"} 0"#,
+            r#"queue_operations_running{queue="metered"} 0"#,
+            r#"queue_operation_jobs{queue="metered",change="delete",outcome="changed"} 1"#,
+            r#"queue_operation_jobs{queue="metered",change="delete",outcome="failed"} 0"#,
             r#"queue_schedule_ticks_total{queue="ticking"} 1"#,
             r#"queue_schedule_skipped_total{queue="ticking"} 0"#,
             r#"queue_schedule_lateness_seconds_count{queue="ticking"} 1"#,

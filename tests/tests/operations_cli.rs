@@ -172,6 +172,38 @@ async fn survives(folder: &TempDir, url: &str) {
     assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, JOBS as u64));
 }
 
+/// A broker that carries out each start, and does not answer.
+#[derive(Debug)]
+struct StartsInSilence {
+    inner: DynBroker,
+}
+
+#[async_trait::async_trait]
+impl Broker for StartsInSilence {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait::async_trait]
+impl Inspect for StartsInSilence {
+    delegate_inspect!(self.inner, except operate);
+
+    async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
+        self.inner.operate(request).await?;
+        Err(queue_core::Error::ambiguous("nowhere", "the answer is lost"))
+    }
+}
+
+#[tokio::test]
+async fn a_start_without_an_answer_names_the_operation_that_may_have_begun() {
+    let inner = Client::connect("sqlite://:memory:").await.unwrap().broker().clone();
+    let (client, silent) = (Client::with_broker(inner.clone()), Client::with_broker(Arc::new(StartsInSilence { inner })));
+    put(&client, 1).await;
+    let error = silent.inspector().start_operation("orders", &NewOperation::all_of(OperationKind::Drain)).await.unwrap_err();
+    let begun = client.inspector().operations("orders").await.unwrap().remove(0);
+    let says = format!("`operations show {}` says whether the operation has begun", begun.address());
+    assert!(error.is_ambiguous() && error.to_string().contains(&says), "{error}");
+}
+
 /// A broker that carries out each step, and keeps most answers to itself: also two in a row, so that a step that is sent again is not answered either.
 #[derive(Debug)]
 struct LosesAnswers {

@@ -15,6 +15,7 @@ mod limits;
 mod memory;
 #[cfg(feature = "observed")]
 pub(crate) mod observed;
+mod operations;
 mod process;
 mod scale;
 mod schedules;
@@ -43,6 +44,7 @@ pub(crate) fn all() -> Vec<Figure> {
         scale::figures(),
         growth::figures(),
         search::figures(),
+        operations::figures(),
         bounds::figures(),
         instructions::figures(),
         sqlite::figures(),

@@ -12,7 +12,7 @@ use super::{Problem, broker::Line};
 use crate::{
     events::Subscriber,
     history::CLOCK,
-    process::{Orders, ProducerOrders, WorkerOrders},
+    process::{OperatorOrders, Orders, ProducerOrders, WorkerOrders},
 };
 
 /// A worker process.
@@ -78,6 +78,13 @@ const RENEW: &[u8] = b"\"renew\"";
 #[derive(Debug)]
 pub(super) struct Producer {
     pub(super) line: Line,
+    child: Child,
+}
+
+/// A process that takes the steps of an operation.
+#[derive(Debug)]
+pub struct Operator {
+    _line: Line,
     child: Child,
 }
 
@@ -177,6 +184,26 @@ impl Producer {
 
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Operator {
+    pub(super) fn start(program: &Path, orders: OperatorOrders, line: Line) -> Result<Operator, Problem> {
+        let folder = orders.common.history.clone();
+        let folder = folder.parent().ok_or("a history lies in a folder")?;
+        Ok(Operator { child: spawn(program, &Orders::Operate(orders), folder, &Around::default())?, _line: line })
+    }
+
+    /// Kills it (`kill -9`).
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 

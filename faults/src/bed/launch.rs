@@ -107,7 +107,7 @@ impl Bed {
         self.recording.as_ref().map(|recording| recording.log().to_owned())
     }
 
-    fn common(&self, name: String, url: String) -> Common {
+    pub(super) fn common(&self, name: String, url: String) -> Common {
         Common { history: self.folder.path().join(format!("{name}.jsonl")), name, url }
     }
 

@@ -8,6 +8,7 @@ mod child;
 mod disk;
 mod finish;
 mod launch;
+mod operations;
 mod power;
 mod schedules;
 mod setup;
@@ -31,7 +32,7 @@ use tempfile::TempDir;
 use self::{broker::Place, child::Producer, power::Recording, schedules::Defined};
 pub use self::{
     broker::{Column, PATIENCE},
-    child::Worker,
+    child::{Operator, Worker},
     disk::Disk,
     finish::Ended,
     schedules::Wanted,

@@ -2,12 +2,16 @@
 //!
 //! Each is this program again, with its orders in JSON as its only argument.
 
+mod operator;
 mod producer;
 mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-pub use self::producer::{ALL, LIMIT, Producing, group, unique_key};
+pub use self::{
+    operator::take_steps,
+    producer::{ALL, LIMIT, Producing, group, unique_key},
+};
 
 /// Most unique keys of a run.
 pub const UNIQUE: u64 = 8;
@@ -28,6 +32,8 @@ pub enum Orders {
     Work(WorkerOrders),
     /// Enqueue jobs, then end.
     Produce(ProducerOrders),
+    /// Take the steps of an operation to its end.
+    Operate(OperatorOrders),
 }
 
 /// What every process is told.
@@ -60,6 +66,17 @@ pub struct WorkerOrders {
     pub late_ticks: u32,
     /// The subscriptions that it serves; none: it serves the queue of all jobs.
     pub subscribers: Vec<Subscriber>,
+}
+
+/// What the runner of an operation is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OperatorOrders {
+    /// Who it is.
+    pub common: Common,
+    /// The id of the operation.
+    pub operation: String,
+    /// Between two steps, in milliseconds.
+    pub pause_ms: u64,
 }
 
 /// What a producer is told.
@@ -173,6 +190,7 @@ pub fn main(orders: &str) -> ExitCode {
     let ended = runtime.map_err(Into::into).and_then(|runtime| match orders {
         Orders::Work(orders) => runtime.block_on(worker::run(orders)),
         Orders::Produce(orders) => runtime.block_on(producer::run(orders)).map(|()| true),
+        Orders::Operate(orders) => runtime.block_on(operator::run(orders)).map(|()| true),
     });
     match ended {
         Ok(true) => ExitCode::SUCCESS,

@@ -11,6 +11,7 @@ mod failovers;
 mod files;
 mod foreign;
 mod lines;
+mod operations;
 mod rules;
 mod schedules;
 mod servers;
@@ -87,6 +88,7 @@ pub fn all() -> Vec<&'static Row> {
         schedules::ROWS,
         topics::ROWS,
         rules::ROWS,
+        operations::ROWS,
         soak::ROWS,
     ]
     .into_iter()

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod callers;
+mod clock;
 mod events;
 mod handle;
 mod job;

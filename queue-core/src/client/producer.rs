@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     callers::{Callers, LATE},
+    clock::BrokerClock,
     handle::Stored,
     pending::{Lost, unknown},
     unserved,
@@ -99,19 +100,6 @@ pub(super) struct Producer {
     clock: Option<BrokerClock>,
 }
 
-/// The broker's time when the producer registered, and when that was by the clock of this machine, which nobody can set.
-#[derive(Clone, Copy, Debug)]
-struct BrokerClock {
-    broker_ms: i64,
-    heard: Instant,
-}
-
-impl BrokerClock {
-    fn now_ms(self) -> i64 {
-        self.broker_ms.saturating_add(i64::try_from(self.heard.elapsed().as_millis()).unwrap_or(i64::MAX))
-    }
-}
-
 /// Why a batch has no answers.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -132,8 +120,12 @@ impl Producer {
         producer.conclude(request, Fate { sent: true, ..Fate::default() }, callers).await
     }
 
-    /// A request for a batch, with the next number. Without a name it has no number, which is 0: [`conclude`](Self::conclude) registers.
+    /// A request for a batch, with the next number. Without a name it has no number, which is 0: [`conclude`](Self::conclude) registers. So it does after the machine has slept,
+    /// to hear the time of the broker: jobs would say that they were enqueued before the machine fell asleep.
     pub(super) fn request(&mut self, jobs: Vec<NewJob>) -> Enqueue {
+        if self.clock.is_some_and(BrokerClock::is_doubtful) {
+            (self.name, self.clock) = (None, None);
+        }
         let name = self.name.clone().unwrap_or_else(|| PartyName::new(""));
         let mut request = Enqueue::new(self.route.queue.clone(), name, 0, jobs);
         if self.name.is_some() {
@@ -266,7 +258,7 @@ impl Producer {
                     unserved::tell(&self.route);
                 }
                 (self.name, self.seq) = (Some(name.clone()), 0);
-                self.clock = Some(BrokerClock { broker_ms: now_ms, heard: Instant::now() });
+                self.clock = Some(BrokerClock::heard(now_ms));
                 request.producer = name;
                 self.number(request);
                 Ok(())

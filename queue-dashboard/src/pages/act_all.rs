@@ -131,7 +131,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
 }
 
 /// To its end. After an error that lasts a worker of the queue goes on with it.
-async fn go_on(mut run: RunOperation) {
+pub(super) async fn go_on(mut run: RunOperation) {
     let mut failed = 0;
     loop {
         match run.step().await {

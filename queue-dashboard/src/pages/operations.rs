@@ -16,7 +16,7 @@ use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
     act::{Answer, person, see_here},
     jobs::Told,
-    whole, written,
+    operation, whole, written,
 };
 use crate::{
     format::{Moment, number},
@@ -45,6 +45,7 @@ struct Page<'a> {
 struct Row {
     queue: String,
     id: String,
+    page: String,
     kind: &'static str,
     which: String,
     state: &'static str,
@@ -80,6 +81,7 @@ impl Row {
             by: operation.by.unwrap_or_default(),
             reason: operation.reason.unwrap_or_default(),
             problem: operation.problem.unwrap_or_default(),
+            page: operation::of(&operation.queue, &operation.id),
             queue: operation.queue,
             id: operation.id,
         }
@@ -92,7 +94,7 @@ pub(super) fn of_queue(queue: &str) -> String {
 }
 
 /// What a change has done that led here.
-fn told(params: &Params) -> Option<Told> {
+pub(super) fn told(params: &Params) -> Option<Told> {
     let (text, is_good) = match params.get("did")? {
         "started" => ("It goes on behind this page.", true),
         "stopped" => ("It is stopped. What it has changed stays so.", true),
@@ -148,13 +150,14 @@ pub(crate) async fn stop(
 async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, id) = (form.text::<128>("queue"), form.text::<64>("id"));
     if queue.is_empty() || id.is_empty() {
-        return Err(Problem::not_found("There is no such operation. Choose one on the page Operations."));
+        return Err(operation::none());
     }
-    let operation = shared.inspector.stop_operation(&queue, &id).await?;
+    let stopped = shared.inspector.stop_operation(&queue, &id).await?;
     let (who, role) = person(viewer);
-    let changed = operation.changed;
+    let changed = stopped.changed;
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by a person");
     shared.outdate().await;
-    let did = if operation.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
-    Ok(see_here(viewer, &of_queue(&queue), did))
+    let did = if stopped.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
+    let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
+    Ok(see_here(viewer, &back, did))
 }

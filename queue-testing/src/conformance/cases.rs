@@ -446,6 +446,9 @@ macro_rules! __conformance_cases {
                 a_walk_meets_the_jobs_of_each_state
                 an_operation_goes_on_after_a_restored_backup
                 an_operation_outside_its_bounds_is_refused;
+            walks:
+                a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another
+                a_promoted_job_that_snoozes_is_not_promoted_again;
             drained:
                 a_drain_leaves_nothing_of_what_waits
                 a_purge_leaves_nothing_but_what_runs

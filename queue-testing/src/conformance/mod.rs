@@ -50,6 +50,7 @@ pub mod transitions;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;
+pub mod walks;
 pub mod watches;
 pub mod workers;
 

@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId, Result,
-    broker::{Browse, Browsed, Changed, Operate, Operated, Operation, OperationPart},
+    broker::{Browse, Browsed, Change, Changed, Operate, Operated, Operation, OperationPart},
 };
 
 use super::Model;
@@ -35,6 +35,14 @@ impl Model {
     /// # Errors
     /// None.
     pub fn operate(&mut self, request: &Operate) -> Result<Operated> {
+        self.operate_popping(request, &[])
+    }
+
+    /// The same for a broker whose lines keep places of jobs that are gone: those that it has taken from the heads of its lines.
+    ///
+    /// # Errors
+    /// None.
+    pub fn operate_popping(&mut self, request: &Operate, popped: &[JobId]) -> Result<Operated> {
         let (mut operations, now) = (std::mem::take(&mut self.operations), self.now);
         let answer = request.carry_out(&mut operations, now, |step, started| {
             Ok(match &step.part {
@@ -45,11 +53,16 @@ impl Model {
                     answers.extend(std::iter::repeat_n(Changed::No, ids.len() - concerned.len()));
                     answers
                 }
-                // No line keeps a place of a job that is gone.
-                OperationPart::Pop => Vec::new(),
+                OperationPart::Pop => self.change(Change::Delete, None, popped),
             })
         });
         self.operations = operations;
         answer
+    }
+    /// The times of an operation, as a broker has stored them.
+    pub fn adopt_operation(&mut self, stored: &Operation) {
+        for known in self.operations.iter_mut().filter(|known| known.id == stored.id) {
+            (known.started_ms, known.stepped_ms, known.ended_ms) = (stored.started_ms, stored.stepped_ms, stored.ended_ms);
+        }
     }
 }

@@ -152,6 +152,7 @@ fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
         ("skipped", operation.skipped.to_string()),
         ("failed", operation.failed.to_string()),
         ("started", time(operation.started_at())),
+        ("last step", time(operation.stepped_at().filter(|_| operation.is_running()))),
         ("ended", time(operation.ended_at())),
         ("by", operation.by.clone().unwrap_or_default()),
         ("reason", operation.reason.clone().unwrap_or_default()),

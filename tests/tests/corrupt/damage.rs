@@ -58,12 +58,8 @@ const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
-<<<<<<< HEAD
-pub(crate) const SORTED: [&str; 10] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags"];
-=======
-pub(crate) const SORTED: [&str; 10] =
-    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "transitions"];
->>>>>>> 2c3a3d6 (Watch what jobs go from which state to which; see what happened, and when releases came; lists that stay)
+pub(crate) const SORTED: [&str; 11] =
+    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags", "transitions"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {

@@ -7,6 +7,7 @@
 
 mod compare;
 mod edit;
+mod operate;
 mod step;
 mod topics;
 mod why;

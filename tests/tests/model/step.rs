@@ -8,7 +8,10 @@ use queue_core::{
     broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority, WorkerMode},
 };
 
-use crate::edit::{self, Wanted};
+use crate::{
+    edit::{self, Wanted},
+    operate::{self, Operating},
+};
 
 /// The number of a lane, a job or a delivery, among those that are there when it is needed.
 #[derive(Clone, Copy)]
@@ -30,7 +33,7 @@ impl fmt::Debug for Index {
     }
 }
 
-fn index() -> impl Strategy<Value = Index> {
+pub(crate) fn index() -> impl Strategy<Value = Index> {
     (0..120u8).prop_map(Index)
 }
 
@@ -81,6 +84,8 @@ pub(crate) enum Step {
     DeclareGroups { rule: Option<GroupRule> },
     /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more starts before the story is over.
     SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
+    /// Somebody does something with operations.
+    Operate(Operating),
     /// What was due soon is due.
     Wait,
 }
@@ -91,6 +96,8 @@ pub(crate) struct New {
     /// One of a few given ids, or a made one.
     pub(crate) id: Option<u8>,
     pub(crate) payload: u8,
+    /// When it says that it was enqueued: long ago, or long after the story. `None`: it does not say.
+    pub(crate) enqueued_ms: Option<i64>,
     /// Its envelope is over 2 KiB.
     pub(crate) large: bool,
     pub(crate) priority: Priority,
@@ -162,7 +169,15 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => aging(with_limits(most)),
         1 => aging(vec(step(), 1..=most)),
         1 => aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
+        2 => vec(prop_oneof![3 => step(), 1 => operating()], 1..=most),
+        1 => vec(prop_oneof![2 => ordinary_step(), 1 => operating()], 1..=most),
+        1 => aging(vec(prop_oneof![4 => step(), 1 => rule(), 2 => operating()], 1..=most)
+            .prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
     ]
+}
+
+fn operating() -> impl Strategy<Value = Step> {
+    operate::operating().prop_map(Step::Operate)
 }
 
 /// Jobs with limits, with groups or without.
@@ -334,18 +349,21 @@ fn new() -> impl Strategy<Value = New> {
         1 => Just(Priority::Low),
     ];
     let key = prop_oneof![3 => Just(None), 2 => key().prop_map(Some)];
-    (option::of(0..4u8), 0..2u8, large(), priority, delay(), key).prop_map(|(id, payload, large, priority, delay, key)| New {
-        id,
-        payload,
-        large,
-        priority,
-        delay,
-        key,
-        group: None,
-        limits: Vec::new(),
-        cost: 1,
-        tag: None,
-    })
+    (option::of(0..4u8), 0..2u8, enqueued(), large(), priority, delay(), key).prop_map(
+        |(id, payload, enqueued_ms, large, priority, delay, key)| New {
+            id,
+            payload,
+            enqueued_ms,
+            large,
+            priority,
+            delay,
+            key,
+            group: None,
+            limits: Vec::new(),
+            cost: 1,
+            tag: None,
+        },
+    )
 }
 
 fn key() -> impl Strategy<Value = Key> {
@@ -371,9 +389,10 @@ fn ordinary_step() -> impl Strategy<Value = Step> {
 fn ordinary() -> impl Strategy<Value = New> {
     // One that is due before all others is rare, if they are all due in an hour.
     let delay = prop_oneof![4 => Just(Duration::ZERO), 1 => Just(SOON), 2 => (1..50u32).prop_map(|hours| hours * LONG)];
-    (option::of(0..4u8), 0..2u8, large(), delay).prop_map(|(id, payload, large, delay)| New {
+    (option::of(0..4u8), 0..2u8, enqueued(), large(), delay).prop_map(|(id, payload, enqueued_ms, large, delay)| New {
         id,
         payload,
+        enqueued_ms,
         large,
         priority: Priority::Normal,
         delay,
@@ -383,6 +402,10 @@ fn ordinary() -> impl Strategy<Value = New> {
         cost: 1,
         tag: None,
     })
+}
+
+fn enqueued() -> impl Strategy<Value = Option<i64>> {
+    prop_oneof![8 => Just(None), 2 => Just(Some(1)), 1 => Just(Some(4_102_444_800_000))]
 }
 
 /// So few that half of the stories have none.

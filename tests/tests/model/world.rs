@@ -21,6 +21,7 @@ use queue_testing::model::{Model, Place, Seen};
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
     edit,
+    operate::{Operating, Operations, same_operations},
     step::{End, Index, KEYS, LONG, New, Step, TASK},
     why::{foresees, is_kept_back, same_standings},
 };
@@ -44,6 +45,7 @@ pub(crate) struct World {
     followers: Vec<JobId>,
     /// Whether limits have rates: their times are the same but for a millisecond.
     rated: bool,
+    operations: Operations,
 }
 
 struct Lane {
@@ -64,7 +66,7 @@ fn ageless_pause(pause: &Pause) -> Pause {
     pause
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
     i64::try_from(now.as_millis()).expect("it is not yet so late")
 }
@@ -82,8 +84,10 @@ impl World {
             producers.push(Producer { name, requests: Vec::new() });
         }
         let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let operations = Operations::new(&broker, &queue);
+        let followers = Vec::new();
         let mut world =
-            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers: Vec::new(), rated: false };
+            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers, rated: false, operations };
         world.register(world.processes[0]).await.expect("a lane can register");
         world
     }
@@ -227,6 +231,10 @@ impl World {
                 let found = self.broker.set_aging(&request).await;
                 same("aging", &Ok(self.model.set_aging(&request)), &outcome(found))?;
             }
+            Step::Operate(operating) => {
+                let jobs = if let Operating::Step { jobs, .. } = operating { self.named(jobs) } else { Vec::new() };
+                self.operations.act(&mut self.model, operating, jobs, &self.ids).await?;
+            }
             Step::Wait => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -274,6 +282,8 @@ impl World {
         for follower in self.followers.drain(..) {
             self.model.ready.loose.remove(&follower);
         }
+        self.operations.moved(&self.model);
+        same_operations(&self.model, &self.broker, &self.queue).await?;
         same_standings(&self.model, &self.broker, &self.queue, &self.ids).await?;
         foresees(&self.model, &self.ids)
     }
@@ -502,6 +512,7 @@ fn new_job(new: &New) -> NewJob {
         .flat_map(|tag| [("all", "yes".to_owned()), ("one", tag.to_string())])
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
+    envelope.enqueued_ms = new.enqueued_ms;
     let envelope = envelope.encode().expect("a small envelope can be encoded");
     let id = new.id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
     let digest = Envelope::decode(&envelope).expect("it was just encoded").digest();

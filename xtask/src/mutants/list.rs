@@ -71,9 +71,11 @@ const RETAINED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", 
 const RETAINED_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::retained"];
 const REWINDS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::rewinds"];
 const REWINDS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::rewinds"];
-const OPERATIONS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::operations", "on_redis::drained"];
+const OPERATIONS_REDIS: &[&str] =
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::operations", "on_redis::walks", "on_redis::drained"];
 const OPERATIONS_SQLITE: &[&str] =
-    &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::operations", "on_sqlite_file::drained"];
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::operations", "on_sqlite_file::walks", "on_sqlite_file::drained"];
+const OPERATIONS_CLI: &[&str] = &["-p", "queue-tests", "--test", "operations_cli"];
 const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "topics"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
@@ -1164,7 +1166,8 @@ mutants! {
         "operations: other states are not met": "if job and is_wanted[job[1]] then" => "if job then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/operation/mod.rs" {
-        "operations: ready jobs are looked for among all": "if states.contains(&JobState::Ready) {" => "if false {";
+        "operations: ready jobs are looked for among all": "if request.goes_through_all() {" => "if false {";
+        "operations: who goes from retry to scheduled is met": "    (\"active\", &[JobState::Active]),\n    (\"retry\", &[JobState::Retry]),\n    (\"scheduled\", &[JobState::Scheduled]),\n" => "    (\"active\", &[JobState::Active]),\n    (\"scheduled\", &[JobState::Scheduled]),\n    (\"retry\", &[JobState::Retry]),\n";
         "operations: each place is gone through": "places.get(at + 1).map(|place| position(place, \"0\", &life))" => "None";
     }
     OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
@@ -1174,6 +1177,12 @@ mutants! {
         "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }
+    OPERATIONS_REDIS "queue-core/src/broker/operation/mod.rs" {
+        "operations: who goes from active to scheduled is met": "|| places.clone().count() > 1 && !places.all(|state| are_due(&state))" => "";
+    }
+    OPERATIONS_CLI "queue-core/src/inspector/operations/mod.rs" {
+        "operations: a start without an answer is named": ".map_err(|error| without_answer(error, queue, &id))" => "";
+    }
     OPERATIONS_SQLITE "queue-core/src/broker/operation/mod.rs" {
         "operations: on SQLite a step that is sent again changes nothing": "if is_mine && operation.step == step.step + 1 {" => "if false {";
         "operations: on SQLite who was taken over changes nothing": "!is_mine || !operation.is_running() || operation.step != step.step" => "!operation.is_running() || operation.step != step.step";
@@ -1182,7 +1191,7 @@ mutants! {
         "operations: on SQLite the oldest go": "stored.len().saturating_sub(OPERATIONS_KEPT - 1)" => "0";
     }
     OPERATIONS_SQLITE "queue-core/src/sqlite/operation/mod.rs" {
-        "operations: on SQLite ready jobs are looked for among all": "request.states.contains(&JobState::Ready)" => "false";
+        "operations: on SQLite jobs that move are looked for among all": "request.states.iter().all(|state| state.is_final())" => "true";
         "operations: on SQLite each state is gone through": "request.states.iter().skip_while(|known| **known != state).nth(1)" => "request.states.iter().nth(100)";
     }
     REWINDS_REDIS "queue-core/src/redis/topic/feed.lua" {

@@ -37,7 +37,8 @@ pub const POPPED_AT_ONCE: usize = 500;
 /// Longest text of a filter, of a reason, and of a position, in bytes.
 const LONGEST_TEXT: usize = 1024;
 
-/// Some jobs of a queue, in an order in which no job that stays is passed over, whatever other jobs come, go or move meanwhile.
+/// Some jobs of a queue, in an order in which no job is passed over that is in one of the wanted states all the time, whatever other jobs come, go or move meanwhile. A job
+/// that goes from one of these states to another is met as well, unless it has failed or ended since the walk began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Browse {
@@ -63,6 +64,20 @@ impl Browse {
         self.after = position;
         self
     }
+
+    /// For brokers: whether the walk goes through all jobs of the queue. A walk through the places of these states would pass over a job that goes meanwhile from one that is
+    /// still to come to one that lies behind.
+    pub fn goes_through_all(&self) -> bool {
+        goes_through_all(&self.states)
+    }
+}
+
+/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: who comes to `retry`
+/// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
+pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
+    let mut places = states.iter().filter(|state| !state.is_final());
+    let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);
+    states.contains(&JobState::Ready) || places.clone().count() > 1 && !places.all(|state| are_due(&state))
 }
 
 /// What [`Inspect::browse`](super::Inspect::browse) has found.
@@ -71,7 +86,7 @@ impl Browse {
 pub struct Browsed {
     /// The jobs in the wanted states, as [`StoredJob::listed`] has them. A job may come twice.
     pub jobs: Vec<StoredJob>,
-    /// How many jobs were looked at, whatever their state.
+    /// How many jobs were looked at: whatever their state, if the walk [goes through all](Browse::goes_through_all), and otherwise those in the wanted states.
     pub looked: u64,
     /// The position behind them. `None`: that was all. It may mean nothing to another server: then the browse begins again, in part or as a whole.
     pub next: Option<String>,
@@ -297,6 +312,7 @@ impl Operate {
                     return Ok(Operated::Other(operation.clone()));
                 }
                 for answer in change(step, operation.started_ms)? {
+                    operation.looked += u64::from(step.part == OperationPart::Pop);
                     match answer {
                         Changed::Yes | Changed::WhileActive => operation.changed += 1,
                         Changed::No => operation.skipped += 1,
@@ -322,4 +338,20 @@ impl Operate {
 fn check_word(what: &'static str, word: &str) -> Result<()> {
     let is_word = (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && word != "-";
     if is_word { Ok(()) } else { Err(Error::invalid(what, word, "is not 1 to 64 letters, digits and `-`")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_through_all_where_jobs_may_come_to_a_place_behind_it() {
+        use JobState::{Active, Cancelled, Dead, Held, Parked, Ready, Retry, Scheduled};
+        for states in [&[Ready][..], &[Dead, Ready], &[Active, Scheduled], &[Retry, Active], &[Held, Parked], &[Scheduled, Parked]] {
+            assert!(Browse::new("q", states, 1).goes_through_all(), "{states:?}");
+        }
+        for states in [&[][..], &[Scheduled, Retry], &[Active], &[Held, Dead], &[Dead, Cancelled, Retry]] {
+            assert!(!Browse::new("q", states, 1).goes_through_all(), "{states:?}");
+        }
+    }
 }

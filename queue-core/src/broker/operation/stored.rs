@@ -113,6 +113,11 @@ impl Operation {
         at(self.started_ms)
     }
 
+    /// When the last step was taken.
+    pub fn stepped_at(&self) -> Option<SystemTime> {
+        at(self.stepped_ms)
+    }
+
     /// When it has ended.
     pub fn ended_at(&self) -> Option<SystemTime> {
         self.ended_ms.and_then(at)

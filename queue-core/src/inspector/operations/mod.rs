@@ -8,7 +8,10 @@ pub use self::run::RunOperation;
 use super::{Filter, Inspector, JobRecord, Running};
 use crate::{
     address::check_queue,
-    broker::{Browse, JobState, Operate, Operated, Operation, OperationDeed, OperationKind, PAUSED_BY_MAX, ProcessId, StartOperation},
+    broker::{
+        Browse, JobState, Operate, Operated, Operation, OperationDeed, OperationKind, PAUSED_BY_MAX, ProcessId, StartOperation,
+        goes_through_all,
+    },
     error::{Error, Result},
     text::cut,
 };
@@ -93,6 +96,17 @@ impl NewOperation {
     }
 }
 
+/// Without an answer it may have begun: the person who wants it can look.
+fn without_answer(error: Error, queue: &str, id: &str) -> Error {
+    match error {
+        Error::Ambiguous { broker, problem, cause } => {
+            let problem = format!("{problem}; `operations show {queue}/{id}` says whether the operation has begun");
+            Error::Ambiguous { broker, problem, cause }
+        }
+        error => error,
+    }
+}
+
 fn states(kind: OperationKind, filter: &Filter) -> Vec<JobState> {
     filter.states().into_iter().filter(|state| kind.applies_to(*state)).collect()
 }
@@ -132,7 +146,7 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OperationUnderWay`]: a queue has one at a time. [`Error::Invalid`] for an empty filter without [`all`](NewOperation::all), and for a filter that matches no job to
+    /// [`Error::OperationUnderWay`]: a queue has one at a time. [`Error::Ambiguous`]: it may have begun, and the message has its address. [`Error::Invalid`] for an empty filter without [`all`](NewOperation::all), and for a filter that matches no job to
     /// which the operation applies.
     pub async fn start_operation(&self, queue: &str, new: &NewOperation) -> Result<Operation> {
         check_queue(queue)?;
@@ -151,7 +165,8 @@ impl Inspector {
             runner: (!new.is_detached).then(|| ProcessId::random().to_string().into()),
         };
         let id = ProcessId::random().to_string();
-        match self.operate(Operate::new(queue, id.clone(), OperationDeed::Start(start))).await? {
+        let answer = self.operate(Operate::new(queue, id.clone(), OperationDeed::Start(start))).await;
+        match answer.map_err(|error| without_answer(error, queue, &id))? {
             Operated::Done { mut operation, .. } => {
                 operation.is_own = true;
                 Ok(operation)
@@ -246,10 +261,10 @@ impl Inspector {
         Ok((jobs, found.looked, found.next))
     }
 
-    /// How many jobs there are to look at: for those that are ready, all are.
+    /// How many jobs there are to look at.
     async fn total(&self, queue: &str, states: &[JobState]) -> Result<u64> {
         let stats = self.stats(queue).await?;
-        let all = states.contains(&JobState::Ready);
+        let all = goes_through_all(states);
         Ok(JobState::ALL.into_iter().filter(|state| all || states.contains(state)).map(|state| stats.count(state)).sum())
     }
 }

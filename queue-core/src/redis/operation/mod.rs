@@ -18,23 +18,23 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Where jobs of some states are: a name, and the states. A server goes through each in an order of its own, in which no job that stays is passed over.
-/// Jobs that are ready move from list to list: all jobs are gone through for them.
+/// Where jobs of some states are: a name, and the states. A server goes through each in an order of its own, in which no job that stays is passed over. Those come first from which a
+/// job may come to a later one: whoever goes the other way has failed or ended since.
 const PLACES: [(&str, &[JobState]); 7] = [
-    ("held", &[JobState::Held]),
-    ("parked", &[JobState::Parked]),
-    ("scheduled", &[JobState::Scheduled]),
-    ("active", &[JobState::Active]),
-    ("retry", &[JobState::Retry]),
     ("dead", &[JobState::Dead]),
     ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),
+    ("active", &[JobState::Active]),
+    ("retry", &[JobState::Retry]),
+    ("scheduled", &[JobState::Scheduled]),
+    ("parked", &[JobState::Parked]),
+    ("held", &[JobState::Held]),
 ];
 
-fn places(states: &[JobState]) -> Vec<&'static str> {
-    if states.contains(&JobState::Ready) {
+fn places(request: &Browse) -> Vec<&'static str> {
+    if request.goes_through_all() {
         return vec!["jobs"];
     }
-    PLACES.into_iter().filter(|(_, has)| has.iter().any(|state| states.contains(state))).map(|(place, _)| place).collect()
+    PLACES.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
 }
 
 /// A position: a place, a cursor, and whose life that is of.
@@ -43,7 +43,7 @@ fn position(place: &str, cursor: &str, life: &str) -> String {
 }
 
 pub(super) async fn browse(broker: &RedisBroker, request: &Browse) -> Result<Browsed> {
-    let places = places(&request.states);
+    let places = places(request);
     let after = request.after.as_deref().unwrap_or_default();
     let mut parts = after.splitn(3, ':');
     let (place, cursor, life) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -158,8 +158,9 @@ mod tests {
 
     #[test]
     fn all_jobs_are_gone_through_for_those_that_move() {
+        let places = |states: &[JobState]| places(&Browse::new("q", states, 1));
         assert_eq!(places(&[JobState::Dead, JobState::Ready]), ["jobs"]);
-        assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Retry]), ["retry", "records"]);
+        assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Scheduled, JobState::Retry]), ["records", "retry", "scheduled"]);
         assert_eq!(places(&[]), [] as [&str; 0]);
     }
 }

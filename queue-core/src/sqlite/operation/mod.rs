@@ -50,11 +50,12 @@ impl Position {
     }
 }
 
-/// Jobs that are ready move from place to place: all jobs are gone through for them. Other states have an order in which a job that stays keeps its place.
+/// Jobs that wait or run move from place to place, also within a state: all jobs are gone through for them, by their ids, so that each is met once. States in which jobs have ended
+/// have an order in which a job that stays keeps its place.
 pub(crate) fn browse(tx: &mut Tx<'_>, request: &Browse) -> Result<Browsed, Failed> {
     let Some(queue) = tx.queue(&request.queue)? else { return Ok(Browsed::default()) };
     let Some(first) = request.states.first() else { return Ok(Browsed::default()) };
-    let start = || if request.states.contains(&JobState::Ready) { Position::All(Vec::new()) } else { Position::start(*first) };
+    let start = || if request.states.iter().all(|state| state.is_final()) { Position::start(*first) } else { Position::All(Vec::new()) };
     let unknown = |text: &String| Error::invalid("position", text, "is none of these jobs");
     let position = match &request.after {
         None => start(),
@@ -74,7 +75,8 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Browse, after: &[u8]) -> Result
     let next = found.last().filter(|_| found.len() == request.limit).map(|(id, _)| Position::All(id.clone()).text());
     let wanted = found.iter().filter(|(_, state)| row::state(*state).is_ok_and(|state| request.states.contains(&state)));
     let jobs = listed(tx, queue, request, wanted.map(|(id, _)| id))?;
-    Ok(Browsed::new(jobs, found.len() as u64, next))
+    let looked = if request.goes_through_all() { found.len() } else { jobs.len() };
+    Ok(Browsed::new(jobs, looked as u64, next))
 }
 
 fn of_state(tx: &Tx<'_>, queue: &Queue<'_>, request: &Browse, state: JobState, after: (i64, i64, Vec<u8>)) -> Result<Browsed, Failed> {

@@ -1,0 +1,155 @@
+//! What people do to all jobs that match, and callers that wait, while processes die and other servers take over.
+
+use std::time::Duration;
+
+use queue_core::JobResult;
+
+use super::{EVERY, Grade, Harming, Row, SENTINEL, SEVERAL, anything};
+use crate::{
+    bed::{Bed, PATIENCE, Problem, Setup},
+    checker::Terms,
+    process::{Mix, take_steps},
+    work::Plan,
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        number: "M91",
+        name: "the process that cancels all jobs that match is killed again and again, while workers run others of the queue",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: busy,
+        harm: runner_killed,
+        expect: anything,
+    },
+    Row {
+        number: "M92",
+        name: "the replica takes over, as planned, while all jobs that match are cancelled",
+        grade: Grade::S,
+        columns: SEVERAL,
+        setup: busy,
+        harm: |bed| fails_over(bed, false),
+        expect: anything,
+    },
+    Row {
+        number: "M93",
+        name: "the master is killed while all jobs that match are cancelled, and its replica lacks the last steps",
+        grade: Grade::S,
+        columns: SEVERAL,
+        setup: || {
+            let setup = busy();
+            let terms = Terms { volatile: true, ..setup.terms };
+            Setup { terms, ..setup }
+        },
+        harm: |bed| fails_over(bed, true),
+        expect: anything,
+    },
+    Row {
+        number: "M94",
+        name: "callers wait for jobs while the replica takes over, as planned, and again",
+        grade: Grade::S,
+        columns: SENTINEL,
+        setup: busy,
+        harm: waits,
+        expect: anything,
+    },
+];
+
+fn busy() -> Setup {
+    Setup { workers: 2, jobs: 1_500, pause_ms: 4, mix: Mix { ms: 10, ..Mix::default() }, ..Setup::default() }
+}
+
+/// Jobs that stand still.
+const STANDING: u64 = 4_000;
+
+fn runner_killed(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        bed.stand(STANDING).await?;
+        let operation = bed.cancel_standing(STANDING).await?;
+        let mut kills = 0;
+        // Later ones live longer: on a busy machine a process may need all of its time to start.
+        for round in 0..100 {
+            let mut operator = bed.start_operator(&operation, Duration::from_millis(30))?;
+            let life = bed.ms(40, 200) + Duration::from_millis(10 * round);
+            bed.pass(life).await?;
+            let ended = bed.operation(&operation).await.is_some_and(|operation| !operation.is_running());
+            if ended {
+                break;
+            }
+            bed.harm("kill", "operator");
+            operator.kill();
+            kills += 1;
+        }
+        let ended = bed.is_carried_out(&operation, STANDING).await?;
+        // Taking it over counts as a step, and each page has two.
+        if kills < 3 || ended.step < STANDING / 200 + 3 {
+            return Err(format!("{kills} processes were killed, and the operation has {} steps: nothing was tried", ended.step).into());
+        }
+        Ok(())
+    })
+}
+
+fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
+    Box::pin(async move {
+        bed.stand(STANDING).await?;
+        let operation = bed.cancel_standing(STANDING).await?;
+        // That it was started is not lost.
+        bed.settled()?;
+        let (inspector, id) = (bed.client.inspector(), operation.clone());
+        let runner = tokio::spawn(async move { take_steps(&inspector, &id, Duration::from_millis(25)).await });
+        let of = operation.clone();
+        bed.until("the operation to be under way", PATIENCE, async |bed| bed.operation(&of).await.is_some_and(|now| now.changed > 500))
+            .await?;
+        if is_lossy {
+            bed.cut_off_replicas()?;
+            let lost = bed.ms(50, 300);
+            bed.pass(lost).await?;
+            bed.kill_master()?;
+            bed.wait_for_promotion()?;
+        } else {
+            bed.hand_over()?;
+        }
+        let left = bed.operation(&operation).await.is_none_or(|now| now.is_running());
+        let own = runner.await??;
+        let ended = bed.is_carried_out(&operation, STANDING).await?;
+        if own.is_running() || own.changed != ended.changed {
+            return Err(format!("its runner believes that it is {own:?}, and it is {ended:?}").into());
+        }
+        if !left {
+            return Err("the operation had ended before the other server took over: nothing was tried".into());
+        }
+        if is_lossy { bed.bring_back() } else { Ok(()) }
+    })
+}
+
+/// Jobs for which a caller waits, and the longest of them in milliseconds.
+const AWAITED: u64 = 60;
+const LONGEST: u32 = 4_000;
+
+/// All of them run within a few seconds, and a caller who has missed that its job has ended looks again after a few more.
+const AWAITED_FOR: Duration = Duration::from_secs(40);
+
+fn waits(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        let mut waiting = Vec::new();
+        for n in 0..AWAITED {
+            let ms = bed.rng.u32(0..LONGEST);
+            let handle = bed.enqueue_one(n, Plan { ms, ..Plan::default() }).await?;
+            waiting.push(tokio::spawn(async move { handle.wait(AWAITED_FOR).await }));
+        }
+        for _ in 0..2 {
+            let pause = bed.ms(300, 1_200);
+            bed.pass(pause).await?;
+            bed.hand_over()?;
+            bed.settled()?;
+        }
+        for waits in waiting {
+            let told = waits.await?;
+            match told {
+                Ok(JobResult::Done(_)) => {}
+                other => return Err(format!("a caller that was there when its job has ended was told {other:?}").into()),
+            }
+        }
+        Ok::<(), Problem>(())
+    })
+}

@@ -1,0 +1,153 @@
+//! The page of one operation: which jobs it concerns, who wants it and why, how far it is, and what it has not changed. A person stops it there, or goes on with one whose runner is gone.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{Operation, OperationState};
+
+use super::{
+    Content, Stale,
+    act::{Answer, person, see_here},
+    act_all::go_on,
+    operations::told,
+    whole, written,
+};
+use crate::{
+    format::{Moment, number},
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+#[derive(Template)]
+#[template(path = "operation.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    queue: &'a str,
+    id: &'a str,
+    kind: &'static str,
+    done: &'static str,
+    filter: &'a str,
+    state: &'static str,
+    is_running: bool,
+    is_left: bool,
+    is_bad: bool,
+    percent: u64,
+    counts: Vec<(&'static str, &'static str, String)>,
+    started: Option<Moment>,
+    stepped: Option<Moment>,
+    ended: Option<Moment>,
+    by: &'a str,
+    reason: &'a str,
+    problem: &'a str,
+}
+
+/// The address of the page of an operation, behind the base.
+pub(super) fn of(queue: &str, id: &str) -> String {
+    format!("operation?{}", query(&[("queue", queue), ("id", id)]))
+}
+
+pub(super) fn none() -> Problem {
+    Problem::not_found("There is no such operation. The last 20 of each queue are on the page Operations.")
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+/// The operation that is meant.
+async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
+    let (queue, id) = (params.text::<128>("queue"), params.text::<64>("id"));
+    // A name that is none of a queue names no operation either.
+    if queue.is_empty() || id.is_empty() || !shared.inspector.queues().await?.contains(&queue) {
+        return Err(none());
+    }
+    Ok(shared.inspector.operation(&queue, &id).await?)
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|now| i64::try_from(now.as_millis()).ok()).unwrap_or(0)
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let operation = named(shared, params).await?;
+    let look = shared.look().await;
+    let now = SystemTime::now();
+    let moment = |at: Option<SystemTime>| at.map(|at| Moment::new(at, now));
+    let counts = vec![
+        (
+            "Looked at",
+            "of the jobs that there were when it was started",
+            format!("{} of about {}", number(operation.looked), number(operation.total)),
+        ),
+        ("Changed", "", number(operation.changed)),
+        ("Skipped", "They do not match, are too new, or have gone on meanwhile", number(operation.skipped)),
+        ("Failed", "Another job holds their unique key", number(operation.failed)),
+    ];
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        queue: &operation.queue,
+        id: &operation.id,
+        kind: operation.kind.name(),
+        done: operation.kind.done(),
+        filter: &operation.filter,
+        state: operation.state.name(),
+        is_running: operation.is_running(),
+        // A clock of the broker that is ahead of ours is no runner that is gone.
+        is_left: operation.is_left(now_ms().max(operation.stepped_ms)),
+        is_bad: operation.state == OperationState::Failed,
+        percent: operation.percent(),
+        counts,
+        started: moment(operation.started_at()),
+        stepped: moment(operation.stepped_at()).filter(|_| operation.is_running()),
+        ended: moment(operation.ended_at()),
+        by: operation.by.as_deref().unwrap_or_default(),
+        reason: operation.reason.as_deref().unwrap_or_default(),
+        problem: operation.problem.as_deref().unwrap_or_default(),
+    };
+    let live = Some(format!("/live/{}", of(&operation.queue, &operation.id)));
+    let (title, html) = (format!("{} · {}", operation.queue, operation.kind), written(&page)?);
+    Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, told: told(params) })
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    super::act::told(resumed(&shared, &viewer, &form.0).await, &viewer)
+}
+
+/// Takes it over at once, and goes on behind the page.
+async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let operation = named(shared, form).await?;
+    let back = of(&operation.queue, &operation.id);
+    if !operation.is_running() {
+        return Ok(see_here(viewer, &back, "did=ended"));
+    }
+    let (who, role) = person(viewer);
+    let mut run = shared.inspector.run_operation(&operation).at_once();
+    let goes_on = run.step().await?;
+    let (queue, id) = (&operation.queue, &operation.id);
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "resume", queue, operation = id, "changed by a person");
+    if goes_on {
+        tokio::spawn(go_on(run));
+    }
+    shared.outdate().await;
+    Ok(see_here(viewer, &back, "did=started"))
+}
