@@ -1359,7 +1359,7 @@ mutants! {
     }
     WATCHING "queue-core/src/redis/doors/transitions.lua" {
         "watching: the bit goes with the mark": "if #some < 1000 and bits and string.find(bits, 'v', 1, true) then" => "if false then";
-        "watching: nothing is told without a mark": "followed = upto > now and upto <= now + C.followed_ms" => "followed = true";
+        "watching: nothing is told without a mark": "is_marked = upto > now and upto <= now + C.followed_ms" => "is_marked = true";
         "watching: what one request does not tell is counted": "call('HSET', K.meta, 'transitions', ms(last + n))" => "call('HSET', K.meta, 'transitions', ms(last + #piece / 4 - 1))";
     }
     TRANSITIONS_REDIS "queue-core/src/redis/doors/settle.lua" {

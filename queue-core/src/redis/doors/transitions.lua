@@ -5,7 +5,7 @@
 --- include script/tools, script/has
 
 -- Where jobs were, how many transitions this script has told, and whether somebody follows. Envelopes of jobs that are not stored yet.
-local was, told_of, followed, envelopes = {}, 0, nil, {}
+local was, told_of, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
 -- Nobody follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
@@ -21,15 +21,15 @@ local function forget_transitions()
 end
 
 local function is_followed()
-  if followed == nil then
+  if is_marked == nil then
     -- A mark that no clock could have set is none.
     local upto = whole(call('HGET', K.meta, 'followed') or '')
-    followed = upto > now and upto <= now + C.followed_ms
-    if not followed then
+    is_marked = upto > now and upto <= now + C.followed_ms
+    if not is_marked then
       forget_transitions()
     end
   end
-  return followed
+  return is_marked
 end
 
 -- Jobs have left this state.

@@ -1,6 +1,6 @@
 -- Jobs of paused tasks are parked in place of being handed out, as if a worker that does not know them had given them back.
 if paused_tasks and #ids > 0 then
-  local n, left, tasks = #ids, 0, {}
+  local n, stay, tasks = #ids, 0, {}
   for at, body in ipairs(call('HMGET', K.jobs, unpack(ids))) do
     local id, task = ids[at], body and #body > 1 and string.sub(body, 3, 2 + byte(body, 2))
     if task and paused_tasks[task] then
@@ -11,11 +11,11 @@ if paused_tasks and #ids > 0 then
         aside[#aside + 1], tasks[id] = id, task
       end
     else
-      left = left + 1
-      ids[left] = id
+      stay = stay + 1
+      ids[stay] = id
     end
   end
-  for at = left + 1, n do
+  for at = stay + 1, n do
     ids[at] = nil
   end
   if #aside > 0 then
