@@ -95,7 +95,7 @@ pub(crate) fn operating() -> impl Strategy<Value = Operating> {
 /// What was asked of the broker, when, and what it has answered.
 #[derive(Debug)]
 enum Asked {
-    Operate(Operate, i64, std::result::Result<Operated, String>),
+    Operate(Box<(Operate, i64, std::result::Result<Operated, String>)>),
     Browse(Browsed),
 }
 
@@ -138,7 +138,7 @@ impl Inspect for Overheard {
         let at = now_ms();
         let answer = self.inner.operate(request).await;
         let told = answer.as_ref().map(Clone::clone).map_err(ToString::to_string);
-        self.note(Asked::Operate(request.clone(), at, told));
+        self.note(Asked::Operate(Box::new((request.clone(), at, told))));
         answer
     }
 }
@@ -279,7 +279,8 @@ impl Operations {
                         same(&format!("job {id} on a page"), &known.map(state_and_envelope), &Some(state_and_envelope(job)))?;
                     }
                 }
-                Asked::Operate(request, at, found) => {
+                Asked::Operate(asked) => {
+                    let (request, at, found) = *asked;
                     model.now = at;
                     let popped = match &request.deed {
                         OperationDeed::Step(step) if step.part == OperationPart::Pop => self.popped(model, &request, all).await?,
