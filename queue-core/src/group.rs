@@ -205,9 +205,8 @@ impl GroupRule {
     pub fn check_below(&self, of: &RuleOf, of_all: &GroupRule) -> Result<()> {
         match (self.order, self.cap, of_all.order) {
             (None, Some(cap), Some(order @ (GroupOrder::Ordered | GroupOrder::SkipFailed))) if cap > 1 => {
-                let problem = format!(
-                    "contradicts the order `{order}` of all groups, one job at a time; leave it out, or give `{of}` the order `any`"
-                );
+                let way_out = format!("leave it out, or give `{of}` the order `any`");
+                let problem = format!("contradicts the order `{order}` of all groups, one job at a time; {way_out}");
                 Err(Error::invalid("cap", cap.to_string(), problem))
             }
             _ => Ok(()),

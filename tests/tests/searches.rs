@@ -58,8 +58,8 @@ impl Inspect for Noting {
                 broker: "noting".to_owned(),
                 queue: Some(queue.to_owned()),
                 key,
-                expected: "hash".into(),
-                found: "string".into(),
+                expected: "hash",
+                found: "string".to_owned(),
             });
         }
         self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -96,26 +96,28 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
         // That it was started is not lost.
         bed.settled()?;
         let (inspector, id) = (bed.client.inspector(), operation.clone());
-        let runner = tokio::spawn(async move { take_steps(&inspector, &id, Duration::from_millis(25)).await });
+        let runner = tokio::spawn(async move { take_steps(&inspector, &id, Duration::from_millis(100)).await });
         let of = operation.clone();
         bed.until("the operation to be under way", PATIENCE, async |bed| bed.operation(&of).await.is_some_and(|now| now.changed > 500))
             .await?;
         if is_lossy {
             bed.cut_off_replicas()?;
-            let lost = bed.ms(50, 300);
+            let lost = bed.ms(200, 400);
             bed.pass(lost).await?;
+        }
+        let before = bed.operation(&operation).await.ok_or("the broker does not answer before anything was done to it")?;
+        if is_lossy {
             bed.kill_master()?;
             bed.wait_for_promotion()?;
         } else {
             bed.hand_over()?;
         }
-        let left = bed.operation(&operation).await.is_none_or(|now| now.is_running());
         let own = runner.await??;
         let ended = bed.is_carried_out(&operation, STANDING).await?;
         if own.is_running() || own.changed != ended.changed {
             return Err(format!("its runner believes that it is {own:?}, and it is {ended:?}").into());
         }
-        if !left {
+        if !before.is_running() {
             return Err("the operation had ended before the other server took over: nothing was tried".into());
         }
         if is_lossy { bed.bring_back() } else { Ok(()) }

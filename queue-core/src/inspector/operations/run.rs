@@ -11,8 +11,8 @@ use super::{LOOKED_AT_ONCE, states};
 use crate::{
     address::JobId,
     broker::{
-        Browse, Change, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
-        REQUEUED_AT_ONCE,
+        Browse, Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
+        REQUEUED_AT_ONCE, on_broker,
     },
     error::{Error, Result},
     inspector::{Filter, Inspector, JobRecord},
@@ -23,6 +23,15 @@ const CHANGED_AT_ONCE: usize = 200;
 
 /// So often, at least, a runner says how far it is: well within [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
 const SAID_EVERY: Duration = Duration::from_secs(1);
+
+/// While jobs of the queue run, so many times as long as a step took no other is taken: the workers have four fifths of the server.
+const RESTS: u32 = 4;
+
+/// The longest of these rests.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// So often it is asked whether jobs of the queue run.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a drain or a purge goes on that has taken all it can from the heads of the lines.
 const POPPED: &str = "popped";
@@ -43,6 +52,15 @@ pub struct RunOperation {
     looked: u64,
     skipped: u64,
     said: Instant,
+    pace: Pace,
+}
+
+/// How long it rests between two steps.
+#[derive(Debug, Default)]
+struct Pace {
+    asked: Option<Instant>,
+    is_busy: bool,
+    took: Duration,
 }
 
 impl RunOperation {
@@ -60,6 +78,7 @@ impl RunOperation {
             looked: 0,
             skipped: 0,
             said: Instant::now(),
+            pace: Pace::default(),
         }
     }
 
@@ -81,7 +100,10 @@ impl RunOperation {
     /// # Errors
     /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step tries again. What the broker refuses for good fails the operation.
     pub async fn step(&mut self) -> Result<bool> {
+        self.rest().await?;
+        let begun = Instant::now();
         let answer = if self.is_mine { self.next_step().await } else { self.take().await };
+        self.pace.took = begun.elapsed();
         match answer {
             Err(Error::Invalid { field, value, problem }) if self.is_mine => {
                 let problem = format!("{field} `{value}` {problem}");
@@ -96,6 +118,21 @@ impl RunOperation {
             }
             answer => answer,
         }
+    }
+
+    /// Lets the workers of the queue go first, if they are at work.
+    async fn rest(&mut self) -> Result<()> {
+        if self.pace.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY) {
+            self.pace.asked = Some(Instant::now());
+            // Without an answer the next step says why.
+            let stats = self.inspector.stats(&self.operation.queue).await;
+            self.pace.is_busy = stats.is_ok_and(|stats| stats.count(JobState::Active) > 0);
+        }
+        let rest = (self.pace.took * RESTS).min(LONGEST_REST);
+        if self.pace.is_busy && !rest.is_zero() {
+            on_broker(&self.inspector.broker, tokio::time::sleep(rest)).await?;
+        }
+        Ok(())
     }
 
     async fn next_step(&mut self) -> Result<bool> {
