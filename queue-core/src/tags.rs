@@ -108,7 +108,7 @@ fn behind(mut bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes)
 }
 
-/// A number of so many bytes, the high byte first.
+/// A number of `width` bytes, the high byte first.
 fn number(bytes: &[u8], width: usize) -> Option<usize> {
     Some(bytes.get(..width)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
 }

@@ -29,7 +29,7 @@ use crate::{
     },
     params::Params,
     problem::Problem,
-    shared::{BEAT, Shared},
+    shared::{BEAT, Shared, WATCHES},
 };
 
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
@@ -75,8 +75,11 @@ struct Watcher {
     viewer: Viewer,
     kind: Kind,
     params: Params,
-    /// What the page Watch has seen.
+    /// What the page Watch has seen, its turn to watch, why it cannot, and how long its last look was.
     watching: Option<watch::Watching>,
+    turn: Option<OwnedSemaphorePermit>,
+    hindered: Option<String>,
+    waited: Duration,
     sent: String,
     told: Instant,
     next: Instant,
@@ -115,8 +118,24 @@ pub(crate) async fn stream(
     let Ok(permit) = shared.streams.clone().try_acquire_owned() else { return Problem::busy().page(&viewer) };
     let (now, params) = (Instant::now(), Params::parse(query.unwrap_or_default().as_bytes()));
     let until = shared.settings.until.clone();
-    let (sent, end, watching) = (String::new(), now + TERM, None);
-    let watcher = Watcher { shared, viewer, kind, params, watching, sent, told: now, next: now, end, over: false, _permit: permit };
+    let (sent, end) = (String::new(), now + TERM);
+    let (watching, turn, hindered, waited) = (None, None, None, Duration::ZERO);
+    let watcher = Watcher {
+        shared,
+        viewer,
+        kind,
+        params,
+        watching,
+        turn,
+        hindered,
+        waited,
+        sent,
+        told: now,
+        next: now,
+        end,
+        over: false,
+        _permit: permit,
+    };
     let events = stream::unfold(watcher, |mut watcher: Watcher| async move {
         watcher.event().await.map(|event| (Ok::<_, std::convert::Infallible>(event), watcher))
     });
@@ -158,13 +177,13 @@ impl Watcher {
                 Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Operation | Kind::Topics | Kind::Failures => {
                     SCHEDULES_BEAT
                 }
-                // It waits for something to happen.
-                Kind::Watch => BEAT,
+                // What hinders it may pass.
+                Kind::Watch if self.hindered.is_some() => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
-            // A page that takes long to make is made less often.
-            let took = if self.kind == Kind::Watch { Duration::ZERO } else { began.elapsed() };
+            // A page that takes long to make is made less often. To wait for something to happen is no work.
+            let took = began.elapsed().saturating_sub(self.waited);
             self.next = Instant::now() + pause.max(took * 4);
             if is_gone {
                 self.over = true;
@@ -191,10 +210,19 @@ impl Watcher {
             let before = self.params.get("of").and_then(|page| self.shared.watching.take(page, &filter));
             self.watching = Some(before.map_or_else(|| watch::Watching::new(&self.shared.client, &filter), Ok)?);
         }
-        if let Some(watching) = &mut self.watching {
-            watching.look(!self.sent.is_empty()).await?;
+        if self.turn.is_none() {
+            self.turn = self.shared.watches.clone().try_acquire_owned().ok();
         }
-        watch::content(&self.shared, &self.viewer, &self.params, self.watching.as_ref()).await
+        let looks_at = Instant::now();
+        self.hindered = match &mut self.watching {
+            Some(watching) if self.turn.is_some() => watching.look(!self.sent.is_empty()).await.err(),
+            _ => Some(format!(
+                "{WATCHES} pages watch already, and no more can at once. This one begins as soon as another is closed or paused."
+            )),
+        };
+        let looked = looks_at.elapsed();
+        self.waited = if self.hindered.is_some() { looked } else { looked.min(watch::IDLE) };
+        watch::content(&self.shared, &self.viewer, &self.params, self.watching.as_ref(), self.hindered.as_deref()).await
     }
 
     /// Boxed, so that the compiler sees that the stream may move between threads.
@@ -218,7 +246,7 @@ impl Watcher {
                 Kind::Operation => operation::content(shared, viewer, params).await,
                 Kind::Topics => topics::content(shared, viewer, params).await,
                 Kind::Topic => topic::content(shared, viewer, params).await,
-                Kind::Watch => watch::content(shared, viewer, params, self.watching.as_ref()).await,
+                Kind::Watch => watch::content(shared, viewer, params, self.watching.as_ref(), self.hindered.as_deref()).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
                 Kind::Worker => worker::content(shared, viewer, params).await,
             }

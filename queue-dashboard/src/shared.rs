@@ -36,6 +36,9 @@ const TURN: Duration = Duration::from_secs(8);
 /// Most pages that are kept up to date at once; others stand still.
 const STREAMS: usize = 64;
 
+/// Most of them that watch: each asks the broker for itself.
+pub(crate) const WATCHES: usize = 8;
+
 pub(crate) type RoleOf = Box<dyn Fn(&Parts) -> Option<Person> + Send + Sync>;
 
 /// One dashboard.
@@ -46,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     lists: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) watches: Arc<Semaphore>,
     /// What pages have seen that watch, between two of their streams.
     pub(crate) watching: Kept,
     pub(crate) history: StdMutex<History>,
@@ -99,6 +103,7 @@ impl Shared {
             settings,
             lists: Semaphore::new(LISTS),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            watches: Arc::new(Semaphore::new(WATCHES)),
             watching: Kept::default(),
             history: StdMutex::default(),
             looks: Mutex::default(),

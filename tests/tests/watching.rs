@@ -27,6 +27,7 @@ on_servers! {
     who_reads_too_slowly_is_told_how_much_is_lost
     a_watcher_goes_on_at_the_server_that_comes_back
     a_key_of_another_type_stops_no_job_and_loses_transitions
+    a_queue_that_cannot_be_watched_ends_no_watch_of_others
     a_lane_that_does_not_know_it_keeps_watchers_out
     a_user_who_may_only_read_is_refused
     a_queue_is_as_before_when_the_watcher_has_gone
@@ -82,7 +83,7 @@ fn sees(place: &Place) {
     enqueue("first");
     let mut watch = place.command(&["watch", "--queue", "orders", "state=cancelled", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // Nobody knows when it has begun: one after the other is cancelled until it says so.
+    // It does not say when it has begun: one after the other is cancelled until it tells of one.
     let mut ids = (0..).map(|n| format!("job-{n}"));
     let (sender, receiver) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -113,7 +114,11 @@ fn sees(place: &Place) {
 
     // It ends by itself, too, and prints what a person reads.
     assert_eq!(place.ok(&["watch", "--for", "100ms"]), "");
-    let mut watch = place.command(&["watch", "task=close_order", "--limit", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watch = place
+        .command(&["watch", "task=close_order", "--limit", "2", "--for", "10000000000000000000s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     while watch.try_wait().unwrap().is_none() {
         enqueue(&ids.next().unwrap());
     }
@@ -219,6 +224,29 @@ async fn a_key_of_another_type_stops_no_job_and_loses_transitions(kind: Kind) {
     assert_eq!(told(&mut watch).await.job, *job.address());
 }
 
+/// The watcher of all queues is told why once, and tries it again.
+async fn a_queue_that_cannot_be_watched_ends_no_watch_of_others(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    add::job(1).enqueue(&client).await.unwrap();
+    add::job(1).queue("other").enqueue(&client).await.unwrap();
+    let mut watch = watching(&client, "task=add").await;
+    server.command(&["SET", &key("transitions"), "garbage"]);
+    let Watched::Lost(lost) = next(&mut watch).await else { panic!("it cannot be read") };
+    assert_eq!((lost.queue.as_str(), lost.transitions), (QUEUE, None));
+    assert!(lost.problem.as_ref().is_some_and(|problem| problem.contains("doctor")) && lost.to_string().contains("doctor"), "{lost}");
+    add::job(2).enqueue(&client).await.unwrap();
+    let there = add::job(2).queue("other").enqueue(&client).await.unwrap();
+    assert_eq!(told(&mut watch).await.job, *there.address());
+    assert_eq!(watch.next_within(Duration::from_millis(2_500)).await.unwrap(), None, "it is told once");
+    let damage = broker.audit(QUEUE, Audit { repair: true, thorough: true }).await.unwrap();
+    assert!(!damage.is_empty(), "{damage:?}");
+    let Watched::Lost(lost) = next(&mut watch).await else { panic!("one was not stored") };
+    assert_eq!((lost.queue.as_str(), lost.transitions, lost.problem), (QUEUE, Some(1), None));
+    let here = add::job(3).enqueue(&client).await.unwrap();
+    assert_eq!(told(&mut watch).await.job, *here.address());
+}
+
 /// A lane of an older library would note nothing.
 async fn a_lane_that_does_not_know_it_keeps_watchers_out(kind: Kind) {
     let server = Server::start(kind);
@@ -238,10 +266,12 @@ async fn a_user_who_may_only_read_is_refused(kind: Kind) {
     roles::admit(&server, "queue");
     for (role, may) in [("dashboard", false), ("producer", true), ("worker", true), ("admin", true)] {
         let client = Client::connect(&roles::url(&server, role)).await.unwrap();
-        let mut watch = client.watch("queue=watching".parse().unwrap()).unwrap();
-        match watch.next_within(Duration::from_millis(60)).await {
-            Ok(None) => assert!(may, "{role} may not"),
-            refused => assert!(!may && matches!(refused, Err(Error::AccessDenied { .. })), "{role}: {refused:?}"),
+        for filter in ["queue=watching", "task=add"] {
+            let mut watch = client.watch(filter.parse().unwrap()).unwrap();
+            match watch.next_within(Duration::from_millis(60)).await {
+                Ok(None) => assert!(may, "{role} may not"),
+                refused => assert!(!may && matches!(refused, Err(Error::AccessDenied { .. })), "{role}: {refused:?}"),
+            }
         }
     }
 }
@@ -269,7 +299,7 @@ async fn a_queue_is_as_before_when_the_watcher_has_gone(kind: Kind) {
     tokio::time::sleep(Duration::from_millis(70)).await;
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     assert_eq!(bits(), before, "so does a sweep");
-    // Nobody asks for a mark but who watches.
+    // Only a watcher asks for a mark.
     let calls = Arc::new(Calls::default());
     let observed = client.with_observer(calls.clone());
     add::job(2).enqueue(&observed).await.unwrap();

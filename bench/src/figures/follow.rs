@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
-    let about = "`process` while a program watches all of its transitions, beside `process` that nobody watches, in the same run; how many transitions a second reach the \
+    let about = "`process` while a program watches all of its transitions, beside `process` without a watcher, in the same run; how many transitions a second reach the \
                  watcher, and which part of all.";
     vec![
         Figure::redis("watch", about, |server| {

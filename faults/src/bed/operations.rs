@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const BULK: u64 = 1_000;
 
 impl Bed {
-    /// Enqueues so many jobs that wait until tomorrow.
+    /// Enqueues `jobs` jobs that wait until tomorrow.
     ///
     /// # Errors
     /// When they are not stored.
@@ -58,7 +58,7 @@ impl Bed {
         Ok(handle)
     }
 
-    /// Starts an operation that cancels all jobs that stand still. Nobody runs it yet.
+    /// Starts an operation that cancels all jobs that stand still. It has no runner yet.
     ///
     /// # Errors
     /// When it is refused.

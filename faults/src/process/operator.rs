@@ -16,7 +16,7 @@ pub(super) async fn run(orders: OperatorOrders) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes an operation over at once, and takes its steps to the end, with a pause between two of them. What the broker cannot do is tried again. Whoever is taken over ends.
+/// Takes an operation over at once, and takes its steps to the end, with a pause between two of them. What the broker cannot do is tried again. A runner that is taken over ends.
 ///
 /// # Errors
 /// Those that do not pass.

@@ -100,8 +100,10 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
         let of = operation.clone();
         bed.until("the operation to be under way", PATIENCE, async |bed| bed.operation(&of).await.is_some_and(|now| now.changed > 500))
             .await?;
+        let mut known = 0;
         if is_lossy {
             bed.cut_off_replicas()?;
+            known = bed.operation(&operation).await.map_or(0, |now| now.step);
             let lost = bed.ms(200, 400);
             bed.pass(lost).await?;
         }
@@ -116,6 +118,9 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
         let ended = bed.is_carried_out(&operation, STANDING).await?;
         if own.is_running() || own.changed != ended.changed {
             return Err(format!("its runner believes that it is {own:?}, and it is {ended:?}").into());
+        }
+        if is_lossy && before.step <= known {
+            return Err("the server that takes over lacks no step: nothing was tried".into());
         }
         if !before.is_running() {
             return Err("the operation had ended before the other server took over: nothing was tried".into());

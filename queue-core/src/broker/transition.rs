@@ -1,32 +1,33 @@
-//! Transitions: what jobs go from which state to which, told to those who follow a queue while they do. And for how long marks stand, of who follows a queue and who waits for a job.
+//! Transitions: what jobs go from which state to which, told to the watchers that follow a queue. And for how long marks stand: of the watchers of a queue, and of the programs that
+//! wait for a job.
 
 use std::time::Duration;
 
 use super::JobState;
 use crate::address::JobId;
 
-/// How long the mark of who [follows](super::Broker::follow) a queue stands, at most.
+/// How long the mark of a watcher that [follows](super::Broker::follow) a queue stands, at most.
 pub const FOLLOWED: Duration = Duration::from_secs(15);
 
-/// How long the mark of who [watches](super::Broker::watch) a job stands.
+/// How long the mark of a program that [watches](super::Broker::watch) a job stands.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
-/// How long a job without retention is kept after its end if somebody [watched](super::Broker::watch) it then.
+/// How long a job without retention is kept after its end if a program [watched](super::Broker::watch) it then.
 pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
 
 /// Most jobs of a queue that are watched at once.
 pub const MOST_WATCHED: usize = 10_000;
 
-/// So many of the last transitions of a queue are kept for those who follow it.
+/// At most 10,000 transitions of a queue, the last ones, are kept for the watchers that follow it.
 pub const TRANSITIONS_KEPT: u64 = 10_000;
 
-/// So many transitions one request tells of, at most; on Redis alone. Those beyond are lost, and counted as such.
+/// One request tells of at most 1,000 transitions; on Redis alone. Those beyond are lost, and counted as such.
 pub const TOLD_AT_ONCE: u64 = 1_000;
 
-/// So many bytes of the reason of a transition are told.
+/// At most 200 bytes of the reason of a transition are told.
 pub const REASON_TOLD: usize = 200;
 
-/// Where somebody who follows a queue begins, or whether it may go on.
+/// Where a watcher that follows a queue begins, or whether it may go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Followed {
@@ -80,7 +81,7 @@ impl StoredTransition {
 pub struct Transitions {
     /// They are some of those behind the number that was asked for.
     pub told: Vec<StoredTransition>,
-    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`: nobody knows.
+    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`: that is not known.
     pub lost: Option<u64>,
     /// The number from which to go on.
     pub upto: u64,

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// The broker's time when the producer registered, and when that was by the clock of this machine, which nobody can set.
+/// The broker's time when the producer registered, and when that was by the clock of this machine, which a person cannot set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerClock {
     broker_ms: i64,

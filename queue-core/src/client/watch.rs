@@ -6,37 +6,34 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use self::round::{Answer, Brought, Feed, Round, in_order};
 use super::Client;
 use crate::{
     address::{JobAddress, check_address},
-    broker::{DynBroker, FOLLOWED, Followed, JobState, StoredTransition, Transitions, after, on_broker, on_broker_until},
-    error::Result,
+    broker::{DynBroker, JobState, StoredTransition, after, on_broker},
+    error::{Error, Result},
     inspector::Filter,
 };
 
-/// The mark of who follows is renewed so often.
-const RENEWED: Duration = Duration::from_secs(5);
-const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
+mod round;
 
-/// A queue in which something happens is asked again after so long, and one in which nothing happens less and less often, down to [`IDLE`].
-const BUSY: Duration = Duration::from_millis(20);
+/// A queue in which nothing happens is asked again after so long.
 const IDLE: Duration = Duration::from_millis(250);
 
 /// With many queues each is asked less often: all of them together so often.
 const PER_QUEUE: Duration = Duration::from_millis(2);
 
-/// After so long it looks for new queues.
+/// After so long it looks for new queues, and for those that could not be watched.
 const NEW_QUEUES: Duration = Duration::from_secs(2);
 
 /// After a failure that may pass, a queue is asked again after so long.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Most transitions of one answer.
-const PAGE: usize = 1_000;
+/// An answer is waited for so long: a server that hangs keeps no watcher from the queues of the others.
+const ROUND: Duration = Duration::from_secs(2);
 
 /// What a [`Watch`] gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +41,8 @@ const PAGE: usize = 1_000;
 pub enum Watched {
     /// A job went from one state to another.
     Transition(Transition),
-    /// Some transitions of a queue were not seen, whether they match the filter or not: the watcher was too slow, a request changed more jobs than it may tell of, or
-    /// the server was replaced.
+    /// Some transitions of a queue were not seen, whether they match the filter or not: the watcher was too slow, a request changed more jobs than it may tell of, the
+    /// server was replaced, or the queue [cannot be watched](Lost::problem).
     Lost(Lost),
 }
 
@@ -78,6 +75,8 @@ pub struct Lost {
     pub queue: String,
     /// How many; `None`: that is not known.
     pub transitions: Option<u64>,
+    /// Why the queue cannot be watched. This is told once; the watch goes on with the other queues, and tries this one again every two seconds.
+    pub problem: Option<String>,
 }
 
 impl Transition {
@@ -99,6 +98,9 @@ impl fmt::Display for Transition {
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(problem) = &self.problem {
+            return write!(f, "{} cannot be watched, and its transitions are lost: {problem}", self.queue);
+        }
         match self.transitions {
             Some(1) => write!(f, "1 transition of {} was lost", self.queue),
             Some(lost) => write!(f, "{lost} transitions of {} were lost", self.queue),
@@ -113,9 +115,9 @@ impl Client {
     ///
     /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and `state`, which is that to which the job has gone.
     ///
-    /// While somebody watches a queue, its broker notes each transition of its jobs; while nobody does, it notes none. The broker keeps the last 10,000 of a queue: a program
-    /// that reads more slowly than jobs change loses the oldest, and is [told](Watched::Lost) how many. It never slows a worker. On Redis the user has to be allowed to
-    /// write.
+    /// While at least one watcher watches a queue, its broker notes each transition of its jobs; without a watcher it notes none. The broker keeps the last 10,000 transitions
+    /// of a queue: a program that reads more slowly than jobs change loses the oldest, and is [told](Watched::Lost) how many. A watcher never slows a worker. On Redis its
+    /// user has to be allowed to write.
     ///
     /// ```no_run
     /// use queue_core::{Watched, prelude::*};
@@ -143,9 +145,11 @@ impl Client {
             chosen: false,
             feeds: BTreeMap::new(),
             looks_at: Instant::now(),
+            round: None,
+            has_begun: false,
             ready: VecDeque::new(),
         };
-        if let Some(queue) = watch.filter.queue().map(str::to_owned) {
+        if let Some(queue) = watch.filter.queue() {
             watch = watch.queue(&queue)?;
         }
         Ok(watch)
@@ -162,29 +166,11 @@ pub struct Watch {
     feeds: BTreeMap<String, Feed>,
     /// When it looks for queues the next time.
     looks_at: Instant,
+    /// What was asked and is not answered yet.
+    round: Option<Round>,
+    /// Whether the queues of the beginning were asked.
+    has_begun: bool,
     ready: VecDeque<Watched>,
-}
-
-/// How far a queue was read.
-#[derive(Clone, Debug)]
-struct Feed {
-    /// The number of the last transition that was read; `None` before the first answer.
-    after: Option<u64>,
-    /// The life of the server that gave this number.
-    life: String,
-    /// When the mark was set.
-    marked: Option<Instant>,
-    /// When it is asked the next time, and how long after that.
-    next: Instant,
-    pause: Duration,
-    /// The queue was made while others were watched, or did not exist: its first transitions were not seen.
-    is_late: bool,
-}
-
-/// What an answer says of a queue.
-struct Answer {
-    followed: Option<Followed>,
-    read: Option<Transitions>,
 }
 
 impl Watch {
@@ -201,11 +187,12 @@ impl Watch {
 
     /// Waits for the next transition that matches, or for news that some were lost. The first call begins to watch: it gives no transition from before.
     ///
-    /// Call it again soon: who does not call it for ten seconds loses what happens meanwhile.
+    /// Call it again soon: a program that does not call it for ten seconds loses the transitions of that time.
     ///
     /// # Errors
-    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) while a worker of an older release serves a queue. An outage of the broker is
-    /// waited for. After an error it may be called again.
+    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) while a worker of an older
+    /// release serves a queue that was named. A queue that was not named ends no watch: why it cannot be watched is [told](Lost::problem), unless the user may watch no
+    /// queue at all. An outage of the broker is waited for. After an error it may be called again.
     pub async fn next(&mut self) -> Result<Watched> {
         loop {
             if let Some(watched) = self.next_within(NEW_QUEUES).await? {
@@ -214,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// The same for at most so long; `None`: nothing has happened.
+    /// The same for at most so long; `None`: nothing has happened. The first call waits until it has begun to watch, even if that takes longer.
     ///
     /// # Errors
     /// Those of [`next`](Self::next).
@@ -224,32 +211,54 @@ impl Watch {
             if let Some(watched) = self.ready.pop_front() {
                 return Ok(Some(watched));
             }
-            if Instant::now() >= end {
+            if self.has_begun && Instant::now() >= end {
                 return Ok(None);
             }
-            self.look_for_queues().await?;
-            self.read().await?;
+            self.read(end).await?;
             if self.ready.is_empty() {
                 let next = self.feeds.values().map(|feed| feed.next).min();
                 let until = next.into_iter().chain((!self.chosen).then_some(self.looks_at)).min().map_or(end, |next| next.min(end));
-                on_broker(&self.broker, tokio::time::sleep_until(until)).await?;
+                // A timer is made where a runtime is.
+                on_broker(&self.broker, async move { tokio::time::sleep_until(until).await }).await?;
             }
         }
     }
 
-    /// Finds the queues that exist.
-    async fn look_for_queues(&mut self) -> Result<()> {
-        if self.chosen || Instant::now() < self.looks_at {
-            return Ok(());
+    /// Reads on in all queues whose time has come. What is not there at the end of the call is there for the next one.
+    async fn read(&mut self, end: Instant) -> Result<()> {
+        if self.round.is_none() {
+            self.round = self.begin();
         }
-        let is_first = self.feeds.is_empty();
-        let broker = self.broker.clone();
-        let found = on_broker_until(&self.broker, after(self.deadline), async move { broker.queues().await }).await;
+        let Some(round) = &mut self.round else { return Ok(()) };
+        let brought = round.brings(&self.broker, self.has_begun.then_some(end)).await;
+        if !matches!(brought, Ok(None)) {
+            self.round = None;
+        }
+        let Some(Brought { found, answers }) = brought? else { return Ok(()) };
+        let has_asked = !answers.is_empty();
+        let read = self.take(answers);
+        let found = found.map_or(Ok(()), |found| self.find(found));
+        self.has_begun |= has_asked || self.feeds.is_empty();
+        read.and(found)
+    }
+
+    /// Asks the queues whose time has come, and looks for new ones.
+    fn begin(&self) -> Option<Round> {
+        let now = Instant::now();
+        let looks = !self.chosen && now >= self.looks_at;
+        let due: Vec<(String, Feed)> =
+            self.feeds.iter().filter(|(_, feed)| feed.next <= now).map(|(name, feed)| (name.clone(), feed.clone())).collect();
+        (looks || !due.is_empty()).then(|| Round::begin(&self.broker, looks, due, ROUND.min(self.deadline)))
+    }
+
+    /// Goes on with the queues that exist.
+    fn find(&mut self, found: Result<Vec<String>>) -> Result<()> {
         self.looks_at = Instant::now() + NEW_QUEUES;
         match found {
             Ok(names) => {
+                let is_late = self.has_begun;
                 for name in names.into_iter().filter(|name| self.filter.allows_queue(name)) {
-                    self.feeds.entry(name).or_insert_with(|| Feed::new(!is_first));
+                    self.feeds.entry(name).or_insert_with(|| Feed::new(is_late));
                 }
                 Ok(())
             }
@@ -261,140 +270,48 @@ impl Watch {
         }
     }
 
-    /// Reads on in all queues whose time has come.
-    async fn read(&mut self) -> Result<()> {
-        let now = Instant::now();
-        let due: Vec<(String, Feed)> =
-            self.feeds.iter().filter(|(_, feed)| feed.next <= now).map(|(name, feed)| (name.clone(), feed.clone())).collect();
-        if due.is_empty() {
-            return Ok(());
-        }
-        let until = after(self.deadline);
-        let answers = join_all(due.into_iter().map(|(queue, feed)| {
-            let (broker, own, asked) = (&self.broker, self.broker.clone(), queue.clone());
-            async move { (queue, on_broker_until(broker, until, async move { ask(&own, &asked, &feed).await }).await) }
-        }));
-        let (answers, mut told, mut failed) = (answers.await, Vec::new(), None);
+    /// Goes on with what the queues have answered.
+    fn take(&mut self, answers: Vec<(String, Result<Answer>)>) -> Result<()> {
+        let (mut told, mut failed, mut refused) = (Vec::new(), None, Vec::new());
         let idle = IDLE.max(PER_QUEUE * u32::try_from(self.feeds.len()).unwrap_or(u32::MAX));
         for (queue, answer) in answers {
             let Some(feed) = self.feeds.get_mut(&queue) else { continue };
             match answer {
                 Ok(answer) => {
                     let (lost, transitions) = feed.take(answer, idle);
-                    self.ready.extend(lost.map(|transitions| Watched::Lost(Lost { queue: queue.clone(), transitions })));
+                    self.ready.extend(lost.map(|transitions| Watched::Lost(Lost { queue: queue.clone(), transitions, problem: None })));
                     let wanted = transitions.into_iter().filter(|told| self.filter.matches_transition(&queue, told));
-                    told.extend(wanted.map(|told| Transition::new(&queue, told)));
+                    told.push(wanted.map(|told| Transition::new(&queue, told)).collect());
+                }
+                Err(error) if error.is_transient() => feed.fail(AFTER_FAILURE),
+                Err(error) if self.chosen => {
+                    feed.fail(AFTER_FAILURE);
+                    failed = Some(error);
                 }
                 Err(error) => {
-                    // The server may be another one then: the next mark says so.
-                    (feed.marked, feed.next) = (None, Instant::now() + AFTER_FAILURE);
-                    if !error.is_transient() {
-                        failed = Some(error);
-                    }
+                    feed.fail(NEW_QUEUES);
+                    refused.push((queue, error, feed.refuse()));
                 }
             }
         }
-        // Those of a queue stay in their order.
-        told.sort_by_key(|told| told.at);
-        self.ready.extend(told.into_iter().map(Watched::Transition));
-        failed.map_or(Ok(()), Err)
-    }
-}
-
-/// Renews the mark where that is due, and reads on.
-async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
-    let is_due = feed.marked.is_none_or(|marked| marked.elapsed() >= RENEWED);
-    let followed = if is_due { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
-    let read = match feed.after {
-        Some(after) => Some(broker.transitions(queue, after, PAGE).await?),
-        None => None,
-    };
-    Ok(Answer { followed, read })
-}
-
-impl Feed {
-    fn new(is_late: bool) -> Self {
-        Feed { after: None, life: String::new(), marked: None, next: Instant::now(), pause: BUSY, is_late }
-    }
-
-    /// Goes on by an answer. Gives how many transitions were lost, if any, and those that were read.
-    fn take(&mut self, Answer { followed, read }: Answer, idle: Duration) -> (Option<Option<u64>>, Vec<StoredTransition>) {
-        let now = Instant::now();
-        let mut is_broken = false;
-        if let Some(Followed { last, stood, life, .. }) = followed {
-            let Some(last) = last else {
-                // Nobody has used the queue yet, or it is gone.
-                (self.after, self.marked, self.is_late, self.next) = (None, None, true, now + idle);
-                return (None, Vec::new());
-            };
-            self.marked = Some(now);
-            if self.after.is_none() {
-                (self.after, self.life, self.next) = (Some(last), life, now + BUSY);
-                return (std::mem::take(&mut self.is_late).then_some(None), Vec::new());
-            }
-            is_broken = !stood || life != self.life;
-            self.life = life;
+        self.ready.extend(in_order(told).into_iter().map(Watched::Transition));
+        // A user who may watch no queue at all has made a mistake.
+        if let Some(at) = refused.iter().position(|(_, error, _)| matches!(error, Error::AccessDenied { .. }))
+            && self.feeds.values().all(|feed| feed.is_refused)
+        {
+            return Err(refused.swap_remove(at).1);
         }
-        let Some(read) = read else { return (None, Vec::new()) };
-        let is_full = read.told.len() >= PAGE;
-        self.pause = if read.told.is_empty() { (self.pause * 2).min(idle) } else { BUSY };
-        self.next = if is_full { now } else { now + self.pause };
-        self.after = Some(read.upto);
-        let lost = match read.lost {
-            None => Some(None),
-            Some(_) if is_broken => Some(None),
-            Some(0) => None,
-            Some(lost) => Some(Some(lost)),
-        };
-        (lost, read.told)
+        for (queue, error, is_news) in refused {
+            if is_news {
+                self.ready.push_back(Watched::Lost(Lost { queue, transitions: None, problem: Some(error.to_string()) }));
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("filter", &self.filter).field("queues", &self.feeds.keys()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::address::JobId;
-
-    fn begun() -> Feed {
-        let mut feed = Feed::new(false);
-        let begin = Answer { followed: Some(Followed::new(7, false, "one".to_owned())), read: None };
-        assert_eq!(feed.take(begin, IDLE).0, None, "it begins");
-        feed
-    }
-
-    fn read(numbers: &[u64], after: u64, last: u64) -> Option<Transitions> {
-        let told = numbers.iter().map(|number| StoredTransition::new(*number, 0, JobId::make())).collect();
-        Some(Transitions::read(told, after, last, true))
-    }
-
-    #[test]
-    fn what_is_lost_is_told_once() {
-        let mut feed = begun();
-        let mut take = |followed: Option<(bool, &str)>, read| {
-            let followed = followed.map(|(stood, life)| Followed::new(0, stood, life.to_owned()));
-            feed.take(Answer { followed, read }, IDLE).0
-        };
-        assert_eq!(take(None, read(&[8], 7, 8)), None);
-        assert_eq!(take(Some((true, "one")), read(&[9], 8, 9)), None, "the mark was renewed");
-        assert_eq!(take(None, read(&[12], 9, 12)), Some(Some(2)));
-        assert_eq!(take(Some((true, "two")), read(&[13], 12, 13)), Some(None), "another server may lack the last");
-        assert_eq!(take(Some((false, "two")), read(&[], 13, 13)), Some(None), "no mark stood");
-        assert_eq!(take(None, read(&[], 13, 2)), Some(None), "the numbers are those of an older copy");
-        assert_eq!(take(None, read(&[3], 2, 3)), None);
-    }
-
-    #[test]
-    fn a_queue_that_did_not_exist_begins_with_a_loss() {
-        let mut feed = Feed::new(false);
-        assert_eq!(feed.take(Answer { followed: Some(Followed::default()), read: None }, IDLE).0, None);
-        let begin = Answer { followed: Some(Followed::new(7, false, String::new())), read: None };
-        assert_eq!(feed.take(begin, IDLE).0, Some(None));
-        assert_eq!(feed.after, Some(7));
     }
 }

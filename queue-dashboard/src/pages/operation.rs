@@ -149,5 +149,5 @@ async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
         tokio::spawn(go_on(run));
     }
     shared.outdate().await;
-    Ok(see_here(viewer, &back, "did=started"))
+    Ok(see_here(viewer, &back, if goes_on { "did=started" } else { "did=ended" }))
 }

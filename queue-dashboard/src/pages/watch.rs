@@ -13,7 +13,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Client, Filter, JobId, JobState, Transition, Watch, Watched};
+use queue_core::{Client, Filter, JobId, JobState, Transition, Watch, Watched, outcome::error_text};
 
 use super::{Content, Stale, whole, written};
 use crate::{
@@ -34,6 +34,9 @@ const READ: usize = 20_000;
 const WAIT: Duration = Duration::from_millis(1_000);
 const GATHER: Duration = Duration::from_millis(100);
 
+/// What of the time of a look may have been waiting.
+pub(crate) const IDLE: Duration = WAIT.saturating_add(GATHER);
+
 /// What a page has seen is kept so long for the stream that follows, of so many pages at most.
 const KEPT: Duration = Duration::from_secs(600);
 const MOST_KEPT: usize = 64;
@@ -44,7 +47,7 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     filter: &'a str,
-    /// Why the text is no filter of transitions.
+    /// Why the text is no filter of transitions, or why nothing is told now.
     problem: Option<String>,
     rows: Vec<Row>,
 }
@@ -80,11 +83,11 @@ impl Watching {
         Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new() })
     }
 
-    /// Reads on. `waits`: until something happens, if that is soon.
-    pub(crate) async fn look(&mut self, waits: bool) -> Result<(), Problem> {
+    /// Reads on. `waits`: until something happens, if that is soon. Else says why it cannot, which may pass.
+    pub(crate) async fn look(&mut self, waits: bool) -> Result<(), String> {
         let mut wait = if waits { WAIT } else { GATHER };
         for _ in 0..READ {
-            let Some(watched) = self.watch.next_within(wait).await? else { break };
+            let Some(watched) = self.watch.next_within(wait).await.map_err(|error| error_text(&error))? else { break };
             if self.seen.len() == ROWS {
                 self.seen.pop_back();
             }
@@ -115,18 +118,26 @@ impl Kept {
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
-    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes()), None).await {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes()), None, None).await {
         Ok(content) => whole(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
 
-pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params, watching: Option<&Watching>) -> Result<Content, Problem> {
+/// `hindered`: why nothing is told now.
+pub(crate) async fn content(
+    shared: &Shared,
+    viewer: &Viewer,
+    params: &Params,
+    watching: Option<&Watching>,
+    hindered: Option<&str>,
+) -> Result<Content, Problem> {
     let filter = params.text::<1000>("filter");
     let look = shared.look().await;
     let problem = filter.parse::<Filter>().and_then(|filter| shared.client.watch(filter)).err().map(|error| error.to_string());
     let page = params.get("of").map_or_else(|| JobId::make().to_string(), str::to_owned);
     let live = problem.is_none().then(|| format!("/live/watch?{}", query(&[("filter", &filter), ("of", &page)])));
+    let problem = problem.or_else(|| hindered.map(str::to_owned));
     let now = SystemTime::now();
     let rows = watching.into_iter().flat_map(|watching| &watching.seen).filter_map(|watched| Row::new(watched, now)).collect();
     let page = Page { viewer, stale: Stale::of(&look), filter: &filter, problem, rows };

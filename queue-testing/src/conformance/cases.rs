@@ -220,6 +220,9 @@ macro_rules! __conformance_cases {
                 jobs_with_keys_and_groups_are_told_as_others
                 jobs_of_schedules_and_topics_are_told_as_others
                 nothing_is_told_while_nobody_follows
+                a_mark_that_begins_anew_is_another_life
+                an_edit_within_a_state_is_no_transition
+                a_job_of_a_paused_task_never_was_active
                 a_shorter_mark_ends_no_longer_one
                 who_reads_too_late_is_told_how_many_are_lost
                 a_request_with_many_transitions_tells_or_counts_each

@@ -5,9 +5,11 @@ use std::time::Duration;
 use queue_core::{
     JobId,
     broker::{
-        Audit, Begin, BuryReason, Change, CrashRule, Due, Ending, FOLLOWED, JobState, NewJob, OnConflict, REASON_TOLD, ScheduleState,
-        StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions, Unique, UniqueKey, subscription_address,
+        Audit, Begin, BuryReason, Change, CrashRule, Due, EditJob, EditedJob, Ending, FOLLOWED, JobState, NewJob, OnConflict, PauseOf,
+        Pausing, Priority, REASON_TOLD, ScheduleState, SeenJob, SetPause, StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions,
+        Unique, UniqueKey, subscription_address,
     },
+    envelope::Envelope,
 };
 use tokio::time::sleep;
 
@@ -246,6 +248,58 @@ pub async fn nothing_is_told_while_nobody_follows(bed: Bed) {
     bed.put(1).await;
     let told = self::read(&bed, third.last.expect("the queue exists")).await.told;
     assert_eq!(told.iter().map(step).collect::<Vec<_>>(), ["new>ready"], "it is told anew");
+}
+
+/// Another watcher sets the mark while that of the first stands no longer: the first sees by the life that it has missed something.
+pub async fn a_mark_that_begins_anew_is_another_life(bed: Bed) {
+    let brief = Duration::from_millis(400);
+    bed.put(1).await;
+    let mut before = bed.broker.follow(&bed.queue, brief).await.expect("it is answered");
+    for sweeps in 0..3 {
+        bed.put(1).await;
+        sleep(brief + Duration::from_millis(20)).await;
+        bed.put(1).await;
+        for _ in 0..sweeps {
+            bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a sweep is answered");
+        }
+        let anew = bed.broker.follow(&bed.queue, brief).await.expect("it is answered");
+        assert!(!anew.stood && anew.life != before.life, "{before:?} {anew:?}");
+        assert!(anew.last >= before.last, "the numbers go on: {before:?} {anew:?}");
+        before = anew;
+    }
+}
+
+/// An edit that leaves a job in its state tells nothing, although the job leaves its place.
+pub async fn an_edit_within_a_state_is_no_transition(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    let mut reader = Reader::of(&bed).await;
+    let edit = async |change: fn(&mut EditJob)| {
+        let job = bed.show(&id).await.expect("it is stored");
+        let mut edit = EditJob::new(&*bed.queue, job.id, SeenJob::new(job.envelope, job.priority, job.group, job.at_ms));
+        change(&mut edit);
+        assert_eq!(bed.broker.edit(&edit).await.expect("an edit is answered"), EditedJob::Yes);
+    };
+    edit(|edit| edit.priority = Priority::High).await;
+    edit(|edit| edit.group = Some(groups::name("a"))).await;
+    assert_eq!(reader.stories(&bed, &[&id]).await, [""]);
+    edit(|edit| edit.at_ms = Some(4_102_444_800_000)).await;
+    assert_eq!(reader.stories(&bed, &[&id]).await, ["ready>scheduled"]);
+}
+
+/// A job that is parked because its task is paused was never active.
+pub async fn a_job_of_a_paused_task_never_was_active(bed: Bed) {
+    let mut reader = Reader::of(&bed).await;
+    let pause = SetPause::pause(bed.queue.clone(), PauseOf::Task("suite.task".into()), Pausing::new());
+    bed.broker.set_pause(&pause).await.expect("it can be paused");
+    let first = bed.put(1).await.remove(0);
+    let other = NewJob::new(JobId::make(), Envelope::new("suite.other", b"\x80").encode().expect("a small envelope can be encoded"));
+    let other_id = other.id.clone();
+    bed.put_job(other).await;
+    let last = bed.put(1).await.remove(0);
+    assert_eq!(bed.lane().await.claim(3).await.len(), 1);
+    let parked = "new>ready ready>parked";
+    assert_eq!(reader.stories(&bed, &[&first, &other_id, &last]).await, [parked, "new>ready ready>active", parked]);
+    sound(&bed).await;
 }
 
 /// A mark stands no longer than it may, and a shorter one does not end a longer one.

@@ -14,14 +14,15 @@ use super::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// All jobs that a walk meets with pages of one, of which `changes` is told before the page that comes behind so many jobs.
+/// All jobs that a walk meets with pages of one. `changes` is called once it has met `behind` of them.
 async fn met(bed: &Bed, states: &[JobState], behind: usize, changes: impl AsyncFnOnce()) -> BTreeSet<JobId> {
     let (mut met, mut after, mut changes) = (BTreeSet::new(), None, Some(changes));
-    for _ in 0..500 {
+    for _ in 0..5_000 {
         let found = bed.broker.browse(&Browse::new(bed.queue.clone(), states, 1).after(after)).await.expect("a page can be read");
         met.extend(found.jobs.into_iter().map(|job| job.id));
         after = found.next;
         if after.is_none() {
+            assert!(changes.is_none(), "the walk was over before anything changed");
             return met;
         }
         if met.len() >= behind
@@ -50,7 +51,8 @@ async fn snooze(lane: &mut Lane, delay: Duration) {
 /// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in `scheduled`.
 pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: Bed) {
     let mut lane = bed.lane().await;
-    let waits = scheduled(&bed, 5).await;
+    // More than Redis gives in one piece, whatever it is asked for.
+    let waits = scheduled(&bed, 600).await;
 
     let moves = bed.put(1).await.remove(0);
     let delivery = lane.claim_one().await;

@@ -105,8 +105,9 @@ pub struct Model {
     /// Those of them that were told of since the last call of `take_remarked`.
     remarked: Vec<JobId>,
     schedules: Schedules,
-    /// Until when somebody follows the queue, the number of the last transition, and the last of them.
+    /// Until when a watcher follows the queue, how many times a mark began to stand, the number of the last transition, and the last of them.
     followed: i64,
+    follows_begun: u64,
     transition: u64,
     transitions: VecDeque<StoredTransition>,
 }

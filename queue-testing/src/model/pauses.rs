@@ -127,6 +127,7 @@ impl Model {
             let out = self.settle(id, By::Others).expect("it was claimed");
             self.charge_limits(id, true);
             self.back(out, Back::Parked(task.clone().unwrap_or_default()));
+            self.jobs.never_started(id);
         }
         let ids = |jobs: Vec<(JobId, Option<String>)>| jobs.into_iter().map(|(id, _)| id).collect();
         (ids(left), ids(aside))

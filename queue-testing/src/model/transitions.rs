@@ -7,12 +7,13 @@ use queue_core::broker::{FOLLOWED, Followed, StoredTransition, TRANSITIONS_KEPT,
 use super::{Model, doors::Place};
 
 impl Model {
-    /// Marks the queue as one that somebody follows, for so long.
+    /// Marks the queue as one that a watcher follows, for so long.
     pub fn follow(&mut self, stands: Duration) -> Followed {
         let stood = self.followed > self.now;
         self.followed = self.after(stands.min(FOLLOWED)).max(if stood { self.followed } else { 0 });
+        self.follows_begun += u64::from(!stood);
         self.jobs.follows = true;
-        Followed::new(self.transition, stood, String::new())
+        Followed::new(self.transition, stood, self.follows_begun.to_string())
     }
 
     /// Keeps the transitions of the operation that ends here, if somebody follows the queue.

@@ -58,7 +58,11 @@ impl Again {
                 write("\n")?;
             }
             is_first = false;
-            match answer().await {
+            let answered = tokio::select! {
+                answered = answer() => answered,
+                _ = &mut stop => return Ok(()),
+            };
+            match answered {
                 Err(failure) if failure.may_pass() => {
                     if let (_, Some(message)) = failure.into_parts() {
                         tell(&message);

@@ -51,7 +51,8 @@ pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failu
     for queue in &args.queue {
         watch = watch.queue(queue)?;
     }
-    let end = args.lasting.map(|time| Instant::now() + time);
+    // A time that no clock reaches has no end.
+    let end = args.lasting.and_then(|time| Instant::now().checked_add(time));
     let mut stop = Box::pin(tokio::signal::ctrl_c());
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
@@ -70,7 +71,7 @@ pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failu
                 }
             }
             Some(Watched::Lost(lost)) if args.format.json => line(&Line::Lost(&lost))?,
-            Some(Watched::Lost(lost)) => print(&format!("-- {lost}"))?,
+            Some(Watched::Lost(lost)) => print(&format!("-- {}", plain(&lost.to_string())))?,
             Some(_) => {}
             None if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
             None => {}

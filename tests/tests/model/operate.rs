@@ -33,12 +33,12 @@ const PAGE: usize = 3;
 /// Runners that go on side by side.
 const RUNNERS: usize = 3;
 
-/// What somebody does with the operations of a queue.
+/// What people and runners do with the operations of a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Operating {
     /// A person starts one; `detached`: it has no runner yet.
     Start { kind: OperationKind, filter: &'static str, detached: bool },
-    /// One of the runners takes so many steps.
+    /// One of the runners takes `steps` steps.
     Run { runner: Index, steps: usize },
     /// Another runner comes, and takes over at once or when the one before is gone.
     Join { at_once: bool },
@@ -46,7 +46,7 @@ pub(crate) enum Operating {
     Leave { runner: Index },
     /// A person stops the last one.
     Stop,
-    /// Somebody takes a step of the last one under the name of its runner or under another name, whose number is the next one or off by one.
+    /// A program takes a step of the last one under the name of its runner or under another name, whose number is the next one or off by one.
     Step { is_runner: bool, off: i64, change: Change, states: Vec<JobState>, jobs: Vec<Index> },
 }
 
@@ -304,8 +304,9 @@ impl Operations {
     }
 
     fn hand_in(&mut self, request: &Operate) {
-        if let OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, .. }, .. }) = &request.deed {
-            ids.iter().for_each(|id| drop(self.waits.remove(id)));
+        if let OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, states, .. }, .. }) = &request.deed {
+            // A step that is of other states does not concern it.
+            self.waits.retain(|id, place| !(ids.contains(id) && states.contains(&place.state())));
         }
     }
 

@@ -43,7 +43,7 @@ pub const OTHERS: &str = "*";
 /// The name under which the depth of the queue is kept.
 pub const SAMPLE: &str = "";
 
-/// So many releases of a queue are kept: those that were seen first last.
+/// Most releases of a queue that are kept: those that were seen first last.
 pub const RELEASES_SEEN: usize = 50;
 
 /// For so many hours a broker remembers the last report of a process.

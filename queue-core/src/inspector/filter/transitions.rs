@@ -30,9 +30,11 @@ impl Filter {
         }
     }
 
-    /// The one queue in which a matching job can be, if the filter names one.
-    pub(crate) fn queue(&self) -> Option<&str> {
-        self.of(&Field::Queue).find_map(|(how, value)| (how == How::Is).then_some(value))
+    /// The one queue in which a matching job can be, if the filter names one: as the queue, or in the address of a job.
+    pub(crate) fn queue(&self) -> Option<String> {
+        let named = self.of(&Field::Queue).find_map(|(how, value)| (how == How::Is).then(|| value.to_owned()));
+        let address = |value: &str| value.parse::<JobAddress>().ok().map(|address| address.queue.to_string());
+        named.or_else(|| self.of(&Field::Id).find_map(|(how, value)| if how == How::Is { address(value) } else { None }))
     }
 
     /// Whether a transition is wanted. `state` is that to which the job has gone, or `removed`.
@@ -45,7 +47,7 @@ impl Filter {
                 Field::Task => how.holds(&told.task, value),
                 Field::State => how.holds(state, value),
                 Field::Queue => how.holds(queue, value),
-                Field::Id if matches!(how, How::Is | How::IsNot) => is_of(&told.id, value) == (*how == How::Is),
+                Field::Id if matches!(how, How::Is | How::IsNot) => is_of(queue, &told.id, value) == (*how == How::Is),
                 Field::Id => how.holds(&told.id.to_string(), value),
                 Field::Reason => how.holds(reason_of(JobState::Dead), value),
                 Field::Note => how.holds(reason_of(JobState::Cancelled), value),
@@ -57,8 +59,8 @@ impl Filter {
 }
 
 /// An id stands for itself, or is named with its queue.
-fn is_of(id: &JobId, value: &str) -> bool {
-    id.to_string() == value || value.parse::<JobAddress>().is_ok_and(|address| address.id == *id)
+fn is_of(queue: &str, id: &JobId, value: &str) -> bool {
+    id.to_string() == value || value.parse::<JobAddress>().is_ok_and(|address| *address.queue == *queue && address.id == *id)
 }
 
 #[cfg(test)]
@@ -95,6 +97,24 @@ mod tests {
             assert!(problem.contains(term) && problem.contains("search"), "{problem}");
         }
         assert!("task=a queue=b".parse::<Filter>().unwrap().check_of_transitions().is_ok());
-        assert_eq!("task=a queue=b".parse::<Filter>().unwrap().queue(), Some("b"));
+    }
+
+    #[test]
+    fn the_address_of_a_job_names_its_queue() {
+        let dead = told(Some(JobState::Dead));
+        let one = "id=orders/close-17".parse::<Filter>().unwrap();
+        assert!(one.matches_transition("orders", &dead) && !one.matches_transition("mail", &dead));
+        let others = "id!=orders/close-17".parse::<Filter>().unwrap();
+        assert!(!others.matches_transition("orders", &dead) && others.matches_transition("mail", &dead));
+        for (filter, queue) in [
+            ("task=a queue=b", Some("b")),
+            ("id=orders/close-17", Some("orders")),
+            ("id=orders/close-17 queue=mail", Some("mail")),
+            ("id=close-17", None),
+            ("id!=orders/close-17", None),
+            ("id~orders/close-17", None),
+        ] {
+            assert_eq!(filter.parse::<Filter>().unwrap().queue().as_deref(), queue, "{filter}");
+        }
     }
 }

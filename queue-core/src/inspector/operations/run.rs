@@ -146,11 +146,10 @@ impl RunOperation {
         let found = jobs.len();
         let ids: Vec<JobId> =
             jobs.into_iter().filter(|job| self.concerns(job) && self.filter.matches(job, now)).map(|job| job.address.id).collect();
-        self.looked += looked;
-        self.skipped += (found - ids.len()) as u64;
+        let (mut looked, skipped) = (self.looked + looked, self.skipped + (found - ids.len()) as u64);
         let is_last = next.is_none();
         if ids.is_empty() && !is_last && self.said.elapsed() < SAID_EVERY {
-            self.after = next;
+            (self.after, self.looked, self.skipped) = (next, looked, skipped);
             return Ok(true);
         }
         let change = self.operation.kind.change();
@@ -159,11 +158,13 @@ impl RunOperation {
         let last = parts.pop().unwrap_or_default();
         for part in parts {
             // It goes on from where it was, until all of these are handed in.
-            if !self.hand_in(self.changing(part), self.operation.position.clone(), (0, 0), None).await? {
+            let own = part.len() as u64;
+            if !self.hand_in(self.changing(part), self.operation.position.clone(), (own, 0), None).await? {
                 return Ok(!self.is_over());
             }
+            looked = looked.saturating_sub(own);
         }
-        let (counts, end) = ((self.looked, self.skipped), is_last.then_some((OperationState::Completed, None)));
+        let (counts, end) = ((looked, skipped), is_last.then_some((OperationState::Completed, None)));
         let next = next.or_else(|| self.operation.position.clone());
         if self.hand_in(self.changing(last), next.clone(), counts, end).await? {
             (self.after, self.looked, self.skipped) = (next, 0, 0);

@@ -75,14 +75,14 @@ local function add_tags(pairs_)
   add_members(members)
 end
 
--- Jobs go, or get another envelope. They are still stored.
+-- Jobs go, or get another envelope. They are still stored. Large envelopes are read some at a time: a script may hold no more of them.
 local function drop_tags(ids)
   if not has('i') then
     return
   end
-  local members = {}
-  for from = 1, #ids, PIECE do
-    for at, envelope in ipairs(call('HMGET', K.jobs, unpack(ids, from, math.min(from + PIECE - 1, #ids)))) do
+  local members, piece = {}, has('l') and 16 or PIECE
+  for from = 1, #ids, piece do
+    for at, envelope in ipairs(call('HMGET', K.jobs, unpack(ids, from, math.min(from + piece - 1, #ids)))) do
       members_of(ids[from + at - 1], envelope, members)
     end
   end

@@ -1,14 +1,14 @@
--- Transitions, for those who follow the queue: from which state a job goes to which. The bit `v` tells of it, and `followed` in `meta` until when somebody does. A
+-- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` tells of it, and `followed` in `meta` until when one follows. A
 -- door that lets a job out says where it was (`left`), and one that lets it in where it is now (`came`). `transitions` has what was told last: pieces, each by the number
 -- of its last transition. A piece is a packed list of that number, the time, the state and the reason, then of each job its id, task, state before, and failed attempts.
 -- Nothing here may stop a script: what another program has made of the key is left alone, and its transitions are lost.
 --- include script/tools, script/has
 
--- Where jobs were, how many transitions this script has told, and whether somebody follows. Envelopes of jobs that are not stored yet.
+-- Where jobs were, how many transitions this script has told, and whether a watcher follows. Envelopes of jobs that are not stored yet.
 local was, told_of, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
--- Nobody follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
+-- No watcher follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
 local function forget_transitions()
   local some = redis.pcall('ZRANGE', K.transitions, '0', '999')
   if not some.err then
@@ -47,7 +47,7 @@ end
 
 -- At most 200 of the jobs have come to this state. Numbers are given to all transitions; of those beyond what one script may tell nothing is stored.
 local function tell(ids, state, why)
-  local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.attempts, unpack(ids)) or {}
+  local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and redis.pcall('HMGET', K.attempts, unpack(ids)) or {}
   local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_told) }, 0
   for at, id in ipairs(ids) do
     local before = was[id] or (state == 'active' or state == 'removed') and 'ready' or ''
@@ -80,7 +80,9 @@ local function came(ids, state, why)
   if #ids == 0 or not has('v') or not is_followed() then
     return
   end
-  for from = 1, #ids, 200 do
-    tell({ unpack(ids, from, math.min(from + 199, #ids)) }, state, why)
+  -- Large envelopes are read some at a time.
+  local piece = has('l') and 16 or 200
+  for from = 1, #ids, piece do
+    tell({ unpack(ids, from, math.min(from + piece - 1, #ids)) }, state, why)
   end
 end

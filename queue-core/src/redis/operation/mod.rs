@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Where jobs of some states are: a name, and the states. A server goes through each in an order of its own, in which no job that stays is passed over. Those come first from which a
-/// job may come to a later one: whoever goes the other way has failed or ended since.
+/// job may come to a later one: a job that goes the other way has failed or ended since.
 const PLACES: [(&str, &[JobState]); 7] = [
     ("dead", &[JobState::Dead]),
     ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),

@@ -1,5 +1,5 @@
--- Marks a queue as one that somebody follows. ARGV: for how long, in ms. Answers the number of the last transition, whether a mark stood, and the life of this server; or
--- nothing: the queue does not exist.
+-- Marks a queue as one that a watcher follows. ARGV: for how long, in ms. Answers the number of the last transition, whether a mark stood, and the life of this server with the
+-- number of times that a mark began to stand: in between nothing was told. Or nothing: the queue does not exist.
 --- include script/prelude, script/clock, script/bits, script/guard, script/life
 
 if not head[1] then
@@ -12,5 +12,7 @@ end
 local upto, asked = whole(call('HGET', K.meta, 'followed') or ''), now + math.min(whole(ARGV[1]), C.followed_ms)
 local stood = has('v') and upto > now and upto <= now + C.followed_ms
 mark('v')
+local begun = stood and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
 call('HSET', K.meta, 'followed', ms(stood and math.max(upto, asked) or asked))
-return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life() }
+local own = life()
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, own ~= '' and own .. '.' .. ms(begun) or '' }

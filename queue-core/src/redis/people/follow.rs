@@ -1,4 +1,4 @@
-//! Who follows a queue: the mark, and the transitions that were told since.
+//! A queue that a watcher follows: the mark, and the transitions that were told since.
 
 use std::time::Duration;
 
@@ -38,15 +38,11 @@ pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, aft
     call.arg(after).arg(asked);
     let mut values = array(broker.script(queue, &TRANSITIONS, call).await?)?.into_iter();
     let last = number(next(&mut values)?)?;
-    let (mut told, mut pieces) = (Vec::new(), 0);
+    // All that came is kept, even if it is more than the limit: else it would come again, and the answer is bounded by what a queue keeps.
+    let (mut told, is_all) = (Vec::new(), values.len() < asked);
     for piece in values {
-        pieces += 1;
         told.extend(piece_of(&bytes(piece)?));
-        if told.len() >= limit {
-            break;
-        }
     }
-    let is_all = pieces < asked && told.len() < limit;
     Ok(Transitions::read(told, after, last, is_all))
 }
 

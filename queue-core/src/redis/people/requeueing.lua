@@ -48,7 +48,8 @@ local function requeue_jobs(pairs_)
     end
     if wanted == true then
       if anew ~= '' then
-        call('HSET', K.jobs, id, anew)
+        may_have_tags = has('i')
+        put_job(id, anew)
       end
       woken = back({ id }, false) or woken
       count('requeued', 1)

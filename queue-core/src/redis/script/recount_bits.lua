@@ -12,7 +12,8 @@ local function needed_bits()
   if told[2] then
     needed = needed .. 'op'
   end
-  if whole(told[3] or '') > now or call('EXISTS', K.transitions) == 1 then
+  local followed = whole(told[3] or '')
+  if followed > now and followed <= now + C.followed_ms or call('EXISTS', K.transitions) == 1 then
     needed = needed .. 'v'
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,

@@ -1,5 +1,5 @@
 -- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead letter, with its bytes, and holds nobody up.
---- include topic/entry, doors/tags
+--- include topic/entry, doors/tags, script/guard
 
 -- What MessagePack writes before binary data of a length.
 local function head_of(length)
@@ -11,14 +11,32 @@ local function head_of(length)
   return '\198' .. bytes_of(length, 4)
 end
 
+-- The tags of an entry, as an envelope has them, or nothing: another program may have added anything. They are in the index only if every lane knows it.
+local function tags_of(stored)
+  local map, n = unpacked(stored), 0
+  for name, value in pairs(type(map) == 'table' and map or {}) do
+    n = n + 1
+    local is_tag = type(name) == 'string' and type(value) == 'string' and string.find(name, '^[%w._-]+$') and #name <= 64
+    if not is_tag or #value == 0 or #value > 256 or string.find(value, '[%c"]') or n > C.most_tags then
+      return nil
+    end
+  end
+  if n == 0 then
+    return nil
+  end
+  may_have_tags = may_have_tags or not unknown_to_a_lane('i')
+  return cmsgpack.pack(map)
+end
+
 -- The envelope of a job, see `docs/storage.md`.
 local function envelope_of(kind, at, payload, headers, tags)
   local fields, rest = 129, ''
   if headers and string.find(headers, '^[\128-\143\222]') then
     fields, rest = fields + 1, '\161h' .. headers
   end
-  if tags and string.find(tags, '^[\129-\136]') then
-    fields, rest, may_have_tags = fields + 1, rest .. '\161g' .. tags, true
+  tags = tags and tags_of(tags)
+  if tags then
+    fields, rest = fields + 1, rest .. '\161g' .. tags
   end
   return kind.head .. time_of(at) .. string.char(fields) .. '\161p' .. head_of(#payload) .. payload .. rest
 end

@@ -27,7 +27,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;
     watched::prune(tx, &queue, items)?;
-    transitions::prune(tx, &queue, items)?;
+    transitions::prune(tx, items)?;
     groups::prune(tx, &queue, items)?;
     limits::prune(tx, &queue, items)?;
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;

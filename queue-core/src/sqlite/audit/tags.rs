@@ -45,8 +45,11 @@ fn strange(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<(Value, Value
     let mut found = Vec::new();
     while let Some(entry) = entries.next()? {
         let (id, digest, Bytes(envelope)) = (entry.get(0)?, entry.get::<_, Value>(1)?, entry.get(2)?);
-        if found.len() < STEP && !tag_digests(&envelope).iter().any(|own| digest == Value::Blob(own.to_vec())) {
+        if !tag_digests(&envelope).iter().any(|own| digest == Value::Blob(own.to_vec())) {
             found.push((id, digest));
+        }
+        if found.len() == STEP {
+            break;
         }
     }
     Ok(found)
@@ -61,10 +64,13 @@ fn missing(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<(Value, Vec<u
     while let Some(job) = jobs.next()? {
         let (id, Bytes(envelope)) = (job.get::<_, Value>(0)?, job.get(1)?);
         for digest in tag_digests(&envelope) {
-            if found.len() < STEP && !known.exists(params![queue.key, digest, id])? {
+            if !known.exists(params![queue.key, digest, id])? {
                 found.push((id, envelope));
                 break;
             }
+        }
+        if found.len() == STEP {
+            break;
         }
     }
     Ok(found)

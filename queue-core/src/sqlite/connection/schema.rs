@@ -30,7 +30,7 @@
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
-//! | `queue_followed`, `queue_transitions` | queues that somebody follows, and the last transitions of their jobs |
+//! | `queue_followed`, `queue_transitions` | queues that a watcher follows or has followed, and the last transitions of their jobs |
 //! | `queue_remarks` | what handlers have told of jobs: progress and log |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
@@ -65,7 +65,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, config::DbConfig};
 
-use super::{busy, file::logs_of};
+use super::{busy, file::logs_of, triggers, tx};
 use crate::error::{Error, Result};
 
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
@@ -88,7 +88,6 @@ const ASIDE: [&str; 11] = [
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
 const GROUPS: &str = include_str!("migrations/groups.sql");
-
 /// Those of limits, which are made with them.
 const LIMITS: &str = include_str!("migrations/limits.sql");
 /// The same for aging, together with [`WITH_AGING`].
@@ -273,7 +272,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
     }
-    Ok(())
+    Ok(triggers::prune(connection, tx::clock_ms(), 1_000)?)
 }
 
 /// The schema number in the file; 0 when nothing was made yet.

@@ -1,19 +1,50 @@
-//! The triggers that tell of transitions. A file has them only while somebody follows a queue of it.
+//! The triggers that tell of transitions. A file has them only while the mark of a watcher stands for a queue of it.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::tx::after;
+use crate::broker::FOLLOWED;
 
 /// Makes the triggers that tell of transitions, where they are missing.
 pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
-    const MADE: &str = "SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'trigger' AND name IN ('queue_told_new', 'queue_told_change', 'queue_told_gone')";
-    if connection.prepare_cached(MADE)?.query_row([], |row| row.get(0))? {
+    if count(connection)? == 3 {
         return Ok(());
     }
     connection.execute_batch(include_str!("migrations/told.sql"))
 }
 
-/// Drops them.
-pub(crate) fn drop(connection: &Connection) -> rusqlite::Result<()> {
+/// Ends the marks of all queues of the file that stand no longer, and removes what was told while they did: at most so many rows. Without any mark the file needs no triggers.
+/// The row of a queue stays: its next mark goes on with the numbers.
+pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<()> {
+    const LAPSED: &str = "SELECT queue FROM queue_followed WHERE until IS NOT 0 AND NOT coalesce(until > ?1 AND until <= ?2, 0) LIMIT 1";
+    const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN
+        (SELECT number FROM queue_transitions WHERE queue = ?1 ORDER BY number LIMIT ?2)";
+    const OVER: &str = "UPDATE queue_followed SET until = 0 WHERE queue = ?1";
+    const ANY: &str = "SELECT 1 FROM queue_followed WHERE until IS NOT 0";
+    // Longer than a mark may stand: the clock of the process that has set it may be ahead.
+    let latest = after(now, FOLLOWED * 2);
+    let mut room = items;
+    loop {
+        let lapsed: Option<i64> = connection.prepare_cached(LAPSED)?.query_row(params![now, latest], |row| row.get(0)).optional()?;
+        let Some(queue) = lapsed else { break };
+        let gone = connection.prepare_cached(OLD)?.execute(params![queue, room])?;
+        if gone >= room {
+            return Ok(());
+        }
+        connection.prepare_cached(OVER)?.execute([queue])?;
+        room -= gone + 1;
+    }
+    if connection.prepare_cached(ANY)?.exists([])? || count(connection)? == 0 {
+        return Ok(());
+    }
     connection.execute_batch(
         "DROP TRIGGER IF EXISTS queue_told_new; DROP TRIGGER IF EXISTS queue_told_change; DROP TRIGGER IF EXISTS queue_told_gone",
     )
+}
+
+/// How many of them there are.
+fn count(connection: &Connection) -> rusqlite::Result<i64> {
+    const COUNT: &str =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name IN ('queue_told_new', 'queue_told_change', 'queue_told_gone')";
+    connection.prepare_cached(COUNT)?.query_row([], |row| row.get(0))
 }

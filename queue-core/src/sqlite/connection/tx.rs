@@ -335,6 +335,11 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The same in milliseconds since 1970.
+pub(crate) fn clock_ms() -> i64 {
+    in_ms(since_1970())
+}
+
 /// When a job may start that is to wait so long. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
 pub(crate) fn due_after(now: i64, delay: Duration) -> i64 {
     after(now, delay).saturating_add(i64::from(!delay.is_zero()))

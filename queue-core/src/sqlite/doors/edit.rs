@@ -64,8 +64,8 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
     };
     let leaving = if leaves { Some(ready::leave(tx, queue, id, own.state)?) } else { None };
     if leaves {
-        // Beside the line at first, until all is noted of it.
-        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, tx.now])?;
+        // Beside the line at first, until all is noted of it: at a time by which the triggers for watchers know where it was.
+        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, -1 - own.state])?;
         groups::review_of(tx, queue, id)?;
     } else if let Some(at) = request.at_ms.filter(|_| retimes) {
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, HELD, at])?;

@@ -1,14 +1,14 @@
-//! Transitions, for those who follow a queue: from which state a job goes to which. `queue_followed` has a row for each queue that somebody follows, until when, and the number
-//! of the last transition; `queue_transitions` the last of them.
+//! Transitions, for watchers: from which state a job goes to which. `queue_followed` has a row for each queue that a watcher follows or has followed, until when, the number
+//! of the last transition, and how many times a mark began to stand; `queue_transitions` the last of the transitions.
 //!
 //! Triggers write them, in the transaction of the change: a door writes the column `state`, so nothing goes past them, not even another release. They are made with the first
-//! mark and go with the last, so that a file in which nobody follows a queue has none.
+//! mark and go with the last, so that a file in which no watcher follows a queue has none.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::row;
+use super::row::{self, ACTIVE, PARKED};
 use crate::{
     address::JobId,
     broker::{FOLLOWED, Followed, StoredTransition, Transitions, task_in},
@@ -19,25 +19,40 @@ use crate::{
     },
 };
 
-/// Marks a queue as one that somebody follows, for so long.
+/// So many rows of marks that have lapsed are removed when another one is set.
+const PRUNED: usize = 100;
+
+/// What is noted of the watchers of a queue: until when one follows it, the number of the last transition, and how many times a mark began to stand.
+#[derive(Default)]
+struct Mark {
+    until: i64,
+    last: i64,
+    begun: i64,
+}
+
+/// Marks a queue as one that a watcher follows, for so long. The life changes whenever a mark begins to stand: before it nothing was told.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
-    const MARK: &str = "INSERT INTO queue_followed (queue, until) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET until = excluded.until";
-    let (before, last) = mark_of(tx, queue)?.unwrap_or_default();
+    const MARK: &str = "INSERT INTO queue_followed (queue, until, begun) VALUES (?1, ?2, ?3)
+        ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
+    let Mark { until: before, last, begun } = mark_of(tx, queue)?.unwrap_or_default();
     let latest = after(tx.now, FOLLOWED);
     // A mark that no clock could have set is none.
     let stood = before > tx.now && before <= latest;
     let until = after(tx.now, stands).min(latest).max(if stood { before } else { 0 });
-    tx.sql(MARK)?.execute(params![queue.key, until])?;
+    let begun = begun.max(0).saturating_add(i64::from(!stood));
+    tx.sql(MARK)?.execute(params![queue.key, until, begun])?;
+    if !stood {
+        prune(tx, PRUNED)?;
+    }
     tx.with_triggers(triggers::make)?;
-    Ok(Followed::new(last.max(0).unsigned_abs(), stood, String::new()))
+    Ok(Followed::new(last.max(0).unsigned_abs(), stood, begun.to_string()))
 }
 
-/// Until when somebody follows a queue, and the number of the last transition.
-fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
-    const MARKED: &str = "SELECT until, last FROM queue_followed WHERE queue = ?1";
+fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
+    const MARKED: &str = "SELECT until, last, begun FROM queue_followed WHERE queue = ?1";
     let read = |row: &rusqlite::Row<'_>| {
-        let (Number(until), Number(last)) = (row.get(0)?, row.get(1)?);
-        Ok((until, last))
+        let (Number(until), Number(last), Number(begun)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Mark { until, last, begun })
     };
     tx.sql(MARKED)?.query_row([queue.key], read).optional()
 }
@@ -46,7 +61,7 @@ fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<(i64, i64)
 pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usize) -> Result<Transitions, Failed> {
     const TOLD: &str = "SELECT number, at, id, head, came_from, came_to, attempts, note FROM queue_transitions
         WHERE queue = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let last = mark_of(tx, queue)?.map_or(0, |(_, last)| last.max(0).unsigned_abs());
+    let last = mark_of(tx, queue)?.map_or(0, |mark| mark.last.max(0).unsigned_abs());
     let mut statement = tx.sql(TOLD)?;
     let mut rows = statement.query(params![queue.key, i64::try_from(after).unwrap_or(i64::MAX), limit])?;
     let (mut told, mut read) = (Vec::new(), 0);
@@ -66,19 +81,21 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     Ok(Transitions::read(told, after, last, read < limit))
 }
 
-/// Removes at most so many transitions of a queue that nobody follows any more; after the last of the file the triggers go.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(), Failed> {
-    const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN
-        (SELECT number FROM queue_transitions WHERE queue = ?1 ORDER BY number LIMIT ?2)";
-    const UNMARK: &str = "DELETE FROM queue_followed WHERE queue = ?1";
-    const ANY: &str = "SELECT 1 FROM queue_followed";
-    let Some((until, _)) = mark_of(tx, queue)? else { return Ok(()) };
-    if until > tx.now && until <= after(tx.now, FOLLOWED) || tx.sql(OLD)?.execute(params![queue.key, items])? == items {
-        return Ok(());
-    }
-    tx.sql(UNMARK)?.execute([queue.key])?;
-    if !tx.sql(ANY)?.exists([])? {
-        tx.with_triggers(triggers::drop)?;
+/// A job that was admitted is parked before it has started: in place of both that is told as one transition, from where it was.
+pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_from = ?3
+        AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";
+    const BACK: &str = "UPDATE queue_followed SET last = last - 1 WHERE queue = ?1";
+    const ADMITTED: &str = "UPDATE queue_transitions SET came_to = ?4 WHERE queue = ?1 AND number =
+        (SELECT number FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_to = ?3 ORDER BY number DESC LIMIT 1)";
+    if tx.sql(LAST)?.execute(params![queue.key, id, ACTIVE])? > 0 {
+        tx.sql(BACK)?.execute([queue.key])?;
+        tx.sql(ADMITTED)?.execute(params![queue.key, id, ACTIVE, PARKED])?;
     }
     Ok(())
+}
+
+/// Removes at most so many rows of marks that stand no longer, whichever queues of the file they are of; with the last of the file the triggers go.
+pub(crate) fn prune(tx: &Tx<'_>, items: usize) -> Result<(), Failed> {
+    Ok(tx.with_triggers(|connection| triggers::prune(connection, tx.now, items))?)
 }

@@ -11,7 +11,7 @@ use crate::{
             admit::Admission,
             back, keys, limits, pauses,
             row::{READY, SUSPECT, Tag},
-            settle, turns,
+            settle, transitions, turns,
         },
     },
 };
@@ -67,6 +67,7 @@ fn aside(
         if let Some(job) = settle::holder(tx, queue, tag, delivery.id.as_bytes(), false)? {
             limits::refund(tx, queue, delivery.id.as_bytes())?;
             back::aside(tx, queue, job, &task)?;
+            transitions::never_started(tx, queue, delivery.id.as_bytes())?;
         }
         asides.push(delivery.id);
     }

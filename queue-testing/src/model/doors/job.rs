@@ -109,6 +109,15 @@ impl Jobs {
         }
     }
 
+    /// A job that was admitted is parked before it has started: both are one transition.
+    pub(in crate::model) fn never_started(&mut self, id: &JobId) {
+        let Some(last) = self.moved.iter().rposition(|moved| moved.id == *id) else { return };
+        let to = self.moved.remove(last).to;
+        if let Some(admitted) = self.moved.iter_mut().rfind(|moved| moved.id == *id) {
+            admitted.to = to;
+        }
+    }
+
     /// The transitions since the last call.
     pub(in crate::model) fn take_moved(&mut self) -> Vec<Moved> {
         std::mem::take(&mut self.moved)

@@ -1,0 +1,271 @@
+//! A round of a watch: all queues whose time has come are asked at once, and the broker whether there are new ones.
+
+use std::{
+    future::Future,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use futures_util::future::{join, join_all};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::Transition;
+use crate::{
+    broker::{DynBroker, FOLLOWED, Followed, StoredTransition, Transitions, after, on_broker},
+    error::{Error, Result},
+};
+
+/// The mark of a watcher is renewed so often.
+const RENEWED: Duration = Duration::from_secs(5);
+const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
+
+/// A queue in which something happens is asked again after so long, and one in which nothing happens less and less often.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// Most transitions of one answer.
+const PAGE: usize = 1_000;
+
+/// A round that was begun. It ends by itself.
+pub(super) struct Round {
+    until: Instant,
+    brings: oneshot::Receiver<Brought>,
+}
+
+/// What a round brings.
+pub(super) struct Brought {
+    /// The queues that exist, if it has looked for them.
+    pub(super) found: Option<Result<Vec<String>>>,
+    /// What each queue has answered.
+    pub(super) answers: Vec<(String, Result<Answer>)>,
+}
+
+/// What an answer says of a queue.
+pub(super) struct Answer {
+    /// When it was asked.
+    asked: Instant,
+    followed: Option<Followed>,
+    read: Option<Transitions>,
+}
+
+/// How far a queue was read.
+#[derive(Clone, Debug)]
+pub(super) struct Feed {
+    /// The number of the last transition that was read; `None` before the first answer.
+    after: Option<u64>,
+    /// The life of the server that gave this number.
+    life: String,
+    /// When the mark was set.
+    marked: Option<Instant>,
+    /// When it is asked the next time.
+    pub(super) next: Instant,
+    /// How long after that it is asked again.
+    pause: Duration,
+    /// The queue was made while others were watched, or did not exist, or could not be watched: its first transitions were not seen.
+    is_late: bool,
+    /// It cannot be watched, which was told.
+    pub(super) is_refused: bool,
+}
+
+impl Round {
+    /// Asks these queues, and looks for new ones if that is wanted. What has not answered after this time has failed.
+    pub(super) fn begin(broker: &DynBroker, looks: bool, due: Vec<(String, Feed)>, time: Duration) -> Round {
+        let (sender, brings) = oneshot::channel();
+        let (own, until) = (broker.clone(), after(time));
+        broker.spawn(Box::pin(async move {
+            let looker = own.clone();
+            let found = async move { if looks { Some(in_time(&looker, until, looker.queues()).await) } else { None } };
+            let answers = join_all(due.into_iter().map(|(queue, feed)| {
+                let own = own.clone();
+                async move {
+                    let answer = in_time(&own, until, ask(&own, &queue, &feed)).await;
+                    (queue, answer)
+                }
+            }));
+            let (found, answers) = join(found, answers).await;
+            // A watcher that has gone has no use for it.
+            let _ = sender.send(Brought { found, answers });
+        }));
+        Round { until, brings }
+    }
+
+    /// What it brings; `None`: this moment has come before that.
+    pub(super) async fn brings(&mut self, broker: &DynBroker, end: Option<Instant>) -> Result<Option<Brought>> {
+        let ended = |_| Error::unavailable(broker.info().location, "its I/O thread has ended");
+        let Some(end) = end.filter(|end| *end < self.until) else {
+            return (&mut self.brings).await.map(Some).map_err(ended);
+        };
+        tokio::select! {
+            biased;
+            brought = &mut self.brings => brought.map(Some).map_err(ended),
+            over = on_broker(broker, async move { sleep_until(end).await }) => over.map(|()| None),
+        }
+    }
+}
+
+/// A call that is not waited for any longer than that.
+async fn in_time<T>(broker: &DynBroker, until: Instant, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_| Error::ambiguous(broker.info().location, "it has not answered a watcher in time");
+    timeout_at(until, call).await.map_err(late)?
+}
+
+/// Renews the mark where that is due, and reads on.
+async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
+    let asked = Instant::now();
+    let is_due = feed.marked.is_none_or(|marked| marked.elapsed() >= RENEWED);
+    let followed = if is_due { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
+    let read = match feed.after {
+        Some(after) => Some(broker.transitions(queue, after, PAGE).await?),
+        None => None,
+    };
+    Ok(Answer { asked, followed, read })
+}
+
+/// By the times of the transitions, and those of a queue in its own order: the clock of its broker may have stepped back.
+pub(super) fn in_order(queues: Vec<Vec<Transition>>) -> Vec<Transition> {
+    let mut told = Vec::new();
+    for queue in queues {
+        let mut latest = UNIX_EPOCH;
+        for transition in queue {
+            latest = latest.max(transition.at);
+            told.push((latest, transition));
+        }
+    }
+    told.sort_by_key(|(latest, _)| *latest);
+    told.into_iter().map(|(_, transition)| transition).collect()
+}
+
+impl Feed {
+    pub(super) fn new(is_late: bool) -> Self {
+        Feed { after: None, life: String::new(), marked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
+    }
+
+    /// It did not answer, and is asked again after this pause.
+    pub(super) fn fail(&mut self, pause: Duration) {
+        // The server may be another one then: the next mark says so.
+        (self.marked, self.next) = (None, Instant::now() + pause);
+    }
+
+    /// It cannot be watched. Says whether that is news.
+    pub(super) fn refuse(&mut self) -> bool {
+        self.is_late = true;
+        !std::mem::replace(&mut self.is_refused, true)
+    }
+
+    /// Goes on by an answer. Gives how many transitions were lost, if any, and those that were read.
+    pub(super) fn take(
+        &mut self,
+        Answer { asked, followed, read }: Answer,
+        idle: Duration,
+    ) -> (Option<Option<u64>>, Vec<StoredTransition>) {
+        let now = Instant::now();
+        self.is_refused = false;
+        let mut is_broken = false;
+        if let Some(Followed { last, stood, life, .. }) = followed {
+            let Some(last) = last else {
+                // No program has used the queue yet, or it is gone.
+                (self.after, self.marked, self.is_late, self.next) = (None, None, true, now + idle);
+                return (None, Vec::new());
+            };
+            self.marked = Some(asked);
+            if self.after.is_none() {
+                (self.after, self.life, self.next) = (Some(last), life, now + BUSY);
+                return (std::mem::take(&mut self.is_late).then_some(None), Vec::new());
+            }
+            is_broken = !stood || life != self.life;
+            self.life = life;
+        }
+        let Some(read) = read else { return (None, Vec::new()) };
+        let is_full = read.told.len() >= PAGE;
+        self.pause = if read.told.is_empty() { (self.pause * 2).min(idle) } else { BUSY };
+        self.next = if is_full { now } else { now + self.pause };
+        self.after = Some(read.upto);
+        let lost = match read.lost {
+            None => Some(None),
+            Some(_) if is_broken => Some(None),
+            Some(0) => None,
+            Some(lost) => Some(Some(lost)),
+        };
+        (lost, read.told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        address::{JobAddress, JobId},
+        client::watch::IDLE,
+    };
+
+    fn answer(followed: Option<Followed>, read: Option<Transitions>) -> Answer {
+        Answer { asked: Instant::now(), followed, read }
+    }
+
+    fn begun() -> Feed {
+        let mut feed = Feed::new(false);
+        let begin = answer(Some(Followed::new(7, false, "one".to_owned())), None);
+        assert_eq!(feed.take(begin, IDLE).0, None, "it begins");
+        feed
+    }
+
+    fn read(numbers: &[u64], after: u64, last: u64) -> Option<Transitions> {
+        let told = numbers.iter().map(|number| StoredTransition::new(*number, 0, JobId::make())).collect();
+        Some(Transitions::read(told, after, last, true))
+    }
+
+    #[test]
+    fn what_is_lost_is_told_once() {
+        let mut feed = begun();
+        let mut take = |followed: Option<(bool, &str)>, read| {
+            let followed = followed.map(|(stood, life)| Followed::new(0, stood, life.to_owned()));
+            feed.take(answer(followed, read), IDLE).0
+        };
+        assert_eq!(take(None, read(&[8], 7, 8)), None);
+        assert_eq!(take(Some((true, "one")), read(&[9], 8, 9)), None, "the mark was renewed");
+        assert_eq!(take(None, read(&[12], 9, 12)), Some(Some(2)));
+        assert_eq!(take(Some((true, "two")), read(&[13], 12, 13)), Some(None), "another server may lack the last");
+        assert_eq!(take(Some((false, "two")), read(&[], 13, 13)), Some(None), "no mark stood");
+        assert_eq!(take(None, read(&[], 13, 2)), Some(None), "the numbers are those of an older copy");
+        assert_eq!(take(None, read(&[3], 2, 3)), None);
+    }
+
+    #[test]
+    fn a_queue_that_did_not_exist_begins_with_a_loss() {
+        let mut feed = Feed::new(false);
+        assert_eq!(feed.take(answer(Some(Followed::default()), None), IDLE).0, None);
+        let begin = answer(Some(Followed::new(7, false, String::new())), None);
+        assert_eq!(feed.take(begin, IDLE).0, Some(None));
+        assert_eq!(feed.after, Some(7));
+    }
+
+    #[test]
+    fn a_queue_that_could_not_be_watched_begins_with_a_loss() {
+        let mut feed = Feed::new(false);
+        assert!(feed.refuse(), "it is told");
+        assert!(!feed.refuse(), "once");
+        assert_eq!(feed.take(answer(Some(Followed::new(7, false, String::new())), None), IDLE).0, Some(None));
+        assert!(!feed.is_refused);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_changes_no_order_within_a_queue() {
+        let of = |queue: &str, times: &[u64]| -> Vec<Transition> {
+            let at = |time: &u64| Transition {
+                at: UNIX_EPOCH + Duration::from_secs(*time),
+                job: JobAddress { queue: queue.into(), id: JobId::make() },
+                task: String::new(),
+                from: None,
+                to: None,
+                attempts: 0,
+                reason: None,
+            };
+            times.iter().map(at).collect()
+        };
+        let told = in_order(vec![of("a", &[5, 9, 2, 3, 10]), of("b", &[1, 7, 9, 12])]);
+        let told: Vec<(&str, u64)> =
+            told.iter().map(|told| (&*told.job.queue, told.at.duration_since(UNIX_EPOCH).unwrap().as_secs())).collect();
+        assert_eq!(told, [("b", 1), ("a", 5), ("b", 7), ("a", 9), ("a", 2), ("a", 3), ("b", 9), ("a", 10), ("b", 12)]);
+    }
+}
