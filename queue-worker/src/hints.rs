@@ -1,4 +1,4 @@
-//! Passes the broker's announcements on to the pump, as they come, and notes that somebody waits for results. It has no passes: an announcement that waited for one would be late.
+//! Passes the broker's announcements on to the pump, as they come, and notes that programs wait for results or have cancelled what runs. It has no passes: an announcement that waited for one would be late.
 
 use std::sync::Arc;
 
@@ -33,11 +33,14 @@ impl Hints {
             }
         });
         let watches = self.shared.queues.iter().zip(&self.shared.watched).map(|(name, watched)| {
-            let mut hints = self.shared.broker.watch_hints(name);
+            let (mut hints, events) = (self.shared.broker.watch_hints(name), self.events.clone());
             async move {
                 loop {
                     hints.next().await;
                     watched.set(now() + WATCHED);
+                    if events.send(Event::News).is_err() {
+                        return;
+                    }
                 }
             }
         });

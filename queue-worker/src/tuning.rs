@@ -67,6 +67,9 @@ pub(crate) const LATE: Duration = Duration::from_millis(500);
 /// Between two turns that ask for parked jobs, at least: few queues have any, and the names cost bytes.
 pub(crate) const RESUME: Duration = Duration::from_secs(1);
 
+/// At least between two beats that are made because there may be news.
+pub(crate) const NEWS_APART: Duration = Duration::from_millis(20);
+
 /// Between two polls of an idle queue that few workers share. The announcement comes first nearly always; a poll finds the work whose
 /// announcement was lost.
 pub(crate) const POLL: Duration = Duration::from_secs(1);

@@ -24,6 +24,7 @@ on_servers! {
     the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along
     a_full_server_has_no_room_for_marks_and_who_waits_looks
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
+    a_job_that_runs_is_told_at_once_that_it_is_cancelled
 }
 
 const QUEUE: &str = "watched";
@@ -38,6 +39,13 @@ async fn double(n: u64) -> Result<u64, std::convert::Infallible> {
 async fn triple(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert::Infallible> {
     gate.acquire().await.expect("it is never closed").forget();
     Ok(n * 3)
+}
+
+/// Runs until it is told to stop.
+#[task(queue = "watched")]
+async fn stays(begun: Data<Arc<Semaphore>>, ctx: JobContext) {
+    begun.add_permits(1);
+    ctx.cancelled().await;
 }
 
 fn key(kind: &str) -> String {
@@ -176,4 +184,36 @@ async fn is_present(client: &Client, elsewhere: &Client) {
         assert!(matches!(late, Err(Error::NotKept(_))), "{late:?}");
     };
     worker.run(waits).await.unwrap();
+}
+
+async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled(kind: Kind) {
+    let server = Server::start(kind);
+    let ((client, _), (elsewhere, _)) = (connected(&server).await, connected(&server).await);
+    are_told(&client, &elsewhere).await;
+}
+
+#[tokio::test]
+async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled_on_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    are_told(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+}
+
+/// Ten jobs, each of which is cancelled once it runs. A beat tells of it as well, but there is one in five seconds only.
+async fn are_told(client: &Client, elsewhere: &Client) {
+    let begun = Arc::new(Semaphore::new(0));
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<stays>().data(begun.clone());
+    let worker = worker.concurrency(1).grace(Duration::from_secs(1));
+    let cancels = async {
+        for _ in 0..10 {
+            let job = stays::job().enqueue(client).await.unwrap();
+            begun.acquire().await.unwrap().forget();
+            elsewhere.handle::<stays>(job.address().clone()).cancel("unwanted").await.unwrap();
+        }
+        // The last one has ended when another one can begin.
+        stays::job().enqueue(client).await.unwrap();
+        begun.acquire().await.unwrap().forget();
+    };
+    let cancels = async { tokio::time::timeout(Duration::from_secs(25), cancels).await.expect("they are told before the beats") };
+    worker.run(cancels).await.unwrap();
 }

@@ -224,8 +224,8 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may have. A hint may be lost or wrong.
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints;
 
-    /// Announcements that somebody [watches](Self::watch) a job of a queue. Not every mark is announced, but one in a second at least. A hint
-    /// may be lost.
+    /// Announcements that a program [watches](Self::watch) a job of a queue, or that a job of it was cancelled while it ran: its worker hears of it with its
+    /// next [beat](Self::extend). Not every mark is announced, but one in a second at least. A hint may be lost.
     fn watch_hints(&self, queue: &str) -> Hints;
 
     /// Stores what the handlers of a lane's jobs have told: progress, and lines of their logs. One answer per job, in order: whether it was

@@ -212,6 +212,7 @@ macro_rules! __conformance_cases {
                 all_who_watch_a_job_hear_of_its_end
                 what_has_ended_is_not_watched
                 a_watched_job_is_kept_for_who_waits
+                workers_hear_of_a_job_that_is_cancelled_while_it_runs
                 workers_hear_that_somebody_watches;
             transitions:
                 every_state_of_a_job_is_told_in_order

@@ -163,6 +163,22 @@ pub async fn a_watched_job_is_kept_for_who_waits(bed: Bed) {
     assert_eq!((of(&ids[0]).await, bed.depth(JobState::Done).await), (None, 0));
 }
 
+/// Workers hear that a job was cancelled while it ran: its worker has to beat.
+pub async fn workers_hear_of_a_job_that_is_cancelled_while_it_runs(bed: Bed) {
+    let mut hints = bed.broker.watch_hints(&bed.queue);
+    let mut lane = bed.lane().await;
+    for _ in 0..100 {
+        // The subscription may not stand yet.
+        let id = bed.put(1).await.remove(0);
+        lane.claim_one().await;
+        bed.broker.change(&bed.queue, Change::Cancel, None, &[id]).await.expect("it runs");
+        if tokio::time::timeout(Duration::from_millis(100), hints.next()).await.is_ok() {
+            return;
+        }
+    }
+    panic!("no worker hears of it");
+}
+
 /// Workers hear that somebody watches a job of the queue.
 pub async fn workers_hear_that_somebody_watches(bed: Bed) {
     let ids = bed.put(2).await;

@@ -41,6 +41,7 @@ impl Model {
         };
         if let Place::Active { lane, claim } = place {
             self.note_gone(&lane, id, claim);
+            self.watch_told = true;
         }
         self.end(out, End::Cancelled(reason.map(str::to_owned)));
         changed

@@ -17,7 +17,7 @@ use crate::{
     letters::address,
     metrics,
     time::now,
-    tuning::{POLL, POLL_SHARE, POLLED_TOGETHER},
+    tuning::{NEWS_APART, POLL, POLL_SHARE, POLLED_TOGETHER},
 };
 
 impl Pump {
@@ -188,6 +188,12 @@ impl Pump {
         self.wakes.remove(&(state.wake, queue));
         state.wake = wake;
         self.wakes.insert((wake, queue));
+    }
+
+    /// Beats at once, unless it has just done so.
+    pub(super) fn beat_soon(&mut self, now: Instant) {
+        let last = self.beat_at.checked_sub(self.shared.settings.beat()).unwrap_or(now);
+        self.beat_at = self.beat_at.min(now.max(last + NEWS_APART));
     }
 
     pub(super) fn next_wake(&self) -> Instant {

@@ -62,6 +62,8 @@ pub(crate) enum Event {
     Ended { slot: SlotId, ending: Ending, ran: Option<Ran> },
     /// The broker announces work: now, as of some time of its clock, or at this time.
     Hint { queue: usize, due: Option<Instant>, as_of: Option<i64> },
+    /// A beat may bring news: a job that runs was cancelled.
+    News,
 }
 
 /// A slot, and which of its jobs in turn.
@@ -282,6 +284,7 @@ impl Pump {
             match event {
                 Event::Ended { slot, ending, ran } => self.ended(slot, ending, ran, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
+                Event::News => self.beat_soon(now),
                 Event::Hint { queue, due: None, as_of } => self.queues[queue].work.announced(as_of),
                 Event::Hint { queue, due: Some(due), .. } => {
                     self.queues[queue].work.stirs();

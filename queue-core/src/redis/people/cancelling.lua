@@ -37,5 +37,9 @@ local function cancel_jobs(ids, reason)
   for lane, gone in pairs(notes) do
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end
+  if next(notes) then
+    -- The workers beat at once, and hear of it.
+    hint_watch()
+  end
   return answers
 end

@@ -23,7 +23,7 @@ local function hint_remark(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
 end
 
--- Tells workers that somebody watches a job: they bring the results of jobs that are not kept.
+-- Tells workers that a program watches a job: they bring the results of jobs that are not kept. Or that jobs that run were cancelled: they beat at once.
 local function hint_watch()
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '&')
 end

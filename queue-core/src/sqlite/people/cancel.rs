@@ -7,7 +7,7 @@ use crate::{
     sqlite::{
         connection::{
             lenient::Number,
-            tx::{Failed, Queue, Tx},
+            tx::{Failed, Queue, Tx, watches_of},
         },
         doors::{
             end, ready,
@@ -24,6 +24,10 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
         Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
     end::cancelled(tx, queue, job, reason)?;
+    if changed == Changed::WhileActive {
+        // The workers beat at once, and hear of it.
+        tx.hint(&watches_of(queue.name), tx.now);
+    }
     Ok(changed)
 }
 
