@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::{
     address::check_name,
-    digest::sha256,
     envelope::Envelope,
     error::{Error, Result},
 };
@@ -114,12 +113,14 @@ fn number(bytes: &[u8], width: usize) -> Option<usize> {
 }
 
 /// A tag in an index: the first 8 bytes of a SHA-256 over its name, `=` and its value.
+#[cfg(any(feature = "sqlite", test))]
 pub(crate) fn tag_digest(name: &str, value: &str) -> [u8; 8] {
-    let digest = sha256(format!("{name}={value}").as_bytes());
+    let digest = crate::digest::sha256(format!("{name}={value}").as_bytes());
     std::array::from_fn(|at| digest[at])
 }
 
 /// The tags of an envelope, as an index has them.
+#[cfg(any(feature = "sqlite", test))]
 pub(crate) fn tag_digests(envelope: &[u8]) -> Vec<[u8; 8]> {
     let tags =
         if has_tags(envelope) { Envelope::decode(envelope).map(|envelope| envelope.tags).unwrap_or_default() } else { BTreeMap::new() };

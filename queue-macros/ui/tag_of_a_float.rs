@@ -1,10 +1,10 @@
 use queue_core::prelude::*;
 
-#[task(tag(weight, parts = all))]
-async fn send(weight: Option<f32>, all: std::collections::HashMap<String, u64>) {
-    drop((weight, all));
+#[task(tag(weight))]
+async fn send(weight: Option<f32>) {
+    drop(weight);
 }
 
 fn main() {
-    drop(send::job(None, Default::default()));
+    drop(send::job(None));
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{process::process, sqlite::url};
 use crate::{
+    Error,
     frame::{Figure, Reading, Readings},
     server::Server,
     tasks::{Counter, Starts, hundred_bytes},
@@ -120,23 +121,8 @@ async fn on_sqlite(folder: &Path) -> Readings {
 async fn drained(url: &str, n: usize, usual: f64) -> Readings {
     let client = Client::connect(url).await?;
     client.enqueue_all((0..n).map(|number| limited::job((number % KEYS) as u64, hundred_bytes()))).await?;
-    let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
-    let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
-    counter.want(n);
-    let worker =
-        Worker::new(client.clone()).register::<limited>().data(running.clone()).data(counter.clone()).queue("limited").concurrency(64);
-    let (begun, stopped) = (Instant::now(), stop.clone());
-    let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
-    counter.all(Duration::from_secs(300)).await?;
-    let rate = n as f64 / begun.elapsed().as_secs_f64();
-    stop.cancel();
-    task.await??;
-    let held: u64 = client.inspector().limits("limited").await?.iter().map(|limit| limit.held).sum();
-    Ok(vec![
-        Reading::new("", rate, "jobs/s").beside(usual, "`process` in the same run"),
-        Reading::new("_over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
-        Reading::new("_leaked", held as f64, "slots"),
-    ])
+    let drained = drain(&client, "limited", n, 64).await?;
+    Ok(drained.readings(usual, "`process` in the same run"))
 }
 
 async fn busy(url: &str) -> Readings {
@@ -151,24 +137,45 @@ async fn busy(url: &str) -> Readings {
     let longest = of_keys.into_iter().max().unwrap_or(0);
     let client = Client::connect(url).await?;
     client.enqueue_all(work.into_iter().map(|(key, millis)| at_work::job(key, millis))).await?;
+    let drained = drain(&client, "busy", n, 1_024).await?;
+    Ok(drained.readings(n as f64 * 1e3 / longest as f64, "the ideal: the work of the busiest key, one job after the other"))
+}
+
+/// How a worker has drained a queue with limits.
+struct Drained {
+    /// Jobs per second.
+    rate: f64,
+    /// Jobs that ran beside another one of their key.
+    over: usize,
+    /// Slots that are held when all jobs have ended.
+    leaked: u64,
+}
+
+impl Drained {
+    fn readings(&self, reference: f64, what: &'static str) -> Vec<Reading> {
+        vec![
+            Reading::new("", self.rate, "jobs/s").beside(reference, what),
+            Reading::new("_over", self.over as f64, "jobs"),
+            Reading::new("_leaked", self.leaked as f64, "slots"),
+        ]
+    }
+}
+
+/// Lets one worker run the `n` jobs of a queue.
+async fn drain(client: &Client, queue: &str, n: usize, concurrency: usize) -> Result<Drained, Error> {
     let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
     let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
     counter.want(n);
-    let worker =
-        Worker::new(client.clone()).register::<at_work>().data(running.clone()).data(counter.clone()).queue("busy").concurrency(1_024);
+    let worker = Worker::new(client.clone()).register::<limited>().register::<at_work>();
+    let worker = worker.data(running.clone()).data(counter.clone()).queue(queue).concurrency(concurrency);
     let (begun, stopped) = (Instant::now(), stop.clone());
     let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
     counter.all(Duration::from_secs(300)).await?;
     let rate = n as f64 / begun.elapsed().as_secs_f64();
     stop.cancel();
     task.await??;
-    let held: u64 = client.inspector().limits("busy").await?.iter().map(|limit| limit.held).sum();
-    Ok(vec![
-        Reading::new("", rate, "jobs/s")
-            .beside(n as f64 * 1e3 / longest as f64, "the ideal: the work of the busiest key, one job after the other"),
-        Reading::new("_over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
-        Reading::new("_leaked", held as f64, "slots"),
-    ])
+    let leaked = client.inspector().limits(queue).await?.iter().map(|limit| limit.held).sum();
+    Ok(Drained { rate, over: running.over.load(Ordering::SeqCst), leaked })
 }
 
 /// Three seconds and the burst.

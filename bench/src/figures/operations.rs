@@ -33,7 +33,7 @@ async fn put_later(client: &Client, n: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Jobs per second of an operation that has to change so many.
+/// Jobs per second of an operation that has to change `jobs` of them.
 async fn operate(client: &Client, kind: OperationKind, filter: &str, n: usize) -> Result<f64, Error> {
     let (inspector, begun) = (client.inspector(), Instant::now());
     let started = inspector.start_operation(QUEUE, &NewOperation::new(kind, filter.parse()?)).await?;

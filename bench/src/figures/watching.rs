@@ -93,7 +93,7 @@ async fn awaited(server: &Server) -> Readings {
     Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "the same callers without results")])
 }
 
-/// Lets so many callers do it `n` times, each one time after the other.
+/// Lets `callers` callers do it `n` times in all, each one time after the other.
 async fn called_by<F>(callers: usize, call: impl Fn() -> F, n: usize) -> Result<(), Error>
 where
     F: Future<Output = queue_core::Result<()>>,

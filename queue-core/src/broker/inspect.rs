@@ -358,7 +358,7 @@ pub trait Inspect: Send + Sync {
     /// states all the time, whatever other jobs came, went or moved meanwhile.
     async fn browse(&self, request: &Browse) -> Result<Browsed>;
 
-    /// Transitions of a queue behind that of a number, about `limit` of them, in their order. While nobody [follows](super::Broker::follow) the queue there
+    /// Transitions of a queue behind that of a number, about `limit` of them, in their order. While no watcher [follows](super::Broker::follow) the queue there
     /// are no new ones, and those that are kept may go. That a record goes of a job that has ended is no transition.
     async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions>;
 

@@ -242,7 +242,7 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Announcements that the handler of this job has told something, if somebody [watches](Self::watch) the job. A hint may be lost or wrong.
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints;
 
-    /// Marks a queue as one that a watcher follows, for so long, and for [`FOLLOWED`] at most: until then the broker keeps the last [`TRANSITIONS_KEPT`]
+    /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most: until then the broker keeps the last [`TRANSITIONS_KEPT`]
     /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; that which stands the longest holds. Without a mark no transition is noted.
     ///
     /// # Errors

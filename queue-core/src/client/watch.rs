@@ -20,19 +20,19 @@ use crate::{
 
 mod round;
 
-/// A queue in which nothing happens is asked again after so long.
+/// How long after an answer a queue in which nothing happens is asked again.
 const IDLE: Duration = Duration::from_millis(250);
 
 /// With many queues each is asked less often: all of them together so often.
 const PER_QUEUE: Duration = Duration::from_millis(2);
 
-/// After so long it looks for new queues, and for those that could not be watched.
+/// How often it looks for new queues, and for those that could not be watched.
 const NEW_QUEUES: Duration = Duration::from_secs(2);
 
-/// After a failure that may pass, a queue is asked again after so long.
+/// How long after a failure that may pass a queue is asked again.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// An answer is waited for so long: a server that hangs keeps no watcher from the queues of the others.
+/// How long an answer is waited for: a server that hangs keeps no watcher from the queues of the others.
 const ROUND: Duration = Duration::from_secs(2);
 
 /// What a [`Watch`] gives.
@@ -135,7 +135,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a filter with a term that no transition can answer.
+    /// [`Error::Invalid`] for a filter with a term that no transition can answer.
     pub fn watch(&self, filter: Filter) -> Result<Watch> {
         filter.check_of_transitions()?;
         let mut watch = Watch {
@@ -201,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// The same for at most so long; `None`: nothing has happened. The first call waits until it has begun to watch, even if that takes longer.
+    /// The same for at most `time`; `None`: nothing has happened. The first call waits until it has begun to watch, even if that takes longer.
     ///
     /// # Errors
     /// Those of [`next`](Self::next).

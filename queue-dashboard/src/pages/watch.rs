@@ -30,7 +30,7 @@ pub(crate) const ROWS: usize = 200;
 /// Most transitions that are read for one look.
 const READ: usize = 20_000;
 
-/// A look waits so long for the first transition, and gathers for so long.
+/// How long a look waits for the first transition, and how long it gathers after that.
 const WAIT: Duration = Duration::from_millis(1_000);
 const GATHER: Duration = Duration::from_millis(100);
 

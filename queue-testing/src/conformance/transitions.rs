@@ -1,4 +1,4 @@
-//! Transitions, for those who follow a queue: each is told once and in order, and none while nobody does.
+//! Transitions, for watchers of a queue: each is told once and in order, and none while there is no watcher.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::{
 /// A mark that is over before anybody is impatient.
 const SHORT: Duration = Duration::from_millis(1_500);
 
-/// Somebody who follows the queue from now on.
+/// A watcher that follows the queue from now on.
 struct Reader {
     after: u64,
 }

@@ -7,7 +7,7 @@ use queue_core::broker::{FOLLOWED, Followed, StoredTransition, TRANSITIONS_KEPT,
 use super::{Model, doors::Place};
 
 impl Model {
-    /// Marks the queue as one that a watcher follows, for so long.
+    /// Marks the queue as one that a watcher follows, for `stands`.
     pub fn follow(&mut self, stands: Duration) -> Followed {
         let stood = self.followed > self.now;
         self.followed = self.after(stands.min(FOLLOWED)).max(if stood { self.followed } else { 0 });
@@ -16,7 +16,7 @@ impl Model {
         Followed::new(self.transition, stood, self.follows_begun.to_string())
     }
 
-    /// Keeps the transitions of the operation that ends here, if somebody follows the queue.
+    /// Keeps the transitions of the operation that ends here, if a watcher follows the queue.
     pub fn tell_transitions(&mut self) {
         let moved = self.jobs.take_moved();
         if self.followed <= self.now {

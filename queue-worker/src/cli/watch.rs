@@ -27,7 +27,7 @@ pub(super) struct WatchArgs {
     /// Only this queue, or these; it need not exist yet
     #[arg(long, value_name = "QUEUE")]
     queue: Vec<String>,
-    /// End after so many transitions
+    /// End after N transitions
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// End after this time

@@ -19,7 +19,7 @@ use crate::{config::FailedAttempt, letters::address};
 /// A job does not wait longer than this, whatever its handler says.
 const LONGEST: Duration = queue_core::client::LONGEST;
 
-/// So many times that it is rate limited bury a job.
+/// How often a job is rate limited before it is buried.
 const RATE_LIMITED_MOST: u32 = 1000;
 
 fn rate_limited(context: &JobContext, after: Duration, limit: Option<String>) -> Ending {

@@ -84,7 +84,7 @@ pub(crate) enum Step {
     DeclareGroups { rule: Option<GroupRule> },
     /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more starts before the story is over.
     SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
-    /// Somebody does something with operations.
+    /// A person or a runner does something with operations.
     Operate(Operating),
     /// What was due soon is due.
     Wait,

@@ -37,7 +37,7 @@ pub const POPPED_AT_ONCE: usize = 500;
 /// Longest text of a filter, of a reason, and of a position, in bytes.
 const LONGEST_TEXT: usize = 1024;
 
-/// Some jobs of a queue, in an order in which no job is passed over that is in one of the wanted states all the time, whatever other jobs come, go or move meanwhile. A job
+/// Some jobs of a queue, in an order in which no job is passed over that is in one of the wanted states all the time, while other jobs come, go or move. A job
 /// that goes from one of these states to another is met as well, unless it has failed or ended since the walk began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

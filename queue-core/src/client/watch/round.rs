@@ -21,7 +21,7 @@ use crate::{
 const RENEWED: Duration = Duration::from_secs(5);
 const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 
-/// A queue in which something happens is asked again after so long, and one in which nothing happens less and less often.
+/// How long after an answer a queue in which something happens is asked again. One in which nothing happens is asked less and less often.
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Most transitions of one answer.

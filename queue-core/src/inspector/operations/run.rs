@@ -24,7 +24,7 @@ const CHANGED_AT_ONCE: usize = 200;
 /// So often, at least, a runner says how far it is: well within [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
-/// While jobs of the queue run, so many times as long as a step took no other is taken: the workers have four fifths of the server.
+/// While jobs of the queue run, a runner rests for this many times as long as the last step took: the workers have four fifths of the server.
 const RESTS: u32 = 4;
 
 /// The longest of these rests.

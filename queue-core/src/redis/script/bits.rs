@@ -42,7 +42,7 @@ pub(in crate::redis) enum Bit {
     Resumes,
     /// `tags`: a job has tags.
     Tagged,
-    /// `transitions`: somebody follows the queue.
+    /// `transitions`: a watcher follows the queue.
     Followed,
 }
 

@@ -12,7 +12,7 @@
 //! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
-//! | `triggers` | what tells of transitions, while somebody follows a queue |
+//! | `triggers` | what tells of transitions, while a watcher follows a queue |
 //! | `doorbell` | tells listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// So many rows of marks that have lapsed are removed when another one is set.
+/// How many rows of marks that have lapsed are removed when another one is set.
 const PRUNED: usize = 100;
 
 /// What is noted of the watchers of a queue: until when one follows it, the number of the last transition, and how many times a mark began to stand.
@@ -30,7 +30,7 @@ struct Mark {
     begun: i64,
 }
 
-/// Marks a queue as one that a watcher follows, for so long. The life changes whenever a mark begins to stand: before it nothing was told.
+/// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark begins to stand: before it nothing was told.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun) VALUES (?1, ?2, ?3)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";

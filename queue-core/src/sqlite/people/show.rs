@@ -26,7 +26,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<S
     show(tx, queue, id)
 }
 
-/// Marks a queue as one that somebody follows.
+/// Marks a queue as one that a watcher follows.
 pub(crate) fn follow(tx: &mut Tx<'_>, queue: &str, stands: Duration) -> Result<Followed, Failed> {
     match tx.queue(queue)? {
         Some(queue) => transitions::follow(tx, &queue, stands),
