@@ -32,7 +32,7 @@ pub enum Outcome {
     /// Not now: runs again after this time; counts a snooze, not an attempt.
     Snooze(Duration),
     /// A service that the handler calls has had enough for this long (a 429): the limit of the job, the first one with a rate, lets nothing start until then, at
-    /// most a day, and the job is the first afterwards. If the job has no limit, its group is paused for so long; without a group too, the job waits alone. Counts neither
+    /// most a day, and the job is the first afterwards. If the job has no limit, its group is paused for this time; without a group too, the job waits alone. Counts neither
     /// an attempt nor a snooze; the thousandth time buries the job.
     RateLimited(Duration),
     /// The same of the limit of this name. A job that has no such limit waits alone.

@@ -17,7 +17,7 @@ const STANDING: &str = "standing-";
 /// Behind the numbers of all producers.
 const FIRST: u64 = 1 << 60;
 
-/// They wait for so long.
+/// How long the jobs wait that stand still.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Jobs of one call.

@@ -86,7 +86,7 @@ pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
 pub struct Browsed {
     /// The jobs in the wanted states, as [`StoredJob::listed`] has them. A job may come twice.
     pub jobs: Vec<StoredJob>,
-    /// How many jobs were looked at: whatever their state, if the walk [goes through all](Browse::goes_through_all), and otherwise those in the wanted states.
+    /// How many jobs were looked at: those of all states if the walk [goes through all](Browse::goes_through_all), and otherwise those in the wanted states.
     pub looked: u64,
     /// The position behind them. `None`: that was all. It may mean nothing to another server: then the browse begins again, in part or as a whole.
     pub next: Option<String>,

@@ -164,7 +164,7 @@ local function is_in_order(group)
   return rule_of(group).order == 'o' or rule_of(group).order == 's'
 end
 
--- The first job in the line of a group whose jobs run in order, whatever their limits are: of each of its chains the head is looked at, of 1,000 at most.
+-- The first job in the line of a group whose jobs run in order, with and without limits: of each of its chains the head is looked at, of 1,000 at most.
 local function first_in_line(group)
   for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
     local first, least, from = nil, nil, '[' .. group .. digit

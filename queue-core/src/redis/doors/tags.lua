@@ -11,7 +11,7 @@ local function digest_of_tag(name, value)
   end))
 end
 
--- The tags of an envelope whose map is behind so many bytes. The server's library of MessagePack knows no binary, as the payload is: that is passed over.
+-- The tags of an envelope whose map is behind the byte `at`. The server's library of MessagePack knows no binary, as the payload is: that is passed over.
 local function tags_in(envelope, at)
   local fields, key = byte(envelope, at + 1) - 128, nil
   if fields == 94 then

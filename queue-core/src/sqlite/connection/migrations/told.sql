@@ -1,4 +1,4 @@
--- The triggers that tell of transitions, while a watcher follows a queue of the file. The numbers of states are those of `row.rs`: a job that is ready is so in whatever line. A new job
+-- The triggers that tell of transitions, while a watcher follows a queue of the file. The numbers of states are those of `row.rs`: a job that is ready is so in every line. A new job
 -- that is scheduled for the time 0 is beside the line, and has no place yet.
 -- One that is scheduled for the time -1 - s is beside the line while it is edited: it was in the state s, and that it is beside the line is no transition.
 CREATE TRIGGER IF NOT EXISTS queue_told_new AFTER INSERT ON queue_jobs
