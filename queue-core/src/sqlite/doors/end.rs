@@ -52,8 +52,7 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
     tx.count(queue.key, "done", 1);
     keys::give_back(tx, queue, id, true)?;
     if tx.grouped() {
-        groups::give_slot_back(tx, queue, id)?;
-        groups::leave(tx, queue, id, true)?;
+        groups::ended(tx, queue, id)?;
     }
     schedule::ended(tx, queue, id, "done")?;
     Ok(true)

@@ -18,10 +18,11 @@ pub(crate) use super::rules::{store_rule, stored_rule, stored_text};
 use super::{
     limits,
     row::{CHAINED, LINED, LINED_SUSPECT},
+    virtual_time,
 };
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, Pause, TURN_COST},
+    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, Pause},
     sqlite::connection::{
         lenient::{Bytes, Number},
         statement::sql,
@@ -112,18 +113,6 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
     ) ORDER BY priority, number LIMIT ?6";
     let mut first = tx.sql(FIRST)?;
     first.query_map(params![queue.key, name, LINED, line, CHAINED, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
-}
-
-/// By how much a job of this weight lets the start of its group grow.
-pub(super) fn cost(weight: u64) -> i64 {
-    i64::try_from((TURN_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
-}
-
-/// The virtual time, and the start of plain jobs.
-pub(super) fn times(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64)> {
-    const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
-    Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
 
 /// How many jobs of a group run.
@@ -281,7 +270,7 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     let Some(row) = row(tx, queue, name)? else { return Ok(()) };
     match (may_start(tx, queue, name, &row)?, row.turn) {
         (true, false) => {
-            let (now, _) = times(tx, queue)?;
+            let (now, _) = virtual_time::read(tx, queue)?;
             tx.sql(COMES)?.execute(params![row.line, now])?;
             tx.hint(queue.name, tx.now);
         }
@@ -318,13 +307,17 @@ pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?
 
 /// A job that ran gives its slot back.
 pub(crate) fn give_slot_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
-    const GIVE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     limits::give_slots_back(tx, queue, id)?;
-    if tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0 {
+    if free_slot(tx, queue, &name, id)? {
         review(tx, queue, &name)?;
     }
     Ok(())
+}
+
+fn free_slot(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Sized)) -> rusqlite::Result<bool> {
+    const GIVE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
+    Ok(tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0)
 }
 
 /// A job of a group has started: it has a slot, and perhaps the line.
@@ -341,18 +334,32 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSq
 
 /// A job has ended, and has its last place: it holds no line. `gone`: nor is it known to have a group.
 pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> rusqlite::Result<()> {
+    match of(tx, queue, id)? {
+        Some(name) => leave_line(tx, queue, id, &name, gone),
+        None => Ok(()),
+    }
+}
+
+/// A job that ran has ended, and is gone: its slot is given back as well.
+pub(super) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
+    let Some(name) = of(tx, queue, id)? else { return Ok(()) };
+    limits::give_slots_back(tx, queue, id)?;
+    free_slot(tx, queue, &name, id)?;
+    leave_line(tx, queue, id, &name, true)
+}
+
+fn leave_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), name: &[u8], gone: bool) -> rusqlite::Result<()> {
     const FREE: &str = "UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2 AND front = ?3";
     const FORGET: &str = "DELETE FROM queue_grouped WHERE queue = ?1 AND id = ?2";
-    let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     tx.sql(FREE)?.execute(params![queue.key, name, id])?;
     if let Some(limited) = limits::of(tx, queue, id)? {
-        limits::left(tx, queue, &name, &limited)?;
+        limits::left(tx, queue, name, &limited)?;
     }
     if gone {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
         limits::forget(tx, queue, id)?;
     }
-    review(tx, queue, &name)
+    review(tx, queue, name)
 }
 
 /// Whether a job that is due again goes to the head of its line: where failures are skipped.

@@ -46,6 +46,7 @@ pub(crate) mod settle;
 pub(crate) mod tags;
 pub(crate) mod transitions;
 pub(crate) mod turns;
+mod virtual_time;
 pub(crate) mod watched;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};

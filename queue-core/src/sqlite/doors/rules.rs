@@ -6,7 +6,7 @@ use super::limits;
 use crate::{
     broker::{GroupRule, RuleOf},
     sqlite::connection::{
-        lenient::Words,
+        lenient::{Bytes, Words},
         tx::{Queue, Tx},
     },
 };
@@ -36,26 +36,24 @@ pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
     Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
 }
 
-/// What holds for a group.
+/// What holds for a group: its own rule, for the rest what a person has set for all (`*`), and for the rest of that what code declares (`+`).
 pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
-    if name == limits::NO_GROUP {
+    const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3, ?4)";
+    if name == limits::NO_GROUP || !tx.grouped() {
         return Ok(GroupRule::default());
     }
-    Ok(stored_rule(tx, queue, name)?.over(rule_of_all(tx, queue)?))
-}
-
-/// What holds for all groups: what a person has set (`*`), and for the rest what code declares (`+`).
-fn rule_of_all(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<GroupRule> {
-    const RULES: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3) ORDER BY name";
-    if !tx.grouped() {
-        return Ok(GroupRule::default());
-    }
+    let (others, declared) = (RuleOf::Others.stored(), RuleOf::Declared.stored());
+    let [mut own, mut set, mut coded] = [GroupRule::default(); 3];
     let mut rules = tx.sql(RULES)?;
-    let mut rows = rules.query(params![queue.key, RuleOf::Others.stored(), RuleOf::Declared.stored()])?;
-    let mut all = GroupRule::default();
+    let mut rows = rules.query(params![queue.key, name, others, declared])?;
     while let Some(row) = rows.next()? {
-        let Words(rule) = row.get(0)?;
-        all = all.or(GroupRule::of_stored(&rule));
+        let (Bytes(of), Words(rule)) = (row.get(0)?, row.get(1)?);
+        let rule = GroupRule::of_stored(&rule);
+        match of {
+            of if of == others => set = rule,
+            of if of == declared => coded = rule,
+            _ => own = rule,
+        }
     }
-    Ok(all)
+    Ok(own.over(set.or(coded)))
 }

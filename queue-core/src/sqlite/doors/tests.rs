@@ -117,3 +117,24 @@ fn what_goes_past_the_doors_is_found() {
         assert!(!writes(statement, "queue_jobs"), "{statement}");
     }
 }
+
+/// Steps of SQLite's virtual machine in which the statement of a door finds nothing, where so many groups have their turn.
+fn steps_among(groups: usize, statement: &str) -> i32 {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    for migration in ["001_jobs", "groups"] {
+        let path = folder().join(format!("connection/migrations/{migration}.sql"));
+        connection.execute_batch(&fs::read_to_string(path).unwrap()).unwrap();
+    }
+    for line in 0..groups {
+        connection.execute("INSERT INTO queue_groups (line, queue, name, turn) VALUES (?1, 1, ?1, 1)", [line]).unwrap();
+    }
+    let mut statement = connection.prepare(&fs::read_to_string(folder().join(statement)).unwrap()).unwrap();
+    assert!(!statement.exists(rusqlite::params![1, super::row::LINED_SUSPECT, 100]).unwrap());
+    statement.get_status(rusqlite::StatementStatus::VmStep)
+}
+
+#[test]
+fn a_claim_that_finds_no_suspect_has_not_looked_at_the_groups() {
+    let statement = "doors/groups_suspect.sql";
+    assert_eq!(steps_among(1_000, statement), steps_among(10, statement));
+}

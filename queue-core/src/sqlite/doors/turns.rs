@@ -10,11 +10,12 @@ use rusqlite::{OptionalExtension, params, types::Value};
 use super::{
     admit::Admission,
     chains::{self, Chains},
-    groups::{self, cost},
+    groups,
     ledger::Ledger,
     limits::{self, NO_GROUP},
     ready::Waiting,
     row::{CHAINED, LINED, LINED_SUSPECT, READY},
+    virtual_time::{self, Served, charge, cost},
 };
 use crate::{
     broker::{GroupRule, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
@@ -67,8 +68,9 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     let mut picks = choose(tx, queue, admission.room())?;
     let before = admission.room();
     admission.take(tx, queue, READY, picks.plain.len())?;
+    let mut served = Served::default();
     if let Some(start) = (before - admission.room()).checked_sub(1).and_then(|last| picks.plain.get(last)) {
-        served(tx, queue, *start, Some(start + picks.plain_cost))?;
+        served.plain(*start, picks.plain_cost);
     }
     let mut taken = 0;
     for (entry, id, start) in &picks.grouped {
@@ -86,14 +88,15 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
             }
             groups::start(tx, queue, &entry.name, id, entry.rule)?;
             if entry.name == NO_GROUP {
-                served(tx, queue, *start, Some(start + picks.plain_cost))?;
+                served.plain(*start, picks.plain_cost);
             } else {
                 charge(tx, entry.line, *start, entry.cost)?;
-                served(tx, queue, *start, None)?;
+                served.group(*start);
             }
         }
         taken += 1;
     }
+    served.write(tx, queue)?;
     if tx.limited() {
         settle(tx, queue, &mut picks, taken)?;
     }
@@ -235,8 +238,8 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
             None => share(tx, queue, plain_left)?,
         };
         picks.plain_cost = cost(weight);
-        let (virtual_time, plain) = groups::times(tx, queue)?;
-        order.push(Reverse((virtual_time.max(plain), Vec::new(), usize::MAX)));
+        let (now, plain) = virtual_time::read(tx, queue)?;
+        order.push(Reverse((now.max(plain), Vec::new(), usize::MAX)));
     }
     while picks.plain.len() + picks.grouped.len() < jobs {
         let Some(Reverse((start, name, at))) = order.pop() else { break };
@@ -364,17 +367,4 @@ fn share(tx: &Tx<'_>, queue: &Queue<'_>, plain: u64) -> Result<u64, Failed> {
 fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, most: u64) -> rusqlite::Result<u64> {
     const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     tx.sql(COUNT)?.query_row(params![queue.key, state, most], |row| row.get(0))
-}
-
-/// A job of a group was claimed at this start.
-fn charge(tx: &Tx<'_>, line: i64, start: i64, cost: i64) -> Result<(), Failed> {
-    const CHARGE: &str = "UPDATE queue_groups SET start = ?2 WHERE line = ?1";
-    Ok(tx.sql(CHARGE)?.execute(params![line, start.saturating_add(cost)]).map(drop)?)
-}
-
-/// Virtual time goes on.
-fn served(tx: &Tx<'_>, queue: &Queue<'_>, start: i64, plain: Option<i64>) -> Result<(), Failed> {
-    const SERVED: &str = "INSERT INTO queue_turns (queue, virtual, plain) VALUES (?1, ?2, ifnull(?3, 0))
-                          ON CONFLICT (queue) DO UPDATE SET virtual = max(virtual, ?2), plain = ifnull(?3, plain)";
-    Ok(tx.sql(SERVED)?.execute(params![queue.key, start, plain]).map(drop)?)
 }

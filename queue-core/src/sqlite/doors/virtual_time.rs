@@ -1,0 +1,57 @@
+//! The virtual time of a queue, by which its groups have their turns: the group with the least start is served, and each of its jobs moves its start on by
+//! [`cost`]. A group that comes back starts no earlier than the time that has come. As start-time fair queueing does: Goyal, Vin, Cheng, SIGCOMM 1996.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    broker::TURN_COST,
+    sqlite::connection::{
+        lenient::Number,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+/// By how much a job of this weight lets the start of its group grow.
+pub(super) fn cost(weight: u64) -> i64 {
+    i64::try_from((TURN_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
+}
+
+/// The virtual time, and the start of plain jobs.
+pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64)> {
+    const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
+    Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
+}
+
+/// A job of a group was claimed at this start.
+pub(super) fn charge(tx: &Tx<'_>, line: i64, start: i64, cost: i64) -> Result<(), Failed> {
+    const CHARGE: &str = "UPDATE queue_groups SET start = ?2 WHERE line = ?1";
+    Ok(tx.sql(CHARGE)?.execute(params![line, start.saturating_add(cost)]).map(drop)?)
+}
+
+/// How far virtual time has come, and the next start of plain jobs.
+#[derive(Default)]
+pub(super) struct Served {
+    virtual_time: Option<i64>,
+    plain: Option<i64>,
+}
+
+impl Served {
+    /// A job of a group has its turn at this start.
+    pub(super) fn group(&mut self, start: i64) {
+        self.virtual_time = self.virtual_time.max(Some(start));
+    }
+
+    /// The same of a plain job.
+    pub(super) fn plain(&mut self, start: i64, cost: i64) {
+        self.group(start);
+        self.plain = Some(start.saturating_add(cost));
+    }
+
+    pub(super) fn write(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
+        const SERVED: &str = "INSERT INTO queue_turns (queue, virtual, plain) VALUES (?1, ?2, ifnull(?3, 0))
+                              ON CONFLICT (queue) DO UPDATE SET virtual = max(virtual, ?2), plain = ifnull(?3, plain)";
+        let Some(virtual_time) = self.virtual_time else { return Ok(()) };
+        Ok(tx.sql(SERVED)?.execute(params![queue.key, virtual_time, self.plain]).map(drop)?)
+    }
+}
