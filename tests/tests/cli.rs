@@ -255,6 +255,11 @@ fn a_filter_says_which_jobs_are_listed_and_changed() {
         rows.as_array().unwrap().iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(listed("payload~bob"), ["greetings/Bob"]);
+    // Both spellings are one filter.
+    for command in ["list", "search"] {
+        let found = place.ok(&["jobs", command, "task=greet", "--where", "id!=Bob", "--where", "payload~c"]);
+        assert!(found.contains("greetings/Cy") && !found.contains("greetings/Ada"), "{found}");
+    }
     assert_eq!(listed("task=greet id!=Bob newer=1h"), ["greetings/Ada", "greetings/Cy"]);
     assert_eq!((listed("state=scheduled").len(), listed("task=greet older=1h").len()), (1, 0));
     let cancelled = place.ok(&["jobs", "cancel", "--all", "--state", "ready", "--where", "id~b"]);
@@ -346,6 +351,12 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "promote", "--all"], "--state"),
         (&["jobs", "promote", "--all", "--state", "dead"], "takes one of --state scheduled, retry"),
         (&["jobs", "delete", "--all", "--state", "active"], "jobs that are active cannot be deleted"),
+        (
+            &["jobs", "delete", "--all", "--state", "dead", "--queue", "orders", "--where", "task=greet"],
+            "all dead jobs of orders that match `task=greet` would be removed for good; say --yes to do it, or --dry-run to see how many",
+        ),
+        (&["jobs", "delete", "orders/one", "--yes"], "--all"),
+        (&["queues", "pause", "orders", "--until", "25:00"], "a time of day as `09:00` (UTC)"),
         (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead, cancelled, expired"),
         (&["jobs", "cancel"], "`jobs cancel` needs jobs, as `cancel QUEUE/ID`, or `--all --state STATE`"),
         (&["jobs", "requeue"], "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue"),
@@ -436,7 +447,7 @@ fn all_of_a_state(place: &Place, url: &str) {
     assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), format!("orders: {JOBS} ready jobs cancelled"));
     assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), "");
     assert_eq!(
-        at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]),
+        at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders", "--yes"]),
         format!("orders: {JOBS} cancelled jobs deleted")
     );
     assert_eq!(at(&["jobs", "list", "--json"]), "[]");
@@ -500,7 +511,7 @@ fn says_why(place: &Place, url: &str) {
     let later = enqueue(0, &["--delay", "1h"]);
     let (first, second) = (enqueue(1, &["--group", "acme"]), enqueue(2, &["--group", "acme"]));
     let why = at(&["jobs", "why", &later]);
-    assert!(why.starts_with("it is not due yet; until in ") && why.ends_with("Z)"), "{why}");
+    assert!(why.starts_with("it is not due yet; until 2") && why.contains("Z (in "), "{why}");
     assert_eq!(at(&["jobs", "why", &second]), "no worker that is up serves its queue\nbehind at most 1 other");
     at(&["queues", "pause", "orders"]);
     at(&["groups", "pause", "orders", "acme", "--reason", "unpaid", "--until", "2h"]);

@@ -55,6 +55,7 @@ async fn sees(place: &Place) {
     assert_eq!(words(lines[63])[..6], ["all", "?", "9", "7", "2", "-"], "{text}");
     let release = lines.iter().position(|line| line.contains("release v42")).expect("it is told");
     assert!(release >= 60 && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(lines[release - 1][..16], lines[release][..16], "it stands below its minute: {text}");
 
     let hours = place.json(&["status", "--queue", "orders", "--history=24h"]);
     let of = &hours["queues"][0];

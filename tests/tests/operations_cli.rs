@@ -99,7 +99,7 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
     let (folder, url) = in_folder();
     let client = Client::connect(&url).await.unwrap();
     put(&client, 3).await;
-    let told = ok(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach"]);
+    let told = ok(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach", "--yes"]);
     let operation = client.inspector().operations("orders").await.unwrap().remove(0);
     let address = operation.address();
     assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");

@@ -220,7 +220,7 @@ pub(super) struct EnqueueArgs {
     /// The task, as `tasks` lists it
     pub(super) task: String,
     /// The parameters by name, as a JSON object; `-` reads it from standard input
-    #[arg(long, value_name = "JSON", default_value = "{}")]
+    #[arg(long, visible_alias = "payload", value_name = "JSON", default_value = "{}")]
     pub(super) args: String,
     /// Put the job into this queue instead of its task's queue
     #[arg(long, value_name = "QUEUE")]

@@ -1,7 +1,5 @@
 //! `queues drain` and `queues purge`: all jobs that wait go, or all but those that run.
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use queue_core::{Client, NewOperation, OperationKind};
 
 use super::{
@@ -9,7 +7,7 @@ use super::{
     exit::{Exit, Failure},
     operations::{self, Begun, Starting},
     output::{print, print_json},
-    queues,
+    person, queues,
 };
 
 #[derive(Debug, clap::Args)]
@@ -50,18 +48,13 @@ fn confirm(kind: OperationKind, queue: &str, given: Option<String>) -> Result<()
         _ => "all jobs but those that run, and the records of those that have ended,",
     };
     let given = match given {
-        Some(given) => given,
-        None if io::stdin().is_terminal() => {
-            let _ = write!(io::stderr(), "{what} of {queue} will be removed for good; write its name to confirm: ");
-            let mut line = String::new();
-            io::stdin().lock().read_line(&mut line)?;
-            line.trim().to_owned()
-        }
-        None => {
-            let problem =
-                format!("{what} of {queue} would be removed for good; say `--confirm {queue}` to do it, or --dry-run to see how many");
-            return Err(Failure::new(Exit::Usage, problem));
-        }
+        Some(given) => Some(given),
+        None => person::answer(&format!("{what} of {queue} will be removed for good; write its name to confirm"))?,
+    };
+    let Some(given) = given else {
+        let problem =
+            format!("{what} of {queue} would be removed for good; say `--confirm {queue}` to do it, or --dry-run to see how many");
+        return Err(Failure::new(Exit::Usage, problem));
     };
     if given == queue {
         return Ok(());

@@ -32,7 +32,7 @@ pub(super) struct EditArgs {
     #[arg(value_name = "QUEUE/ID")]
     job: String,
     /// Give it these parameters, all of them, as a JSON object; `-` reads it from standard input
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, visible_alias = "args", value_name = "JSON")]
     payload: Option<String>,
     /// Let it start at this time, as in `2030-01-31T08:00:00Z`; a time that is past: now
     #[arg(long, value_name = "TIME", value_parser = time)]

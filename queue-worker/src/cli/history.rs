@@ -55,13 +55,13 @@ fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
     let mut rows: Vec<[String; 8]> = Vec::new();
     let mut releases = all.releases.iter().peekable();
     for row in &all.rows {
-        // A release stands before the minute or hour in which it was first seen.
+        rows.push(cells(time(row.at), row));
+        // A release stands below the minute or hour in which it was first seen.
         while let Some(seen) = releases.next_if(|seen| seen.at < row.at + all.step) {
             let mut line: [String; 8] = Default::default();
             (line[0], line[7]) = (time(seen.at), format!("release {}", plain(&seen.release)));
             rows.push(line);
         }
-        rows.push(cells(time(row.at), row));
     }
     rows.push(cells("all".to_owned(), &all.total()));
     let headings = ["since", "#enqueued", "#started", "#done", "#failed", "#dead", "#ready", "run p50, p95"];

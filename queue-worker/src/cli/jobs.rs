@@ -148,8 +148,15 @@ Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in an
     /// Remove jobs that are not running, with their records
     #[command(after_help = "Examples:
   {bin} jobs delete orders/close-17
-  {bin} jobs delete --all --state dead --queue orders")]
-    Delete(Select),
+  {bin} jobs delete --all --state dead --queue orders          asks first
+  {bin} jobs delete --all --state dead --where 'older=30d' --yes")]
+    Delete {
+        #[command(flatten)]
+        select: Select,
+        /// Remove them without a question, with --all: what is removed cannot be brought back
+        #[arg(long, requires = "all", conflicts_with = "dry_run")]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -157,6 +164,9 @@ pub(super) struct ListArgs {
     /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
+    /// The same, as the commands with --all take it
+    #[arg(long = "where", value_name = "FILTER")]
+    pub(super) terms: Vec<String>,
     /// Only jobs in this state
     #[arg(long, value_parser = state_parser())]
     pub(super) state: Option<JobState>,
@@ -193,7 +203,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
-        JobsCommand::Delete(select) => repair::check(Change::Delete, select),
+        JobsCommand::Delete { select, .. } => repair::check(Change::Delete, select),
     }
 }
 
@@ -211,7 +221,12 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,
         JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, select).await,
-        JobsCommand::Delete(select) => repair::repair(client, Change::Delete, "", select).await,
+        JobsCommand::Delete { select, yes } => {
+            if !yes {
+                repair::confirm(&select)?;
+            }
+            repair::repair(client, Change::Delete, "", select).await
+        }
     }
 }
 
@@ -242,7 +257,7 @@ async fn release_key(client: &Client, queue: &str, key: UniqueKey, format: &Form
 /// Prints page by page, so that neither side ever holds a whole queue.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let filter: Filter = args.filter.join(" ").parse()?;
+    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
     let states: Vec<JobState> = filter.states().into_iter().filter(|state| args.state.is_none_or(|only| only == *state)).collect();
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let mut left_out = false;

@@ -28,6 +28,7 @@ mod output;
 mod parked;
 mod paused_tasks;
 mod pauses;
+mod person;
 mod queues;
 mod repair;
 mod schedules;

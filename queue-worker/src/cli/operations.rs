@@ -1,7 +1,6 @@
 //! `operations`: what people do to all jobs that match. `jobs requeue`, `promote`, `cancel` and `delete` start one with `--all`, and `queues drain` and `purge` do.
 
 use std::{
-    env,
     io::{self, IsTerminal, Write},
     time::{Duration, Instant, SystemTime},
 };
@@ -15,6 +14,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table},
+    person,
     queues::{self, Unreadable},
 };
 
@@ -183,7 +183,7 @@ pub(super) async fn begin(
             "looked": preview.looked, "total": preview.total, "is_whole": whole,
         })));
     }
-    let new = new.by(env::var("USER").unwrap_or_default());
+    let new = new.by(person::name());
     if starting.detach {
         let operation = inspector.start_operation(queue, &new.detached()).await?;
         if !format.json {

@@ -1,15 +1,13 @@
 //! What is said of a pause on the command line: why, and until when.
 
-use std::{
-    env,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{Pause, Pausing};
 
 use super::{
     args::{duration, time},
     output::short,
+    person,
 };
 
 #[derive(Debug, clap::Args)]
@@ -17,7 +15,7 @@ pub(super) struct PauseArgs {
     /// Why: it is told until they go on
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// They go on by themselves: so long from now, or at a time, by the broker's clock
+    /// They go on by themselves: so long from now (`30m`), at a time of day (`09:00`, UTC), or at a time (`2030-01-31T08:00:00Z`), by the broker's clock
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Option<Until>,
 }
@@ -33,14 +31,31 @@ fn until(text: &str) -> Result<Until, String> {
     if let Ok(at) = time(text) {
         return Ok(Until::At(at));
     }
-    let way_out = "write a time to wait as `30m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
+    if let Some(at) = next_time_of_day(text, SystemTime::now()) {
+        return Ok(Until::At(at));
+    }
+    let way_out = "write a time to wait as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
     duration(text).map(Until::After).map_err(|_| format!("it is neither a time to wait nor a time: {way_out}"))
+}
+
+/// The next time at which clocks in UTC show `HH:MM`.
+fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
+    const DAY: u64 = 24 * 60 * 60;
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |digits: &str, below: u64| {
+        let is_number = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|number| is_number && *number < below)
+    };
+    let of_day = number(hours, 24)? * 3600 + number(minutes, 60)? * 60;
+    let today = now.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY * DAY;
+    let at = UNIX_EPOCH + Duration::from_secs(today + of_day);
+    Some(if at > now { at } else { at + Duration::from_secs(DAY) })
 }
 
 impl PauseArgs {
     /// What is said of the pause, with the name of this user.
     pub(super) fn pausing(&self) -> Pausing {
-        let pausing = Pausing::new().because(&self.reason).by(env::var("USER").unwrap_or_default());
+        let pausing = Pausing::new().because(&self.reason).by(person::name());
         match self.until {
             Some(Until::After(time)) => pausing.lasting(time),
             Some(Until::At(at)) => pausing.until(at),
@@ -55,4 +70,21 @@ pub(super) fn told(pause: Option<&Pause>, most: usize) -> String {
     let said = pause.to_string();
     let said = said.strip_prefix("paused").unwrap_or(&said).trim_start_matches([' ', ':']);
     if said.is_empty() { "yes".to_owned() } else { short(said, most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_is_the_next_one_in_utc() {
+        let at = |text| time(text).unwrap();
+        let now = at("2030-01-31T08:00:00Z");
+        assert_eq!(next_time_of_day("09:30", now), Some(at("2030-01-31T09:30:00Z")));
+        assert_eq!(next_time_of_day("08:00", now), Some(at("2030-02-01T08:00:00Z")), "it is 08:00 already");
+        assert_eq!(next_time_of_day("00:00", now), Some(at("2030-02-01T00:00:00Z")));
+        for text in ["24:00", "09:60", "9:00", "+9:00", "09:00:00", "0900", ""] {
+            assert_eq!(next_time_of_day(text, now), None, "{text}");
+        }
+    }
 }

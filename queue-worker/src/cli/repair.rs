@@ -8,6 +8,7 @@ use super::{
     exit::{Exit, Failure, exit_of, note, tell},
     operations::{self, Begun, Starting},
     output::{print, print_json},
+    person,
     queues::{self, Unreadable},
 };
 
@@ -55,13 +56,37 @@ pub(super) async fn repair(client: &Client, change: Change, reason: &str, select
     if !select.all {
         return named(&inspector, change, &select).await;
     }
+    let state = state(change, &select)?;
+    all(client, &inspector, change, state, &select).await
+}
+
+/// A person has to say that all of them are to go.
+pub(super) fn confirm(select: &Select) -> Result<(), Failure> {
+    if !select.all || select.dry_run {
+        return Ok(());
+    }
+    let state = state(Change::Delete, select)?;
+    let queue = select.queue.as_deref().map_or_else(|| "of all queues".to_owned(), |queue| format!("of {queue}"));
+    let filter = if select.filter.is_empty() { String::new() } else { format!(" that match `{}`", select.filter) };
+    let what = format!("all {state} jobs {queue}{filter}");
+    match person::answer(&format!("{what} will be removed for good; write `yes` to go on"))? {
+        None => {
+            Err(Failure::new(Exit::Usage, format!("{what} would be removed for good; say --yes to do it, or --dry-run to see how many")))
+        }
+        Some(answer) if answer == "yes" => Ok(()),
+        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed"))),
+    }
+}
+
+/// The state of all those that are to be changed.
+fn state(change: Change, select: &Select) -> Result<JobState, Failure> {
     let state = select.state.or((change == Change::Requeue).then_some(JobState::Dead));
     let of_all = |problem: &str| {
         let states: Vec<_> = JobState::ALL.into_iter().filter(|state| change.applies_to(*state)).map(JobState::name).collect();
         Failure::new(Exit::Usage, format!("{problem}; `jobs {change} --all` takes one of --state {}", states.join(", ")))
     };
     match state {
-        Some(state) if change.applies_to(state) => all(client, &inspector, change, state, &select).await,
+        Some(state) if change.applies_to(state) => Ok(state),
         Some(state) => Err(of_all(&format!("jobs that are {state} cannot be {}", change.done()))),
         None => Err(of_all("the state is missing")),
     }

@@ -130,7 +130,7 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "TASK")]
     task: String,
     /// Their parameters by name, as a JSON object
-    #[arg(long, value_name = "JSON", default_value = "{}")]
+    #[arg(long, visible_alias = "payload", value_name = "JSON", default_value = "{}")]
     args: String,
     /// Put the jobs into this queue instead of their task's queue
     #[arg(long, value_name = "QUEUE")]

@@ -18,6 +18,9 @@ pub(super) struct SearchArgs {
     /// Which jobs: as `jobs list` takes it
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
+    /// The same, as the commands with --all take it
+    #[arg(long = "where", value_name = "FILTER")]
+    pub(super) terms: Vec<String>,
     /// Only jobs of this queue, or of these; all queues if none is given
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Vec<String>,
@@ -44,7 +47,7 @@ struct Answer {
 }
 
 pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Failure> {
-    let filter: Filter = args.filter.join(" ").parse()?;
+    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
     let mut search = client.inspector().search(filter).saying_why();
     for queue in &args.queue {
         search = queues::chosen(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));

@@ -78,8 +78,11 @@ fn ended(record: &JobRecord) -> String {
 fn reason_text(record: &JobRecord, reason: &Reason, now: SystemTime) -> String {
     let mut text = plain(&reason.to_string());
     if let Some(until) = reason.until() {
-        let exact = utc(until).map(|time| format!(" ({time})")).unwrap_or_default();
-        text.push_str(&format!("; until {}{exact}", relative(until, now)));
+        let relative = relative(until, now);
+        match utc(until) {
+            Some(exact) => text.push_str(&format!("; until {exact} ({relative})")),
+            None => text.push_str(&format!("; it ends {relative}")),
+        }
     }
     if !reason.holders().is_empty() {
         let holders: Vec<String> = reason.holders().iter().map(|id| format!("{}/{id}", record.address.queue)).collect();

@@ -24,6 +24,9 @@ pub(super) struct WatchArgs {
     /// Which transitions, as terms of a filter; all if none is given
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
+    /// The same, as the commands with --all take it
+    #[arg(long = "where", value_name = "FILTER")]
+    terms: Vec<String>,
     /// Only this queue, or these; it need not exist yet
     #[arg(long, value_name = "QUEUE")]
     queue: Vec<String>,
@@ -46,7 +49,7 @@ enum Line<'a> {
 }
 
 pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failure> {
-    let filter: Filter = args.filter.join(" ").parse()?;
+    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
     let mut watch = client.watch(filter)?;
     for queue in &args.queue {
         watch = watch.queue(queue)?;

@@ -15,8 +15,12 @@ pub(super) fn no_reason(value: &str) -> String {
 }
 
 pub(super) fn unknown(name: &str) -> String {
-    if let "tag" | "tags" = name {
-        return format!("has `{name}` without the name of a tag; write for example `tag.order=17`");
+    match name {
+        "tag" | "tags" | "tag." => return format!("has `{name}` without the name of a tag; write for example `tag.order=17`"),
+        "header" | "headers" | "header." => {
+            return format!("has `{name}` without the name of a header; write for example `header.tenant=ada`");
+        }
+        _ => {}
     }
     for (plural, single) in [("tags.", "tag."), ("headers.", "header.")] {
         if let Some(rest) = name.strip_prefix(plural).filter(|rest| !rest.is_empty()) {

@@ -15,6 +15,7 @@ use crate::cli::{
     args::duration,
     exit::{Exit, Failure, note},
     output::{print, short},
+    person,
 };
 
 /// Between two looks whether they have.
@@ -162,6 +163,6 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Du
 
 /// Who asks, for the log of the worker.
 fn person() -> String {
-    let name = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    format!("{} with the command line", name.unwrap_or_else(|| "an unknown user".to_owned()))
+    let name = person::name();
+    format!("{} with the command line", if name.is_empty() { "an unknown user" } else { &name })
 }
