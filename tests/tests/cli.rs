@@ -657,7 +657,7 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
     let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     assert_eq!(
         place.ok(&["tasks", "pause", "greet", "--queue", "greetings", "--reason", "it is late", "--until", "2h"]),
-        "greetings greet is paused"
+        "greetings greet is paused for 2h"
     );
     let rows = place.json(&["tasks", "list", "--json"]);
     assert_eq!((&rows[0]["queue"], &rows[0]["task"], &rows[0]["parked"]), (&"greetings".into(), &"greet".into(), &0.into()));

@@ -205,7 +205,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
         GroupsCommand::Pause { queue, groups, pause } => {
             for group in &groups {
                 inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
-                print(&format!("{queue} {group} is paused"))?;
+                print(&format!("{queue} {group} is paused{}", pause.end()))?;
             }
             Ok(())
         }

@@ -72,7 +72,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
         TasksCommand::Pause { tasks, queue, pause } => {
             for task in &chosen_tasks(client, tasks, &queue).await? {
                 inspector.pause_as(&queue, PauseOf::Task(task.as_str().into()), pause.pausing()).await?;
-                print(&format!("{queue} {task} is paused"))?;
+                print(&format!("{queue} {task} is paused{}", pause.end()))?;
             }
             Ok(())
         }

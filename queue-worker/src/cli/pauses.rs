@@ -6,7 +6,7 @@ use queue_core::{Pause, Pausing};
 
 use super::{
     args::{duration, time},
-    output::short,
+    output::{exact, short, utc},
     person,
 };
 
@@ -53,6 +53,15 @@ fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
 }
 
 impl PauseArgs {
+    /// When it ends, as it is told behind `is paused`; empty if it does not end by itself.
+    pub(super) fn end(&self) -> String {
+        match self.until {
+            Some(Until::After(time)) => format!(" for {}", exact(time)),
+            Some(Until::At(at)) => utc(at).map_or_else(String::new, |at| format!(" until {at}")),
+            None => String::new(),
+        }
+    }
+
     /// What is said of the pause, with the name of this user.
     pub(super) fn pausing(&self) -> Pausing {
         let pausing = Pausing::new().because(&self.reason).by(person::name());

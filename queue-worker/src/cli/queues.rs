@@ -160,7 +160,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         QueuesCommand::Pause { queues, pause } => {
             for queue in known(client, queues).await? {
                 inspector.pause_as(&queue, PauseOf::Queue, pause.pausing()).await?;
-                print(&format!("{queue} is paused"))?;
+                print(&format!("{queue} is paused{}", pause.end()))?;
             }
             Ok(())
         }
