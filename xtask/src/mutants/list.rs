@@ -1113,8 +1113,8 @@ mutants! {
         "groups: one that nobody serves is found": "if not call('ZSCORE', K.turns, group) and may_start(group) then" => "if false then";
     }
     GROUPS_SQLITE "queue-core/src/sqlite/doors/virtual_time.rs" {
-        "sqlite groups: a group pays for its turn": "params![line, start.saturating_add(cost)]" => "params![line, start]";
-        "sqlite groups: virtual time goes on": "let Some(virtual_time) = self.virtual_time else" => "let Some(virtual_time) = None::<i64> else";
+        "sqlite groups: a group pays for its turn": "start.saturating_add(cost)" => "start";
+        "sqlite groups: virtual time goes on": "self.virtual_time.max(Some(start))" => "None";
     }
     GROUPS_SQLITE "queue-core/src/sqlite/doors/groups.rs" {
         "sqlite groups: a slot is given back with the run": "tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0" => "false";

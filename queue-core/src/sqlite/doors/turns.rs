@@ -70,7 +70,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     admission.take(tx, queue, READY, picks.plain.len())?;
     let mut served = Served::default();
     if let Some(start) = (before - admission.room()).checked_sub(1).and_then(|last| picks.plain.get(last)) {
-        served.plain(*start, picks.plain_cost);
+        served.plain(*start, start + picks.plain_cost);
     }
     let mut taken = 0;
     for (entry, id, start) in &picks.grouped {
@@ -88,7 +88,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
             }
             groups::start(tx, queue, &entry.name, id, entry.rule)?;
             if entry.name == NO_GROUP {
-                served.plain(*start, picks.plain_cost);
+                served.plain(*start, start + picks.plain_cost);
             } else {
                 charge(tx, entry.line, *start, entry.cost)?;
                 served.group(*start);

@@ -42,10 +42,10 @@ impl Served {
         self.virtual_time = self.virtual_time.max(Some(start));
     }
 
-    /// The same of a plain job.
-    pub(super) fn plain(&mut self, start: i64, cost: i64) {
+    /// The same of a plain job; the next one has its turn at `next`.
+    pub(super) fn plain(&mut self, start: i64, next: i64) {
         self.group(start);
-        self.plain = Some(start.saturating_add(cost));
+        self.plain = Some(next);
     }
 
     pub(super) fn write(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
