@@ -258,6 +258,7 @@ macro_rules! __conformance_cases {
                 a_held_job_with_another_key_waits_no_longer
                 a_key_that_is_held_for_a_time_goes_along
                 an_edit_changes_the_limits
+                an_edit_leaves_nothing_at_the_old_place
                 an_edit_of_the_limits_frees_those_behind
                 an_edited_job_rises_anew
                 an_edit_and_a_claim_exclude_each_other

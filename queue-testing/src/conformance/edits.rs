@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Aging, Edit, Error, GroupOrder, JobAddress, JobId, LimitKey,
     broker::{
-        BuryReason, Change, EditJob, EditedJob, Ending, Enqueued, Hold, JobLimits, JobState, NewJob, Priority, SeenJob, StoredJob, Unique,
-        UniqueKey,
+        BuryReason, Change, EditJob, EditedJob, Ending, Enqueued, GroupList, Hold, JobLimits, JobState, NewJob, Priority, SeenJob,
+        StoredJob, Unique, UniqueKey,
     },
 };
 
@@ -415,6 +415,25 @@ pub async fn an_edit_changes_the_limits(bed: Bed) {
     assert!(super::limits::claim_all(&mut lane, 5).await.is_empty(), "its limit is taken");
     lane.ack(&first).await;
     assert_eq!(super::limits::claim_all(&mut lane, 5).await.len(), 1);
+    sound(&bed).await;
+}
+
+/// A job of a group that gets other limits, or another priority, leaves nothing where it was: its group is listed no longer once it has ended.
+pub async fn an_edit_leaves_nothing_at_the_old_place(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let (a, b) = (limit_key("stripe", "a"), limit_key("stripe", "b"));
+    let jobs: Vec<NewJob> = ["limits", "priority"].map(|group| limited(group, &[a])).into();
+    let names: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    edit(&bed, &names[0], |edit| edit.limits = JobLimits::new(vec![b], 1).map(Box::new)).await;
+    edit(&bed, &names[1], |edit| edit.priority = Priority::Critical).await;
+    sound(&bed).await;
+    let mut lane = bed.lane().await;
+    let claimed = super::limits::claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.len(), 2);
+    lane.ack(&claimed).await;
+    let listed = bed.broker.groups(&bed.queue, &GroupList::All { after: None, limit: 10 }).await.expect("groups can be listed");
+    assert_eq!(listed.groups, []);
     sound(&bed).await;
 }
 
