@@ -248,6 +248,7 @@ pub async fn a_paused_task_burns_nothing(bed: Bed) {
         let answer = claim_of(&mut lane, 5, &task).await;
         assert!(answer.deliveries.is_empty() && !answer.aside.is_empty(), "{answer:?}");
         aside += answer.aside.len();
+        assert_eq!(answer.more, aside < 3, "a job that was set aside gives its slot back, and the next of its group may start: {answer:?}");
     }
     assert_eq!((depth(&bed, "a").await, bed.depth(JobState::Parked).await), ((0, 0), 3));
     let shown = bed.show(&failed).await.expect("it is stored");
