@@ -87,7 +87,7 @@ impl Watcher {
         let known = bed.until("a watcher to know the state of each job", PATIENCE, async |_| {
             let told = self.open();
             let mut wrong = BTreeMap::new();
-            for (job, state) in left.iter().filter_map(|(job, _)| Some((job, *told.get(job)?))) {
+            for (job, state) in left.keys().filter_map(|job| Some((job, *told.get(job)?))) {
                 let found = inspector.show(job).await.ok().map(|found| found.state);
                 if found != Some(state) {
                     wrong.insert(job.clone(), state);

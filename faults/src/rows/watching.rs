@@ -62,6 +62,7 @@ fn watched(bed: &mut Bed) -> Harming<'_> {
         let busy = bed.ms(1_500, 2_500);
         bed.pass(busy).await?;
         watcher.reads(true);
+        let _ = bed.until("the watcher to be told of a loss", RENEWED, async |_| watcher.losses() > planned).await;
         reads_on(bed, &watcher).await?;
         watcher.is_whole()?;
         watcher.knows_the_state_of_each_job(bed).await?;
