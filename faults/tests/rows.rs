@@ -43,6 +43,7 @@ rows! {
     on_sentinel_an_operation_goes_on_when_another_server_takes_over: "M92" on Column::Sentinel;
     on_sentinel_an_operation_goes_on_from_what_a_replica_has: "M93" on Column::Sentinel;
     on_sentinel_callers_hear_of_their_jobs_when_another_server_takes_over: "M94" on Column::Sentinel;
+    on_sentinel_a_watcher_hears_of_each_gap_when_another_server_takes_over: "M95" on Column::Sentinel;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

@@ -16,7 +16,10 @@ use queue_core::{
     prelude::*,
 };
 use queue_dashboard::{Person, Role};
-use queue_tests::browser::Browser;
+use queue_tests::{
+    browser::Browser,
+    server::{Kind, Server},
+};
 use tokio::net::TcpListener;
 
 /// Makes a test of each of these functions in a Chromium, on every broker.
@@ -211,6 +214,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
     tokio::task::block_in_place(|| {
         browser.wait_for_count("table.jobs tbody tr", 1);
         assert!(browser.text().contains("second") && browser.text().contains("new"), "{}", browser.text());
+        browser.script("document.querySelector('table.jobs tbody tr').seen = 'yes'");
         browser.click("[data-pause]");
         browser.wait("document.querySelector('[data-pause]').textContent === 'Go on'");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
@@ -224,9 +228,49 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         // What happened meanwhile is above what was seen.
         browser.wait_for_count("table.jobs tbody tr", 3);
         browser.wait("document.querySelector('table.jobs tbody tr td[data-label=to]').textContent === 'cancelled'");
+        let seen = "return [...document.querySelectorAll('table.jobs tbody tr')].map((row) => row.seen || 'no').join()";
+        assert_eq!(browser.script(seen), "no,no,yes", "the row that was there is the same one");
         assert_eq!(browser.complaints(), [""; 0]);
         browser.open(&format!("{url}/watch?filter=payload~hunter2"));
         browser.wait_for_text("a transition does not tell");
+    });
+}
+
+/// Another program has replaced the key: why the queue cannot be watched stands above the page of this queue, and in a row of the page of all, until it is repaired.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_sees_why_a_queue_cannot_be_watched() {
+    let server = Server::start(Kind::Redis);
+    let scene = Scene::on(common::Bed::at(&server).await).await;
+    scene.bed.enqueue("first", None).await;
+    let url = scene.url.clone();
+    let begin = |path: &str| {
+        browse(|browser| {
+            browser.open(&format!("{url}{path}"));
+            browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+            assert_eq!(browser.count("[role=alert]"), 0);
+            browser
+        })
+    };
+    let (one, all) = (begin("/watch?filter=queue%3Dmail"), begin("/watch"));
+    let key = "queue:{mail}:transitions";
+    server.command(&["DEL", key]);
+    server.command(&["SET", key, "another program"]);
+    tokio::task::block_in_place(|| {
+        one.wait("document.querySelector('[role=alert]')");
+        let problem = one.script("return document.querySelector('[role=alert]').textContent").to_string();
+        assert!(problem.contains(key) && problem.contains("doctor"), "{problem}");
+        one.wait_for_text("Nothing was told so far.");
+        all.wait_for_text("mail cannot be watched, and its transitions are lost");
+        assert_eq!(all.count("[role=alert]"), 0, "the other queues are watched");
+    });
+    server.command(&["DEL", key]);
+    scene.bed.enqueue("second", None).await;
+    tokio::task::block_in_place(|| {
+        for browser in [one, all] {
+            browser.wait("document.querySelector('table.jobs tbody tr td[data-label=to]')?.textContent === 'ready'");
+            assert_eq!(browser.count("[role=alert]"), 0, "it has passed");
+            assert_eq!(browser.complaints(), [""; 0]);
+        }
     });
 }
 

@@ -8,7 +8,8 @@ use std::{
 
 use queue_core::{
     Begin, JobState, Publication, Registry, Retention,
-    broker::{Broker, DynBroker, Subscribe, Unknown},
+    broker::{Audit, Broker, Counter, DynBroker, Subscribe, Unknown},
+    envelope::Envelope,
     prelude::*,
     redis::RedisBroker,
 };
@@ -272,6 +273,86 @@ async fn a_type_that_is_no_name_is_not_passed_over() {
     assert!(lane.claim(10).await.is_empty());
     assert_eq!(client.inspector().stats("mail@shop").await.unwrap().count(JobState::Dead), 4);
     assert_eq!(client.inspector().topic("shop").await.unwrap().unwrap().subscriptions[0].skipped, 1);
+}
+
+/// Headers and tags of another program that no job may have take no event: its job runs without them.
+#[tokio::test]
+async fn headers_and_tags_that_cannot_be_lose_no_event() {
+    let server = Server::start(Kind::Redis);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let client = Client::with_broker(broker.clone());
+    client.inspector().subscribe("shop", "mail", Begin::Start).await.unwrap();
+    let text = |text: &[u8]| [&[0xd9, u8::try_from(text.len()).unwrap()], text].concat();
+    let map = |tags: &[(&[u8], &[u8])]| {
+        let pairs = tags.iter().flat_map(|(name, value)| [text(name), text(value)]).collect::<Vec<_>>().concat();
+        [&[0x80 | u8::try_from(tags.len()).unwrap()][..], &pairs].concat()
+    };
+    let names: Vec<String> = (0..9).map(|n| format!("tag-{n}")).collect();
+    let many: Vec<(&[u8], &[u8])> = names.iter().map(|name| (name.as_bytes(), &b"yes"[..])).collect();
+    let fit = [map(&[(b"order", b"17")]), map(&[(b"order", b"17"), (b"of", "it\u{e9}\u{20ac}\u{1f980}".as_bytes())]), map(&many[..8])];
+    let strange = [
+        b"garbage".to_vec(),
+        b"\xc1".to_vec(),
+        b"\x82\xa1a".to_vec(),
+        b"\x81\xa1a\x01".to_vec(),
+        b"\x81\x01\xa1a".to_vec(),
+        b"\x81\xa1a\x81\xa1b\xa1c".to_vec(),
+        b"\x92\xa1a\xa1b".to_vec(),
+        map(&many),
+        map(&[(b"two words", b"yes")]),
+        map(&[(b"", b"yes")]),
+        map(&[(&[b'a'; 65], b"yes")]),
+        map(&[(b"order", b"")]),
+        [b"\x81\xa1a\xda\x01\x01".to_vec(), vec![b'b'; 257]].concat(),
+        map(&[(b"order", b"a\nb")]),
+        map(&[(b"order", b"a\"b")]),
+        map(&[(b"order", "a\u{85}b".as_bytes())]),
+        map(&[(b"order", b"\xff")]),
+        map(&[(b"order", b"\xed\xa0\x80")]),
+        map(&[(b"order", b"cut \xe2\x82")]),
+    ];
+    let mut connection = queue_tests::server::connect(&server.url()).await;
+    let mut publish = async |field: &str, stored: &[u8]| {
+        let mut add = redis::cmd("XADD");
+        add.arg(&["queue:{shop}:log", "*", "payload", "{}", "type", "order.paid", field]).arg(stored);
+        add.query_async::<String>(&mut connection).await.unwrap();
+    };
+    for tags in fit.iter().chain(&strange) {
+        publish("tags", tags).await;
+    }
+    let headers = [
+        map(&[(b"two words", "it\u{e9}".as_bytes())]),
+        b"\x80".to_vec(),
+        b"garbage".to_vec(),
+        b"\x81".to_vec(),
+        b"\x81\xa1a\x01".to_vec(),
+        b"\x81\xa1a\xa1b\xa1c".to_vec(),
+        map(&[(b"trace", b"\xff")]),
+    ];
+    for headers in &headers {
+        publish("headers", headers).await;
+    }
+    let mut lane = Lane::on(&broker, "mail@shop").await;
+    let held = lane.claim(100).await;
+    let all = fit.len() + strange.len() + headers.len();
+    assert_eq!(held.len(), all);
+    let read: Vec<Envelope<'_>> = held.iter().map(|job| Envelope::decode(&job.envelope).unwrap()).collect();
+    let tags: Vec<usize> = read.iter().map(|read| read.tags.len()).filter(|tags| *tags > 0).collect();
+    assert_eq!((tags, &*read[1].tags["of"]), (vec![1, 2, 8], "it\u{e9}\u{20ac}\u{1f980}"));
+    let told: Vec<usize> = read.iter().map(|read| read.headers.len()).skip(fit.len() + strange.len()).collect();
+    // The trailing text of one of them is left out.
+    assert_eq!(told, [1, 0, 0, 0, 0, 1, 0]);
+    let mut search = client.inspector().search("tag.order=17".parse().unwrap()).queue("mail@shop");
+    assert_eq!(search.next().await.unwrap().unwrap().jobs.len(), 2);
+    let audit = Audit { repair: false, thorough: true };
+    assert_eq!(broker.audit("mail@shop", audit).await.unwrap(), []);
+    lane.ack(&held).await;
+    assert_eq!(broker.audit("mail@shop", audit).await.unwrap(), []);
+    let stats = client.inspector().stats("mail@shop").await.unwrap();
+    assert_eq!((stats.total(Counter::Done), stats.count(JobState::Dead)), (all as u64, 0));
+    // Those who look at the log see the same.
+    let events = client.inspector().events("shop", None, 100).await.unwrap();
+    assert_eq!(events.len(), all);
 }
 
 /// A user who may only publish with `XADD` may do nothing else.

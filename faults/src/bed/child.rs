@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_tests::preload;
+use queue_tests::{preload, proxy::Harm};
 
 use super::{Problem, broker::Line};
 use crate::{
@@ -84,7 +84,7 @@ pub(super) struct Producer {
 /// A process that takes the steps of an operation.
 #[derive(Debug)]
 pub struct Operator {
-    _line: Line,
+    line: Line,
     child: Child,
 }
 
@@ -191,7 +191,12 @@ impl Operator {
     pub(super) fn start(program: &Path, orders: OperatorOrders, line: Line) -> Result<Operator, Problem> {
         let folder = orders.common.history.clone();
         let folder = folder.parent().ok_or("a history lies in a folder")?;
-        Ok(Operator { child: spawn(program, &Orders::Operate(orders), folder, &Around::default())?, _line: line })
+        Ok(Operator { child: spawn(program, &Orders::Operate(orders), folder, &Around::default())?, line })
+    }
+
+    /// From now on what it asks arrives late, where it has a line.
+    pub fn slow(&self) {
+        self.line.set(Harm::Slow);
     }
 
     /// Kills it (`kill -9`).

@@ -14,6 +14,7 @@ mod schedules;
 mod setup;
 pub(crate) mod snapshot;
 mod topics;
+mod watching;
 
 use std::{
     collections::BTreeMap,
@@ -37,6 +38,7 @@ pub use self::{
     finish::Ended,
     schedules::Wanted,
     setup::Setup,
+    watching::Watcher,
 };
 use crate::{
     checker::Resources,

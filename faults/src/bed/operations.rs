@@ -44,12 +44,12 @@ impl Bed {
         Ok(())
     }
 
-    /// Enqueues one job, which starts in a second.
+    /// Enqueues one job, which starts after `delay`.
     ///
     /// # Errors
     /// When it is not stored.
-    pub async fn enqueue_one(&mut self, n: u64, plan: Plan) -> Result<Handle<work>, Problem> {
-        let (key, delay) = (2 * FIRST + n, Duration::from_secs(1));
+    pub async fn enqueue_one(&mut self, n: u64, plan: Plan, delay: Duration) -> Result<Handle<work>, Problem> {
+        let key = 2 * FIRST + n;
         let (digest, delay_ms, wish) = (digest(key, ""), u64::try_from(delay.as_millis())?, Wish::Done);
         let note = |id| Operation::Enqueue { key, id, digest, delay_ms, max_attempts: 25, existing: false, wish, unique: None };
         self.recorder.note(Phase::Invoke, note(None));

@@ -18,6 +18,7 @@ mod servers;
 mod soak;
 mod states;
 mod topics;
+mod watching;
 mod workers;
 
 use std::{fmt, future::Future, pin::Pin};
@@ -89,6 +90,7 @@ pub fn all() -> Vec<&'static Row> {
         topics::ROWS,
         rules::ROWS,
         operations::ROWS,
+        watching::ROWS,
         soak::ROWS,
     ]
     .into_iter()

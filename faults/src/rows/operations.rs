@@ -1,12 +1,12 @@
 //! What people do to all jobs that match, and callers that wait, while processes die and other servers take over.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use queue_core::JobResult;
 
 use super::{EVERY, Grade, Harming, Row, SENTINEL, SEVERAL, anything};
 use crate::{
-    bed::{Bed, PATIENCE, Problem, Setup},
+    bed::{Bed, Column, PATIENCE, Problem, Setup},
     checker::Terms,
     process::{Mix, take_steps},
     work::Plan,
@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M94",
-        name: "callers wait for jobs while the replica takes over, as planned, and again",
+        name: "callers wait for jobs while the replica takes over, as planned, and again; each is told soon of the end of its job",
         grade: Grade::S,
         columns: SENTINEL,
         setup: busy,
@@ -62,15 +62,23 @@ fn busy() -> Setup {
 /// Jobs that stand still.
 const STANDING: u64 = 4_000;
 
+/// So many processes that take steps are killed, if the operation has not ended before.
+const KILLS: u32 = 10;
+
 fn runner_killed(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.stand(STANDING).await?;
         let operation = bed.cancel_standing(STANDING).await?;
         let mut kills = 0;
-        // Later ones live longer: on a busy machine a process may need all of its time to start.
-        for round in 0..100 {
+        while kills < KILLS {
+            let step = bed.operation(&operation).await.map_or(0, |operation| operation.step);
             let mut operator = bed.start_operator(&operation, Duration::from_millis(30))?;
-            let life = bed.ms(40, 200) + Duration::from_millis(10 * round);
+            let of = operation.clone();
+            let begun = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| now.step > step || !now.is_running());
+            bed.until("a process to take steps", PATIENCE, begun).await?;
+            // Most of its life lies between two steps then, also between those of one page.
+            operator.slow();
+            let life = if bed.column() == Column::Redis { bed.ms(300, 1_500) } else { bed.ms(0, 120) };
             bed.pass(life).await?;
             let ended = bed.operation(&operation).await.is_some_and(|operation| !operation.is_running());
             if ended {
@@ -80,6 +88,7 @@ fn runner_killed(bed: &mut Bed) -> Harming<'_> {
             operator.kill();
             kills += 1;
         }
+        let _last = bed.start_operator(&operation, Duration::ZERO)?;
         let ended = bed.is_carried_out(&operation, STANDING).await?;
         // Taking it over counts as a step, and each page has two.
         if kills < 3 || ended.step < STANDING / 200 + 3 {
@@ -133,29 +142,45 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
 const AWAITED: u64 = 60;
 const LONGEST: u32 = 4_000;
 
-/// All of them run within a few seconds, and a caller who has missed that its job has ended looks again after a few more.
+/// All of them run within a few seconds.
 const AWAITED_FOR: Duration = Duration::from_secs(40);
+
+/// A caller looks by itself within five seconds at first, and then every five seconds. By then the first jobs start, and another server takes over.
+const LOOKED: Duration = Duration::from_millis(5_200);
+
+/// So long after the end of its job a caller has been told of it, although it has not looked by itself: it listens to the server that has taken over, and looks when it begins to.
+const TOLD_WITHIN: Duration = Duration::from_millis(3_000);
 
 fn waits(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         let mut waiting = Vec::new();
         for n in 0..AWAITED {
             let ms = bed.rng.u32(0..LONGEST);
-            let handle = bed.enqueue_one(n, Plan { ms, ..Plan::default() }).await?;
-            waiting.push(tokio::spawn(async move { handle.wait(AWAITED_FOR).await }));
+            let handle = bed.enqueue_one(n, Plan { ms, ..Plan::default() }, LOOKED).await?;
+            waiting.push(tokio::spawn(async move { (handle.wait(AWAITED_FOR).await, SystemTime::now(), handle) }));
         }
+        bed.pass(LOOKED).await?;
         for _ in 0..2 {
-            let pause = bed.ms(300, 1_200);
+            let pause = bed.ms(100, 800);
             bed.pass(pause).await?;
             bed.hand_over()?;
             bed.settled()?;
         }
+        let mut late = Vec::new();
         for waits in waiting {
-            let told = waits.await?;
+            let (told, at, handle) = waits.await?;
             match told {
                 Ok(JobResult::Done(_)) => {}
                 other => return Err(format!("a caller that was there when its job has ended was told {other:?}").into()),
             }
+            let ended = bed.client.inspector().show(handle.address()).await?.ended_at.ok_or("a job that is done has no end")?;
+            late.push(at.duration_since(ended).unwrap_or_default());
+        }
+        late.sort_unstable();
+        let latest = late.last().copied().unwrap_or_default();
+        bed.measured("the latest caller was told after", latest);
+        if latest > TOLD_WITHIN {
+            return Err(format!("callers were told so long after the end of their jobs: {late:?}").into());
         }
         Ok::<(), Problem>(())
     })

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use queue_core::{Retention, broker::Condition};
+use queue_core::{
+    Retention,
+    broker::{Condition, Counter, JobState},
+};
 
 use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, SEVERAL, taken_back};
 use crate::{
@@ -229,15 +232,37 @@ fn master_killed(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
+/// So many events of the slow subscription are read before the server is full.
+const WORK: u64 = 8;
+
+/// Its events that are read and have not ended.
+async fn waiting(bed: &Bed) -> u64 {
+    let stats = bed.client.inspector().stats(&Subscriber::Slow.queue()).await;
+    stats.map_or(0, |stats| stats.count(JobState::Ready) + stats.count(JobState::Active))
+}
+
+/// Its events that have ended.
+async fn ended(bed: &Bed) -> u64 {
+    let stats = bed.client.inspector().stats(&Subscriber::Slow.queue()).await;
+    stats.map_or(0, |stats| stats.total(Counter::Done))
+}
+
 fn full(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.handled(Subscriber::Plain, 40).await?;
         for _ in 0..2 {
+            // It has read ahead what it handles then.
+            bed.until("the slow subscription to have work", PATIENCE, async |bed| waiting(bed).await >= WORK).await?;
             bed.harm("maxmemory", "broker");
             bed.set("maxmemory", "1mb")?;
             bed.until_told("the server to say that it is full", Condition::is_full).await?;
+            let (work, before) = (waiting(bed).await, ended(bed).await);
             let time = bed.lease() + bed.ms(0, 500);
             bed.pass(time).await?;
+            let handled = ended(bed).await - before;
+            if handled < work.min(WORK) / 2 {
+                return Err(format!("of {work} events that were read {handled} were handled while the server was full").into());
+            }
             bed.set("maxmemory", "0")?;
             bed.until_told("the server to take events again", |condition| condition.trouble.is_none()).await?;
             bed.pass(Duration::from_millis(200)).await?;

@@ -24,7 +24,7 @@ pub const TRANSITIONS_KEPT: u64 = 10_000;
 /// One request tells of at most 1,000 transitions; on Redis alone. Those beyond are lost, and counted as such.
 pub const TOLD_AT_ONCE: u64 = 1_000;
 
-/// At most 200 bytes of the reason of a transition are told.
+/// At most 200 bytes of the reason of a transition are told, as whole characters.
 pub const REASON_TOLD: usize = 200;
 
 /// Where a watcher that follows a queue begins, or whether it may go on.
@@ -118,6 +118,16 @@ pub fn reason_told(reason: &str) -> &str {
     &reason[..end.unwrap_or(0)]
 }
 
+/// What is told of a reason of which these bytes are stored: they may end in the middle of a character.
+#[cfg(any(feature = "redis", feature = "sqlite", test))]
+pub(crate) fn reason_in(head: &[u8]) -> Option<String> {
+    let whole = match std::str::from_utf8(head) {
+        Err(problem) if problem.error_len().is_none() => &head[..problem.valid_up_to()],
+        _ => head,
+    };
+    Some(String::from_utf8_lossy(whole).into_owned()).filter(|reason| !reason.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +158,16 @@ mod tests {
         for strange in [&b""[..], b"\x02\x04mail", b"\x01\x05mail"] {
             assert_eq!(task_in(strange), "");
         }
-        assert_eq!(reason_told(&"é".repeat(REASON_TOLD)).len(), REASON_TOLD);
+    }
+
+    #[test]
+    fn a_reason_ends_with_a_whole_character() {
+        for long in ["é", "a€", "🦀", "a🦀"].map(|text| text.repeat(REASON_TOLD)) {
+            let told = reason_told(&long);
+            assert!(long.starts_with(told) && told.len() <= REASON_TOLD && told.len() > REASON_TOLD - 4, "{told}");
+            assert_eq!(reason_in(&long.as_bytes()[..REASON_TOLD]).as_deref(), Some(told));
+        }
+        assert_eq!(reason_in(b""), None);
+        assert_eq!(reason_in(b"\xff late").as_deref(), Some("\u{fffd} late"), "another program has written it");
     }
 }

@@ -63,7 +63,7 @@ pub struct Transition {
     pub to: Option<JobState>,
     /// How many of its attempts have failed.
     pub attempts: u32,
-    /// Why it is dead, or why it was cancelled; at most 200 bytes.
+    /// Why it is dead, or why it was cancelled; at most 200 bytes, as whole characters.
     pub reason: Option<String>,
 }
 

@@ -49,7 +49,8 @@ struct Page<'a> {
     filter: &'a str,
     /// Why the text is no filter of transitions, or why nothing is told now.
     problem: Option<String>,
-    rows: Vec<Row>,
+    /// With their numbers.
+    rows: Vec<(u64, Row)>,
 }
 
 enum Row {
@@ -74,13 +75,15 @@ struct Told {
 pub(crate) struct Watching {
     filter: String,
     watch: Watch,
-    seen: VecDeque<Watched>,
+    /// With its number, by which the browser knows a row again.
+    seen: VecDeque<(u64, Watched)>,
+    numbers: u64,
 }
 
 impl Watching {
     pub(crate) fn new(client: &Client, filter: &str) -> Result<Watching, Problem> {
         let watch = client.watch(filter.parse::<Filter>()?)?;
-        Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new() })
+        Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new(), numbers: 0 })
     }
 
     /// Reads on. `waits`: until something happens, if that is soon. Else says why it cannot, which may pass.
@@ -91,7 +94,8 @@ impl Watching {
             if self.seen.len() == ROWS {
                 self.seen.pop_back();
             }
-            self.seen.push_front(watched);
+            self.numbers += 1;
+            self.seen.push_front((self.numbers, watched));
             wait = if wait == WAIT { GATHER } else { Duration::ZERO };
         }
         Ok(())
@@ -139,7 +143,8 @@ pub(crate) async fn content(
     let live = problem.is_none().then(|| format!("/live/watch?{}", query(&[("filter", &filter), ("of", &page)])));
     let problem = problem.or_else(|| hindered.map(str::to_owned));
     let now = SystemTime::now();
-    let rows = watching.into_iter().flat_map(|watching| &watching.seen).filter_map(|watched| Row::new(watched, now)).collect();
+    let rows = watching.into_iter().flat_map(|watching| &watching.seen);
+    let rows = rows.filter_map(|(number, watched)| Some((*number, Row::new(watched, now)?))).collect();
     let page = Page { viewer, stale: Stale::of(&look), filter: &filter, problem, rows };
     Ok(Content { title: "Watch".to_owned(), tab: "jobs", html: written(&page)?, status: StatusCode::OK, live, told: None })
 }

@@ -17,7 +17,7 @@ use queue_core::{
     prelude::*,
 };
 use queue_dashboard::{Dashboard, Person, Role};
-use queue_tests::server::{self, Kind};
+use queue_tests::server::{self, Kind, Server};
 use queue_worker::{Shutdown, Worker};
 use tempfile::TempDir;
 use tokio::{
@@ -58,6 +58,11 @@ impl Bed {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
         let url = format!("{}?namespace=dash{}-{nanos}", server::shared(Kind::Redis), std::process::id());
         Bed { client: Client::connect(&url).await.unwrap(), _folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// On a server of its own.
+    pub(crate) async fn at(server: &Server) -> Bed {
+        Bed { client: Client::connect(&server.url()).await.unwrap(), _folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) async fn enqueue(&self, id: &str, fail: Option<&str>) -> JobAddress {

@@ -217,6 +217,7 @@ macro_rules! __conformance_cases {
             transitions:
                 every_state_of_a_job_is_told_in_order
                 what_people_do_to_a_job_is_told
+                a_long_reason_is_cut_behind_a_whole_character
                 what_time_does_to_a_job_is_told
                 jobs_with_keys_and_groups_are_told_as_others
                 jobs_of_schedules_and_topics_are_told_as_others

@@ -7,7 +7,7 @@ use queue_core::{
     broker::{
         Audit, Begin, BuryReason, Change, CrashRule, Due, EditJob, EditedJob, Ending, FOLLOWED, JobState, NewJob, OnConflict, PauseOf,
         Pausing, Priority, REASON_TOLD, ScheduleState, SeenJob, SetPause, StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions,
-        Unique, UniqueKey, subscription_address,
+        Unique, UniqueKey, reason_told, subscription_address,
     },
     envelope::Envelope,
 };
@@ -139,6 +139,18 @@ pub async fn what_people_do_to_a_job_is_told(bed: Bed) {
         ]
     );
     sound(&bed).await;
+}
+
+/// At most so many bytes of a reason are told: no character of it is cut in two.
+pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
+    let mut reader = Reader::of(&bed).await;
+    for long in ["é", "a€", "🦀", "a🦀", "a"].map(|text| text.repeat(REASON_TOLD)) {
+        let id = bed.put(1).await.remove(0);
+        bed.broker.change(&bed.queue, Change::Cancel, Some(&long), std::slice::from_ref(&id)).await.expect("it is answered");
+        let told = reason_told(&long);
+        assert!(long.starts_with(told) && told.len() <= REASON_TOLD && told.len() > REASON_TOLD - 4, "{told}");
+        assert_eq!(reader.stories(&bed, &[&id]).await, [format!("new>ready ready>cancelled({told})")]);
+    }
 }
 
 /// A job that waits for its time is told when a turn finds that it has come; one whose process died when it is taken back.

@@ -32,7 +32,7 @@ impl Model {
             let mut told = StoredTransition::new(self.transition, self.now, moved.id.clone());
             told.reason = match place.filter(|(place, _)| Some(place.state()) == moved.to) {
                 Some((Place::Dead { reason, .. }, _)) => Some(reason.name().to_owned()),
-                Some((Place::Ended { .. }, note)) => note.map(|note| reason_told(note).to_owned()),
+                Some((Place::Ended { .. }, note)) => note.map(|note| reason_told(note).to_owned()).filter(|told| !told.is_empty()),
                 _ => None,
             };
             (told.task, told.from, told.to, told.attempts) = (moved.task, moved.from, moved.to, moved.attempts);

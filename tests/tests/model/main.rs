@@ -7,6 +7,7 @@
 
 mod compare;
 mod edit;
+mod follow;
 mod operate;
 mod step;
 mod topics;

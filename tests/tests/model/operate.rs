@@ -289,6 +289,7 @@ impl Operations {
                     let steps = |model: &Model| model.operations().iter().find(|known| *known.id == *request.id).map(|known| known.step);
                     let before = steps(model);
                     let known = outcome(model.operate_popping(&request, &popped));
+                    model.tell_transitions();
                     same("an operation", &known.map(timeless), &found.clone().map(timeless))?;
                     if let Ok(Operated::Done { operation, .. }) = &found {
                         model.adopt_operation(operation);

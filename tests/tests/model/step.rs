@@ -86,6 +86,8 @@ pub(crate) enum Step {
     SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
     /// A person or a runner does something with operations.
     Operate(Operating),
+    /// A watcher follows the queue: not beyond some later steps, or for longer than the story lasts.
+    Follow { is_brief: bool },
     /// What was due soon is due.
     Wait,
 }
@@ -173,7 +175,24 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => vec(prop_oneof![2 => ordinary_step(), 1 => operating()], 1..=most),
         1 => aging(vec(prop_oneof![4 => step(), 1 => rule(), 2 => operating()], 1..=most)
             .prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
+        2 => followed(vec(step(), 1..=most)),
+        1 => followed(vec(ordinary_step(), 1..=most)),
+        1 => followed(vec(prop_oneof![3 => step(), 1 => operating()], 1..=most)),
+        1 => followed(with_limits(most)),
+        2 => followed(aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()))),
     ]
+}
+
+/// The same story while watchers follow its queue: from the start or from a later step, now and then or to its end.
+fn followed(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<Step>> {
+    let mark = (any::<prop::sample::Index>(), prop::bool::weighted(0.7));
+    (story, vec(mark, 0..4), any::<bool>()).prop_map(|(mut steps, marks, is_brief)| {
+        for (at, is_brief) in marks {
+            steps.insert(at.index(steps.len() + 1), Step::Follow { is_brief });
+        }
+        steps.insert(0, Step::Follow { is_brief });
+        steps
+    })
 }
 
 fn operating() -> impl Strategy<Value = Step> {

@@ -1,18 +1,25 @@
 //! Stories of a topic with two subscriptions: the same is done to a broker and to the memory broker, and both have the same events, jobs and cursors after every step.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use proptest::{collection::vec, option, prelude::*};
 use queue_core::{
     Client, JobId,
     broker::{
-        Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId, Register,
-        Retention, SetPause, Subscribe, Turn, Unknown, subscription_address, topic_address,
+        Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, FOLLOWED, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId,
+        Register, Retention, SetPause, Subscribe, Turn, Unknown, subscription_address, topic_address,
     },
     envelope::Envelope,
 };
 
-use crate::compare::{Check, same};
+use crate::{
+    compare::{Check, same},
+    follow::{Face, by_job},
+};
 
 const NAMES: [&str; 2] = ["billing", "mail"];
 
@@ -58,6 +65,10 @@ pub(crate) enum TopicStep {
         of: usize,
         paused: bool,
     },
+    /// A watcher follows a subscription from now on.
+    Follow {
+        of: usize,
+    },
 }
 
 pub(crate) fn topic_story(most: usize) -> impl Strategy<Value = Vec<TopicStep>> {
@@ -72,6 +83,7 @@ pub(crate) fn topic_story(most: usize) -> impl Strategy<Value = Vec<TopicStep>> 
         2 => Just(TopicStep::Trim),
         3 => (of(), option::of(any::<u8>()), any::<bool>(), 0..12usize).prop_map(|(of, to, now, steps)| TopicStep::Rewind { of, to, now, steps }),
         1 => (of(), any::<bool>()).prop_map(|(of, paused)| TopicStep::Pause { of, paused }),
+        1 => of().prop_map(|of| TopicStep::Follow { of }),
     ];
     let begun = NAMES.iter().enumerate().map(|(of, _)| TopicStep::Subscribe { of, start: true, skip: Some(of == 1) }).collect::<Vec<_>>();
     vec(step, 1..=most).prop_map(move |steps| begun.iter().cloned().chain(steps).collect())
@@ -91,6 +103,8 @@ struct Lane {
     name: PartyName,
     turns: u64,
     held: Vec<Delivery>,
+    /// Which transition a watcher has read last, and when its mark was set.
+    followed: Option<(u64, Instant)>,
 }
 
 impl Lane {
@@ -120,7 +134,7 @@ impl Side {
         for name in NAMES {
             let queue: Arc<str> = subscription_address(name, &topic).into();
             let name = broker.register(&Register::lane(queue.clone(), process, LONG)).await?.name;
-            lanes.push(Lane { queue, name, turns: 0, held: Vec::new() });
+            lanes.push(Lane { queue, name, turns: 0, held: Vec::new(), followed: None });
         }
         Ok(Side { broker, topic, producer, published: 0, lanes })
     }
@@ -189,7 +203,24 @@ impl Side {
                 self.broker.set_pause(&SetPause::of_queue(&*self.lanes[*of].queue, *paused)).await?;
                 String::new()
             }
+            TopicStep::Follow { of } => {
+                let lane = &mut self.lanes[*of];
+                let now = Instant::now();
+                let followed = self.broker.follow(&lane.queue, FOLLOWED).await?;
+                let after = lane.followed.map(|(after, _)| after).or(followed.last);
+                lane.followed = after.map(|after| (after, now));
+                format!("{:?}", followed.last.is_some())
+            }
         })
+    }
+
+    /// What is told of the jobs of a subscription since the last call; `None`: no mark stands, or it might be over.
+    async fn told(&mut self, of: usize) -> Result<Option<BTreeMap<JobId, Vec<Face>>>, queue_core::Error> {
+        let lane = &mut self.lanes[of];
+        let Some((after, at)) = lane.followed.filter(|(_, at)| at.elapsed() < FOLLOWED / 2) else { return Ok(None) };
+        let read = self.broker.transitions(&lane.queue, after, 500).await?;
+        lane.followed = Some((read.upto, at));
+        Ok(Some(by_job(read.told)))
     }
 
     /// What there is: how many events, each subscription, and each queue by state.
@@ -260,6 +291,11 @@ pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicSte
             found.1 = found.1.or(known.1);
         }
         same(&at("the topic"), &known, &found)?;
+        for of in 0..NAMES.len() {
+            if let (Some(known), Some(found)) = (model.told(of).await.map_err(told)?, real.told(of).await.map_err(told)?) {
+                same(&at("transitions"), &known, &found)?;
+            }
+        }
     }
     Ok(())
 }

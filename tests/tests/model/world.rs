@@ -21,6 +21,7 @@ use queue_testing::model::{Model, Place, Seen};
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
     edit,
+    follow::Follower,
     operate::{Operating, Operations, same_operations},
     step::{End, Index, KEYS, LONG, New, Step, TASK},
     why::{foresees, is_kept_back, same_standings},
@@ -46,6 +47,7 @@ pub(crate) struct World {
     /// Whether limits have rates: their times are the same but for a millisecond.
     rated: bool,
     operations: Operations,
+    follower: Follower,
 }
 
 struct Lane {
@@ -85,15 +87,16 @@ impl World {
         }
         let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let operations = Operations::new(&broker, &queue);
-        let followers = Vec::new();
+        let (followers, rated, follower) = (Vec::new(), false, Follower::default());
         let mut world =
-            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers, rated: false, operations };
+            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers, rated, operations, follower };
         world.register(world.processes[0]).await.expect("a lane can register");
         world
     }
 
     /// Does it, and compares what came of it.
     pub(crate) async fn act(&mut self, step: &Step) -> Check {
+        self.follower.ready().await;
         let before = now_ms();
         self.model.now = before;
         // What a sweep releases comes back in an order of the broker's own, until it was looked at.
@@ -235,12 +238,15 @@ impl World {
                 let jobs = if let Operating::Step { jobs, .. } = operating { self.named(jobs) } else { Vec::new() };
                 self.operations.act(&mut self.model, operating, jobs, &self.ids).await?;
             }
+            Step::Follow { is_brief } => self.follower.follow(&mut self.model, &self.broker, &self.queue, *is_brief).await?,
             Step::Wait => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
         }
+        self.model.tell_transitions();
+        self.follower.read(&self.model, &self.broker, &self.queue, before).await?;
         // Of a turn the broker's clock is known; elsewhere it may round otherwise than ours.
         let took =
             if matches!(step, Step::Turn { .. } | Step::TurnAgain { .. } | Step::TurnOff { .. }) { 0 } else { now_ms() - before + 1 };

@@ -1242,6 +1242,8 @@ mutants! {
     }
     TOPICS "queue-core/src/redis/topic/event.lua" {
         "topics: what nobody can read is a dead letter": "if problem then" => "if false then";
+        "topics: headers and tags of another program are texts": "or not is_text(value)" => "or false";
+        "topics: headers of another program are looked at": "headers = headers and texts_of(headers)" => "headers = headers and unpacked(headers)";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/trim.lua" {
         "topics: what a subscription has not read stays": "stays = not is_over or #waiting > 0 and old <= lag" => "stays = not is_over";
@@ -1369,9 +1371,11 @@ mutants! {
     }
     TRANSITIONS_SQLITE "queue-core/src/sqlite/connection/migrations/told.sql" {
         "watching: on SQLite each change is told": "AFTER UPDATE OF state ON queue_jobs" => "AFTER UPDATE OF rank ON queue_jobs";
+        "watching: on SQLite so many bytes of a reason are told": "substr(CAST(NEW.note AS BLOB), 1, 200)" => "substr(NEW.note, 1, 200)";
     }
     CORE "queue-core/src/broker/transition.rs" {
         "watching: what is lost is counted": "(upto - after).saturating_sub(told.len() as u64)" => "0";
+        "watching: a reason ends with a whole character": "problem.error_len().is_none()" => "false";
     }
     CORE "queue-core/src/client/watch/round.rs" {
         "watching: another server may lack the last": "!stood || life != self.life" => "!stood";

@@ -24,6 +24,10 @@ const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 /// How long after an answer a queue in which something happens is asked again. One in which nothing happens is asked less and less often.
 const BUSY: Duration = Duration::from_millis(20);
 
+/// Within this time another server may have taken over, and calls that were not carried out have gone there: it may lack what was read before. An answer that takes so long, or
+/// comes so much later than the one before than it should, is no answer of the same life without the mark that says so.
+const SWITCHED: Duration = Duration::from_millis(500);
+
 /// Most transitions of one answer.
 const PAGE: usize = 1_000;
 
@@ -58,6 +62,8 @@ pub(super) struct Feed {
     life: String,
     /// When the mark was set.
     marked: Option<Instant>,
+    /// When it was asked the last time.
+    asked: Option<Instant>,
     /// When it is asked the next time.
     pub(super) next: Instant,
     /// How long after that it is asked again.
@@ -114,11 +120,17 @@ async fn in_time<T>(broker: &DynBroker, until: Instant, call: impl Future<Output
 async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
     let asked = Instant::now();
     let is_due = feed.marked.is_none_or(|marked| marked.elapsed() >= RENEWED);
-    let followed = if is_due { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
+    let is_late = feed.asked.is_some_and(|asked| asked.elapsed() >= feed.pause + SWITCHED);
+    let mut followed = if is_due || is_late { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
     let read = match feed.after {
         Some(after) => Some(broker.transitions(queue, after, PAGE).await?),
         None => None,
     };
+    if read.is_some() && asked.elapsed() >= SWITCHED {
+        let stood = followed.is_none_or(|before| before.stood);
+        let now = broker.follow(queue, FOLLOWED).await?;
+        followed = Some(Followed { stood: stood && now.stood, ..now });
+    }
     Ok(Answer { asked, followed, read })
 }
 
@@ -138,7 +150,7 @@ pub(super) fn in_order(queues: Vec<Vec<Transition>>) -> Vec<Transition> {
 
 impl Feed {
     pub(super) fn new(is_late: bool) -> Self {
-        Feed { after: None, life: String::new(), marked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
+        Feed { after: None, life: String::new(), marked: None, asked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
     }
 
     /// It did not answer, and is asked again after this pause.
@@ -160,7 +172,7 @@ impl Feed {
         idle: Duration,
     ) -> (Option<Option<u64>>, Vec<StoredTransition>) {
         let now = Instant::now();
-        self.is_refused = false;
+        (self.is_refused, self.asked) = (false, Some(asked));
         let mut is_broken = false;
         if let Some(Followed { last, stood, life, .. }) = followed {
             let Some(last) = last else {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::record::lossy;
 use crate::{
     address::JobId,
-    broker::{FOLLOWED, Followed, StoredTransition, Transitions},
+    broker::{FOLLOWED, Followed, StoredTransition, Transitions, reason_in},
     error::Result,
     redis::{
         RedisBroker,
@@ -66,7 +66,7 @@ fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
     let Some((head, jobs)) = parts.split_at_checked(4) else { return Vec::new() };
     let (jobs, _) = jobs.as_chunks::<4>();
     let before_first = head[0].number::<u64>().saturating_sub(jobs.len() as u64);
-    let (at_ms, to, reason) = (head[1].number(), head[2].words().parse().ok(), Some(head[3].words()).filter(|why| !why.is_empty()));
+    let (at_ms, to, reason) = (head[1].number(), head[2].words().parse().ok(), reason_in(&head[3].0));
     let numbered = jobs.iter().zip(before_first + 1..);
     numbered
         .filter_map(|([id, task, from, attempts], number)| {

@@ -11,17 +11,41 @@ local function head_of(length)
   return '\198' .. bytes_of(length, 4)
 end
 
--- The tags of an entry, as an envelope has them, or nothing: another program may have added anything. They are in the index only if every lane knows it.
-local function tags_of(stored)
+-- Whether a text is UTF-8: each character of more than one byte is taken for a space, and no such byte may be left.
+local function is_text(text)
+  if string.find(text, '[\128-\255]') then
+    for _, character in ipairs({
+      '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+      '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]', '[\194-\223][\128-\191]',
+    }) do
+      text = string.gsub(text, character, ' ')
+    end
+  end
+  return not string.find(text, '[\128-\255]')
+end
+
+-- The texts by name that an entry has of headers or tags, and how many, or nothing: another program may have added anything.
+local function texts_of(stored)
   local map, n = unpacked(stored), 0
-  for name, value in pairs(type(map) == 'table' and map or {}) do
+  for name, value in pairs(map or {}) do
     n = n + 1
-    local is_tag = type(name) == 'string' and type(value) == 'string' and string.find(name, '^[%w._-]+$') and #name <= 64
-    if not is_tag or #value == 0 or #value > 256 or string.find(value, '[%c"]') or n > C.most_tags then
+    if type(name) ~= 'string' or type(value) ~= 'string' or not is_text(name) or not is_text(value) then
       return nil
     end
   end
-  if n == 0 then
+  return n > 0 and map or nil, n
+end
+
+-- The tags of an entry, as an envelope has them, or nothing. They are in the index only if every lane knows it.
+local function tags_of(stored)
+  local map, n = texts_of(stored)
+  for name, value in pairs(map or {}) do
+    local is_tag = string.find(name, '^[%w._-]+$') and #name <= 64 and #value > 0 and #value <= 256
+    if not is_tag or string.find(value, '[%c"]') or string.find(value, '\194[\128-\159]') or n > C.most_tags then
+      return nil
+    end
+  end
+  if not map then
     return nil
   end
   may_have_tags = may_have_tags or not unknown_to_a_lane('i')
@@ -31,8 +55,9 @@ end
 -- The envelope of a job, see `docs/storage.md`.
 local function envelope_of(kind, at, payload, headers, tags)
   local fields, rest = 129, ''
-  if headers and string.find(headers, '^[\128-\143\222]') then
-    fields, rest = fields + 1, '\161h' .. headers
+  headers = headers and texts_of(headers)
+  if headers then
+    fields, rest = fields + 1, '\161h' .. cmsgpack.pack(headers)
   end
   tags = tags and tags_of(tags)
   if tags then

@@ -11,9 +11,9 @@ use rusqlite::{OptionalExtension, params};
 use super::row::{self, ACTIVE, PARKED};
 use crate::{
     address::JobId,
-    broker::{FOLLOWED, Followed, StoredTransition, Transitions, task_in},
+    broker::{FOLLOWED, Followed, StoredTransition, Transitions, reason_in, task_in},
     sqlite::connection::{
-        lenient::{Bytes, Count, Number, Words},
+        lenient::{Bytes, Count, Number},
         triggers,
         tx::{Failed, Queue, Tx, after},
     },
@@ -75,7 +75,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
         (one.from, one.to) = (state(row.get(4)?), state(row.get(5)?));
         one.task = task_in(&head);
         one.attempts = row.get::<_, Count>(6)?.0;
-        one.reason = row.get::<_, Option<Words>>(7)?.map(|Words(reason)| reason);
+        one.reason = row.get::<_, Option<Bytes>>(7)?.and_then(|Bytes(head)| reason_in(&head));
         told.push(one);
     }
     Ok(Transitions::read(told, after, last, read < limit))

@@ -18,7 +18,7 @@ AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = NEW.queue AND until IS NO
 BEGIN
     UPDATE queue_followed SET last = last + 1 WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
     INSERT OR REPLACE INTO queue_transitions (queue, number, at, id, head, came_from, came_to, attempts, note)
-    SELECT NEW.queue, last, CAST(unixepoch('subsec') * 1000 AS INTEGER), NEW.id, substr(NEW.envelope, 1, 258), CASE WHEN OLD.state = 2 AND OLD.pos < 0 THEN -1 - OLD.pos WHEN NOT (OLD.state = 2 AND OLD.pos = 0) THEN OLD.state END, NEW.state, NEW.attempts, CASE WHEN NEW.state IN (7, 8) THEN substr(NEW.note, 1, 200) END
+    SELECT NEW.queue, last, CAST(unixepoch('subsec') * 1000 AS INTEGER), NEW.id, substr(NEW.envelope, 1, 258), CASE WHEN OLD.state = 2 AND OLD.pos < 0 THEN -1 - OLD.pos WHEN NOT (OLD.state = 2 AND OLD.pos = 0) THEN OLD.state END, NEW.state, NEW.attempts, CASE WHEN NEW.state IN (7, 8) THEN substr(CAST(NEW.note AS BLOB), 1, 200) END
     FROM queue_followed WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
     DELETE FROM queue_transitions WHERE queue = NEW.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = NEW.queue);
 END;
