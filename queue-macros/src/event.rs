@@ -109,7 +109,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
         .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
         .filter_map(|param| problems.take(param))
         .collect();
-    options.tags.check_params(&params, problems);
+    options.tags.check_fields(&params, problems);
     let type_name = options.name.clone().unwrap_or_else(|| input.ident.unraw().to_string());
     if !is_name(&type_name) {
         let problem = "the name of a type of event has 1 to 128 ASCII letters, digits, `.`, `_` or `-`: give it one with `name = \"...\"`";

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Error, LitStr, Result, Token, ext::IdentExt, parenthesized, parse::ParseStream};
 
-use crate::{group::kind_of, params::Param, problems::Problems, unique::unknown_parameter};
+use crate::{group::kind_of, params::Param, problems::Problems, unique::unknown_of};
 
 /// Most tags of a job, as in queue-core.
 const MOST: usize = 8;
@@ -67,9 +67,18 @@ impl Tags {
 
     /// What does not fit the parameters of the task.
     pub(crate) fn check_params(&self, params: &[Param], problems: &mut Problems) {
+        self.check("the task has no parameter", params, problems);
+    }
+
+    /// What does not fit the fields of the event.
+    pub(crate) fn check_fields(&self, fields: &[Param], problems: &mut Problems) {
+        self.check("the event has no field", fields, problems);
+    }
+
+    fn check(&self, lacks: &str, params: &[Param], problems: &mut Problems) {
         for (_, name) in &self.0 {
             match params.iter().find(|param| param.name.unraw() == name.unraw()) {
-                None => problems.add(name.span(), unknown_parameter(name, params)),
+                None => problems.add(name.span(), unknown_of(lacks, name, params)),
                 Some(param) if !param.is_payload() => {
                     problems
                         .add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));

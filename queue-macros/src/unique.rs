@@ -235,17 +235,19 @@ fn unknown(name: &str) -> String {
 }
 
 pub(crate) fn unknown_parameter(name: &Ident, params: &[Param]) -> String {
+    unknown_of("the task has no parameter", name, params)
+}
+
+/// The same of what has no parameters, as an event has fields: `lacks` says so.
+pub(crate) fn unknown_of(lacks: &str, name: &Ident, params: &[Param]) -> String {
     let names: Vec<String> = params.iter().filter(|param| param.is_payload()).map(Param::key).collect();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let text = name.unraw().to_string();
     match (nearest(&text, &known), known.is_empty()) {
-        (Some(near), _) => format!("the task has no parameter `{text}`; did you mean `{near}`?"),
-        (None, true) => format!("the task has no parameter `{text}`: it has none"),
+        (Some(near), _) => format!("{lacks} `{text}`; did you mean `{near}`?"),
+        (None, true) => format!("{lacks} `{text}`: it has none"),
         (None, false) => {
-            format!(
-                "the task has no parameter `{text}`; it has {}",
-                known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ")
-            )
+            format!("{lacks} `{text}`; it has {}", known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", "))
         }
     }
 }

@@ -27,7 +27,7 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -39,17 +39,16 @@ use queue_core::{
     address::{check_address, subscription_address, subscription_at, topic_at},
     alarm::Alarm,
     broker::{
-        AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed,
-        CrashRule, Damage, DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended,
-        Followed, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate,
-        Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind,
-        Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing,
-        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept,
-        Transitions, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
+        DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList,
+        GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation,
+        OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
+        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn,
+        TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
-    envelope::Envelope,
 };
 use tokio::time::Instant;
 
@@ -415,41 +414,7 @@ impl Inspect for MemoryBroker {
     }
 
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
-        // The place names all jobs that were seen, so that the order does not matter.
-        let place = String::from_utf8(request.after.clone().unwrap_or_default()).ok();
-        let seen = place.map(|place| place.split_terminator(' ').map(str::parse).collect::<Result<BTreeSet<JobId>>>());
-        let Some(Ok(mut seen)) = seen else {
-            let problem = "is not a cursor of this broker; begin without one".to_owned();
-            return Err(Error::Invalid { field: "cursor", value: String::new(), problem });
-        };
-        let place = |seen: &BTreeSet<JobId>| seen.iter().map(|id| format!("{id} ")).collect::<String>().into_bytes();
-        Ok(self.read(&request.queue, |model| {
-            let is_tagged = |id: &JobId| {
-                let envelope = Envelope::decode(&model.jobs[id].envelope).ok();
-                request.tag.as_ref().is_none_or(|(name, value)| envelope.is_some_and(|envelope| envelope.tags.get(name) == Some(value)))
-            };
-            // By a tag it goes through all states, in the order of the ids.
-            let mut all: Vec<JobId> = match request.tag {
-                Some(_) => model.jobs.keys().filter(|id| is_tagged(id)).cloned().collect(),
-                None => request.states.iter().flat_map(|state| model.ids(*state)).collect(),
-            };
-            let of = request.tag.as_ref().filter(|_| seen.is_empty()).map(|_| all.len() as u64);
-            if request.tag.is_some() {
-                all.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
-            }
-            let left: Vec<JobId> = all.into_iter().filter(|id| !seen.contains(id)).collect();
-            let mut jobs = Vec::new();
-            for id in left.iter().take(request.limit) {
-                seen.insert(id.clone());
-                let job = model.jobs[id].record(id).listed();
-                if request.states.contains(&job.state) {
-                    jobs.push((job, place(&seen)));
-                }
-            }
-            let mut scanned = Scanned::new(jobs, (left.len() > request.limit).then(|| place(&seen)));
-            scanned.of = of;
-            scanned
-        }))
+        self.read(&request.queue, |model| Some(model.scan(request))).unwrap_or_else(|| Ok(Scanned::default()))
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
@@ -570,10 +535,6 @@ impl Inspect for MemoryBroker {
             self.tell(&request.name, &request.topic);
         }
         done
-    }
-
-    async fn browse(&self, request: &Browse) -> Result<Browsed> {
-        self.transition(&request.queue, |model| model.browse(request))
     }
 
     async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{Audit, Broker, Browse, Browsed, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered},
+    broker::{Audit, Broker, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered, Scan, Scanned},
     delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
@@ -104,12 +104,17 @@ impl Broker for RolesBroker {
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, browse, operate, audit);
+    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
+    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, operate, audit);
 
-    async fn browse(&self, request: &Browse) -> Result<Browsed> {
-        let broker = if request.after.is_none() { &self.admin } else { &self.worker };
-        broker.browse(request).await
+    /// The dashboard searches; who starts an operation, and a worker that goes on with it, meet the jobs that move.
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
+        let broker = match (request.meets_movers, &request.after) {
+            (false, _) => &self.dashboard,
+            (true, None) => &self.admin,
+            (true, Some(_)) => &self.worker,
+        };
+        broker.scan(request).await
     }
 
     /// Both take steps: who has started it, and a worker that goes on with it.

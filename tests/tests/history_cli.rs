@@ -22,6 +22,7 @@ use queue_tests::{
 on_servers! {
     a_person_sees_what_happened_and_which_releases_came
     a_person_stays_at_a_list
+    a_list_that_a_person_stays_at_outlives_an_outage
 }
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
@@ -78,6 +79,29 @@ async fn a_person_stays_at_a_list_on_sqlite() {
 async fn a_person_stays_at_a_list(kind: Kind) {
     let server = Server::start(kind);
     stays(&Place::on(SHOP, server.url()));
+}
+
+/// An error beside the last answer, and then the next answers. A file gets nothing that only a terminal obeys.
+async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
+    let mut server = Server::start(kind);
+    let place = Place::on(SHOP, server.url());
+    let enqueue = |id: &str| place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":17}"#, "--id", id]);
+    enqueue("first");
+    let mut command = place.command(&["jobs", "list", "--watch=100ms"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut remarks = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut printed = Vec::new();
+    let mut is_listed = |id: &str| answers.by_ref().inspect(|line| printed.push(line.clone())).any(|line| line.contains(id));
+    assert!(is_listed("orders/first"));
+    server.kill();
+    assert!(remarks.any(|line| line.starts_with("error: ")), "the outage is told");
+    server.restart();
+    enqueue("second");
+    assert!(is_listed("orders/second"), "the watch goes on");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(printed.iter().all(|line| !line.contains('\u{1b}')), "{printed:?}");
 }
 
 fn stays(place: &Place) {

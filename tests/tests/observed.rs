@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        AskWorker, Audit, Begin, Browse, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
+        AskWorker, Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
         JobState, LimitKeys, NewJob, Operate, OperationDeed, PartyName, ProcessId, Register, Remarks, Retention, Rewind, RewindStep,
         RuleOf, Scan, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey,
         WorkerAsk, WorkerMode, history::Report,
@@ -114,7 +114,6 @@ async fn every_verb_is_counted_by_its_name() {
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
     let ask = WorkerAsk::new(1, WorkerMode::Quiet, "ada");
     broker.ask_worker(&AskWorker::new(QUEUE, ProcessId::random(), ask)).await.unwrap();
-    broker.browse(&Browse::new(QUEUE, [JobState::Ready], 10)).await.unwrap();
     broker.operations(QUEUE).await.unwrap();
     broker.operate(&Operate::new(QUEUE, "none", OperationDeed::Stop)).await.unwrap();
     broker.pauses(QUEUE).await.unwrap();

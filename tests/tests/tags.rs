@@ -17,11 +17,14 @@ use queue_testing::{
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
+    watch::{Watch, words},
 };
 
 on_servers! {
     tags_are_counted_anew_from_the_jobs
     what_is_indexed_of_a_tag_is_small
+    tags_of_large_jobs_are_dropped_some_at_a_time
+    an_edit_makes_the_tags_of_its_task_anew
 }
 
 const QUEUE: &str = "tagged";
@@ -153,6 +156,39 @@ async fn what_is_indexed_of_a_tag_is_small(kind: Kind) {
     assert!(bytes <= 140, "{bytes} bytes a tag");
 }
 
+/// A script holds no more than sixteen large envelopes at once, however many jobs it removes.
+async fn tags_of_large_jobs_are_dropped_some_at_a_time(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        let mut large = Envelope::new("a.task", &[0; 100 * 1024]);
+        large.tags.insert("order".to_owned(), "17".to_owned());
+        let job = NewJob::new(JobId::given(&format!("large-{n}")).unwrap(), large.encode().unwrap());
+        ids.push(job.id.clone());
+        producer.stored(vec![job]).await;
+    }
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let mut held = Vec::new();
+    while held.len() < 40 {
+        held.extend(lane.claim(40).await);
+    }
+    let watch = Watch::on(&server);
+    lane.ack(&held).await;
+    let jobs = format!("queue:{{{QUEUE}}}:jobs");
+    let read: Vec<usize> = watch
+        .until_now(&server)
+        .iter()
+        .map(|line| words(line))
+        .filter(|words| words[0] == "HMGET" && words[1] == jobs)
+        .map(|words| words.len() - 2)
+        .collect();
+    assert!(read.iter().all(|envelopes| *envelopes <= 16), "{read:?}");
+    assert!(read.iter().sum::<usize>() >= 40, "the tags are in the envelopes: {read:?}");
+    assert_eq!(server.ask::<u64>(&["ZCARD", &format!("queue:{{{QUEUE}}}:tags")]).unwrap(), 0);
+}
+
 #[task(queue = "tagged", tag(order, customer = buyer))]
 async fn refund(order: u64, buyer: Option<String>) {
     drop((order, buyer));
@@ -177,6 +213,29 @@ impl Handler for Invoice {
 struct OrderPaid {
     order: i64,
     kind: String,
+}
+
+async fn an_edit_makes_the_tags_of_its_task_anew(kind: Kind) {
+    let server = Server::start(kind);
+    makes_tags_anew(RedisBroker::connect(&server.url()).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn an_edit_makes_the_tags_of_its_task_anew_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    makes_tags_anew(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap()).await;
+}
+
+async fn makes_tags_anew(broker: DynBroker) {
+    let client = Client::with_broker(broker.clone());
+    let job = refund::job(17, Some("ada".to_owned())).tag("shop", "4").enqueue(&client).await.unwrap().address().clone();
+    let edit = Edit::new().task(refund::definition()).payload_json(r#"{"order":18,"buyer":null}"#);
+    let edited = client.inspector().edit(&job, &edit).await.unwrap();
+    assert_eq!(edited.stale_tags.len(), 0);
+    let change = edited.changes.iter().find(|change| change.field == "tags").expect("it is told");
+    assert_eq!((&*change.before, &*change.after), ("customer=ada, order=17, shop=4", "order=18, shop=4"));
+    assert_eq!((found(&broker, "17").await.1, found(&broker, "18").await), (Some(0), (vec![job.id.to_string()], Some(1))));
+    assert_eq!(damages(&broker, LOOK).await, []);
 }
 
 /// What the macro says, what the job says, and what an edit of the parameters changes.

@@ -131,7 +131,6 @@ macro_rules! delegate_inspect {
             async pauses['a](queue: &'a str) -> $crate::Result<$crate::broker::Pauses>;
             async set_pause['a](request: &'a $crate::broker::SetPause) -> $crate::Result<()>;
             async transitions['a](queue: &'a str, after: u64, limit: usize) -> $crate::Result<$crate::broker::Transitions>;
-            async browse['a](request: &'a $crate::broker::Browse) -> $crate::Result<$crate::broker::Browsed>;
             async operations['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::Operation>>;
             async operate['a](request: &'a $crate::broker::Operate) -> $crate::Result<$crate::broker::Operated>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -236,7 +235,6 @@ macro_rules! __delegate_listed {
     ($how:ident pauses [pauses $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_pause [set_pause $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident transitions [transitions $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident browse [browse $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident operations [operations $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident operate [operate $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -5,10 +5,10 @@ use std::{fmt, str::FromStr};
 use async_trait::async_trait;
 
 use super::{
-    AgingSet, AskWorker, Audit, Browse, Browsed, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage,
-    GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet, Operate, Operated, Operation, Pauses, Priority, QueueStats, Retention, Rewind,
-    Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit,
-    StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
+    AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
+    KeyHolder, LimitKey, LimitKeys, LimitSet, Operate, Operated, Operation, Pauses, Priority, QueueStats, Retention, Rewind, Rewound, Scan,
+    Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey,
+    StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -251,7 +251,8 @@ pub trait Inspect: Send + Sync {
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
 
     /// One bounded step through the jobs of some states, in an order of the broker's own. A job that is in one of the states from the first step to the
-    /// last, and stays in its place, is found once, whatever comes and goes meanwhile.
+    /// last, and stays in its place, is found once, whatever comes and goes meanwhile. Where the scan [meets those that move](Scan::meeting_movers), a job that is in one of the states all
+    /// the time is found wherever it goes, at least once.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a place that this broker has not made.
@@ -353,10 +354,6 @@ pub trait Inspect: Send + Sync {
     /// [`Error::Invalid`] for an end that has passed by the broker's clock, and for one [rule](super::GROUP_RULES) of a group or one
     /// [paused task](super::PAUSED_TASKS) too many; `FeatureUnknown` for an end, or a task, while a lane of an older library is registered.
     async fn set_pause(&self, request: &SetPause) -> Result<()>;
-
-    /// Some jobs of a queue, in an order of the broker's own. Who goes on behind the position that it gives, until there is none, has met every job that was in one of the wanted
-    /// states all the time, whatever other jobs came, went or moved meanwhile.
-    async fn browse(&self, request: &Browse) -> Result<Browsed>;
 
     /// Transitions of a queue behind that of a number, about `limit` of them, in their order. While no watcher [follows](super::Broker::follow) the queue there
     /// are no new ones, and those that are kept may go. That a record goes of a job that has ended is no transition.

@@ -40,22 +40,48 @@ pub struct Scan {
     pub states: Vec<JobState>,
     /// The [`next`](Scanned::next) of the step before; `None` for the first step.
     pub after: Option<Vec<u8>>,
-    /// How many places it looks at, at most: 1 to 500.
+    /// How many places it looks at: 1 to 500. A step that [goes through all](Self::goes_through_all) jobs may look at some more, as many as the broker has in one piece; one whose jobs
+    /// have a mebibyte ends before.
     pub limit: usize,
     /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the order of their ids.
     pub tag: Option<(String, String)>,
+    /// Whether it meets the jobs that move as well: see [`meeting_movers`](Self::meeting_movers).
+    pub meets_movers: bool,
+    /// By a tag: whether the first step says how many jobs of the queue have it.
+    pub counts: bool,
 }
 
 impl Scan {
     /// The first step.
     pub fn new(queue: &str, states: &[JobState], limit: usize) -> Self {
-        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None }
+        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None, meets_movers: false, counts: true }
     }
 
     /// The step behind another one.
     #[must_use]
     pub fn after(mut self, place: Option<Vec<u8>>) -> Self {
         self.after = place;
+        self
+    }
+
+    /// It also finds a job that goes meanwhile from one of the states to another, or to another place of its state, unless the job has failed or ended since the scan began. The order is
+    /// then one that no move of a job changes, and a job may be found twice. A scan by a tag is always such a scan.
+    #[must_use]
+    pub fn meeting_movers(mut self) -> Self {
+        self.meets_movers = true;
+        self
+    }
+
+    /// For brokers: whether it has to go through all jobs of the queue. A scan through the places of these states would pass over a job that goes meanwhile from one that is still to come
+    /// to one that lies behind.
+    pub fn goes_through_all(&self) -> bool {
+        self.tag.is_none() && self.meets_movers && goes_through_all(&self.states)
+    }
+
+    /// Does not count the jobs that have the tag: a broker may read all of their entries for that.
+    #[must_use]
+    pub fn uncounted(mut self) -> Self {
+        self.counts = false;
         self
     }
 
@@ -67,6 +93,14 @@ impl Scan {
     }
 }
 
+/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: who comes to `retry`
+/// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
+pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
+    let mut places = states.iter().filter(|state| !state.is_final());
+    let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);
+    states.contains(&JobState::Ready) || places.clone().count() > 1 && !places.all(|state| are_due(&state))
+}
+
 /// What a step has found.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -76,17 +110,26 @@ pub struct Scanned {
     /// Where it goes on; `None` alone says that it has ended. It names the last job that was looked at, so that no job that stays where it is is passed over,
     /// or seen twice, whatever comes and goes.
     pub next: Option<Vec<u8>>,
-    /// Of each of the jobs, where a scan goes on behind it.
+    /// Of each of the jobs, where a scan goes on behind it. Empty for a scan that [meets the jobs that move](Scan::meeting_movers) in an order of its own.
     pub places: Vec<Vec<u8>>,
-    /// Of a scan by a tag: how many jobs of the queue have it. The first step says so.
+    /// How many jobs were looked at: those of all states if the scan [goes through all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the states.
+    pub looked: u64,
+    /// Of a scan by a tag: how many jobs of the queue have it. The first step says so, unless it is [not to](Scan::uncounted).
     pub of: Option<u64>,
 }
 
 impl Scanned {
     /// A step: jobs, where a scan goes on behind each of them, and where this one goes on.
     pub fn new(jobs: Vec<(StoredJob, Vec<u8>)>, next: Option<Vec<u8>>) -> Self {
-        let (jobs, places) = jobs.into_iter().unzip();
-        Scanned { jobs, next, places, of: None }
+        let (jobs, places): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        Scanned { looked: jobs.len() as u64, jobs, next, places, of: None }
+    }
+
+    /// A step of a scan that has looked at others as well.
+    #[must_use]
+    pub fn looked_at(mut self, jobs: u64) -> Self {
+        self.looked = jobs;
+        self
     }
 }
 
@@ -98,4 +141,23 @@ pub(crate) fn place_to_bytes<T: Serialize>(place: &T) -> Result<Vec<u8>> {
 /// The place that these bytes are of.
 pub(crate) fn place_of_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     codec::decode(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; begin without one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_goes_through_all_where_jobs_may_come_to_a_place_behind_it() {
+        use JobState::{Active, Cancelled, Dead, Held, Parked, Ready, Retry, Scheduled};
+        let through_all = |states: &[JobState]| Scan::new("q", states, 1).meeting_movers().goes_through_all();
+        for states in [&[Ready][..], &[Dead, Ready], &[Active, Scheduled], &[Retry, Active], &[Held, Parked], &[Scheduled, Parked]] {
+            assert!(through_all(states), "{states:?}");
+        }
+        for states in [&[][..], &[Scheduled, Retry], &[Active], &[Held, Dead], &[Dead, Cancelled, Retry]] {
+            assert!(!through_all(states), "{states:?}");
+        }
+        assert!(!Scan::new("q", &[Ready], 1).goes_through_all(), "without those that move each place is read by itself");
+        assert!(!Scan::new("q", &[Ready], 1).meeting_movers().tagged("order", "17").goes_through_all(), "the index of tags has no places");
+    }
 }

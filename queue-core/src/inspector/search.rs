@@ -247,7 +247,8 @@ impl Search {
     /// How many jobs of a queue there are to be looked at.
     async fn count(&self, until: Instant, queue: &str, states: &[JobState]) -> Result<u64> {
         if self.filter.tag().is_some() {
-            return Ok(self.scan(until, queue, states, None, 1).await?.of.unwrap_or_default());
+            let request = Scan::new(queue, states, 1).matching(&self.filter);
+            return Ok(self.inspector.scanned(until, &request).await?.of.unwrap_or_default());
         }
         let name = queue.to_owned();
         let ask = move |broker: DynBroker| {
@@ -270,13 +271,17 @@ impl Search {
     ) -> Result<Step> {
         let most = if self.filter.is_empty() { room } else { MAX_ITEMS };
         let most = most.min(usize::try_from(looks).unwrap_or(most)).max(1);
-        let mut step = self.scan(until, queue, states, place, most).await?;
-        let looked = step.jobs.len();
+        let mut request = Scan::new(queue, states, most).after(place).matching(&self.filter).uncounted();
+        if request.tag.is_some() {
+            // All that have the tag count as looked at.
+            request.states = JobState::ALL.to_vec();
+        }
+        let mut step = self.inspector.scanned(until, &request).await?;
         let (jobs, last) = self.matching(queue, step.jobs, room).await?;
         // Where more match than there is room for, what is looked at ends with the last that has a place.
         match last.and_then(|last| Some((last, step.places.get_mut(last)?))) {
             Some((last, place)) => Ok((jobs, last as u64 + 1, Some(std::mem::take(place)))),
-            None => Ok((jobs, looked as u64, step.next)),
+            None => Ok((jobs, step.looked, step.next)),
         }
     }
 
@@ -302,19 +307,6 @@ impl Search {
         Ok((jobs, last))
     }
 
-    async fn scan(&self, until: Instant, queue: &str, states: &[JobState], place: Option<Vec<u8>>, limit: usize) -> Result<Scanned> {
-        let mut request = Scan::new(queue, states, limit).after(place);
-        if let Some((name, value)) = self.filter.tag() {
-            // All that have the tag count as looked at.
-            request = Scan { states: JobState::ALL.to_vec(), ..request }.tagged(name, value);
-        }
-        let ask = move |broker: DynBroker| {
-            let request = request.clone();
-            async move { broker.scan(&request).await }
-        };
-        self.inspector.ask(until, ask).await
-    }
-
     /// The job of a filter that names one.
     async fn one(&self, until: Instant, job: JobAddress) -> Result<Step> {
         let stored = self.inspector.stored(until, &job).await?.map(StoredJob::listed);
@@ -326,14 +318,31 @@ impl Search {
 
 impl At {
     fn text(&self) -> String {
-        let bytes = codec::encode(self).unwrap_or_default();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        text_of(&codec::encode(self).unwrap_or_default())
     }
 
     fn read(text: &str) -> Option<At> {
-        let digits = text.as_bytes().chunks(2).map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        let bytes: Vec<u8> = digits.collect::<Option<_>>().filter(|_| text.len().is_multiple_of(2))?;
-        codec::decode(&bytes).ok()
+        codec::decode(&bytes_of(text)?).ok()
+    }
+}
+
+/// Bytes as people carry them: hexadecimal digits.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2).map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+    digits.collect::<Option<_>>().filter(|_| text.len().is_multiple_of(2))
+}
+
+impl Scan {
+    /// By the tag that every job has which the filter matches, if it names one.
+    pub(super) fn matching(self, filter: &Filter) -> Self {
+        match filter.tag() {
+            Some((name, value)) => self.tagged(name, value),
+            None => self,
+        }
     }
 }
 
@@ -344,6 +353,16 @@ fn check(filter: &Filter) -> u32 {
 }
 
 impl Inspector {
+    /// One step of a scan.
+    pub(super) async fn scanned(&self, until: Instant, request: &Scan) -> Result<Scanned> {
+        let request = request.clone();
+        let ask = move |broker: DynBroker| {
+            let request = request.clone();
+            async move { broker.scan(&request).await }
+        };
+        self.ask(until, ask).await
+    }
+
     /// A search for the jobs that match, in all queues or in [some](Search::queue).
     ///
     /// A filter with `id=` looks at the job of this id in each queue, and at no other. One with `tag.NAME=VALUE` looks at the jobs that have this tag, in the order of

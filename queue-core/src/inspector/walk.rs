@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use super::{Filter, Inspector, JobRecord};
 use crate::{
-    broker::{JobState, MAX_ITEMS},
+    address::check_queue,
+    broker::{JobState, MAX_ITEMS, Scan},
     error::Result,
 };
 
@@ -31,6 +32,9 @@ pub struct Walk {
     from: Option<u64>,
     left: u64,
     why: bool,
+    /// Of a filter that names a tag: where the scan of the jobs that have it goes on, and how many of them lie before.
+    place: Option<Vec<u8>>,
+    passed: u64,
 }
 
 impl Walk {
@@ -41,7 +45,8 @@ impl Walk {
         self
     }
 
-    /// Leaves out the jobs that do not match. `at_most` counts those that do.
+    /// Leaves out the jobs that do not match. `at_most` counts those that do. With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other: the listing then has
+    /// those alone, in the order of their ids.
     #[must_use]
     pub fn matching(mut self, filter: Filter) -> Self {
         self.filter = filter;
@@ -68,15 +73,14 @@ impl Walk {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those of the broker.
     pub async fn next(&mut self) -> Result<Option<Vec<JobRecord>>> {
+        if self.filter.tag().is_some() {
+            return self.next_tagged().await;
+        }
         while let Some(from) = self.from.filter(|_| self.left > 0) {
             let looks = if self.filter.is_empty() { page_of(self.left) } else { MAX_ITEMS };
             let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
             self.from = page.next.filter(|next| *next > from);
-            let (mut jobs, now) = (page.jobs, SystemTime::now());
-            if self.why || self.filter.asks_why() {
-                self.inspector.say_why(&self.queue, &mut jobs).await?;
-            }
-            jobs.retain(|job| self.filter.matches(job, now));
+            let mut jobs = self.those_that_match(page.jobs).await?;
             jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
             self.left -= jobs.len() as u64;
             if !jobs.is_empty() {
@@ -84,6 +88,43 @@ impl Walk {
             }
         }
         Ok(None)
+    }
+
+    async fn next_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
+        check_queue(&self.queue)?;
+        while let Some(from) = self.from.filter(|_| self.left > 0) {
+            let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.take()).matching(&self.filter).uncounted();
+            let step = self.inspector.scanned(self.inspector.until(), &request).await?;
+            let mut jobs = self.inspector.records(&self.queue, step.jobs).await?;
+            let begins = from.max(self.passed);
+            let skipped = usize::try_from(begins - self.passed).map_or(jobs.len(), |skip| skip.min(jobs.len()));
+            self.passed += jobs.len() as u64;
+            jobs.drain(..skipped);
+            let offsets: Vec<_> = jobs.iter().map(|job| job.address.id.clone()).collect();
+            let mut jobs = self.those_that_match(jobs).await?;
+            self.from = step.next.is_some().then(|| begins.max(self.passed));
+            self.place = step.next;
+            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+            if jobs.len() > most {
+                jobs.truncate(most);
+                let last = jobs.last().and_then(|last| offsets.iter().position(|id| *id == last.address.id));
+                self.from = last.map(|last| begins + last as u64 + 1);
+            }
+            self.left -= jobs.len() as u64;
+            if !jobs.is_empty() {
+                return Ok(Some(jobs));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn those_that_match(&self, mut jobs: Vec<JobRecord>) -> Result<Vec<JobRecord>> {
+        let now = SystemTime::now();
+        if self.why || self.filter.asks_why() {
+            self.inspector.say_why(&self.queue, &mut jobs).await?;
+        }
+        jobs.retain(|job| self.filter.matches(job, now));
+        Ok(jobs)
     }
 
     /// The offset behind the jobs that were returned; `None` if the listing has ended.
@@ -108,6 +149,8 @@ impl Inspector {
             from: Some(0),
             left: u64::MAX,
             why: false,
+            place: None,
+            passed: 0,
         }
     }
 }

@@ -45,13 +45,13 @@ use crate::{
     address::{JobId, check_queue},
     alarm::Alarm,
     broker::{
-        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Browse, Browsed, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
-        DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints,
-        Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses,
-        QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList,
-        SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey,
-        StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer, UniqueKey,
-        WorkerAsked, WorkerRecord,
+        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
+        Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints, Inspect,
+        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
+        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage,
+        SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked,
+        WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -374,10 +374,6 @@ impl Inspect for RedisBroker {
 
     async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
         people::transitions(self, queue, after, limit).await
-    }
-
-    async fn browse(&self, request: &Browse) -> Result<Browsed> {
-        operation::browse(self, request).await
     }
 
     async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {

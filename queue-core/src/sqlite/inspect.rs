@@ -8,9 +8,9 @@ use super::{
 use crate::{
     address::{JobId, check_queue},
     broker::{
-        AgingSet, AskWorker, Audit, Browse, Browsed, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect,
-        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
-        Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
+        AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound, Scan,
+        Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
         StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
@@ -105,11 +105,6 @@ impl Inspect for SqliteBroker {
     async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| people::transitions(tx, &queue, after, limit)).await
-    }
-
-    async fn browse(&self, request: &Browse) -> Result<Browsed> {
-        let request = request.clone();
-        self.reader().call(Commit::Soon, move |tx| operation::browse(tx, &request)).await
     }
 
     async fn operations(&self, queue: &str) -> Result<Vec<Operation>> {

@@ -185,7 +185,12 @@ async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
         let fields = |edited: &Edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",");
         noted(viewer, "edit", &address, &answer.as_ref().map(fields).unwrap_or_default(), answer.as_ref().err());
     }
-    let did = if answer?.changes.is_empty() { "edit-none" } else { "edit" };
+    let edited = answer?;
+    let did = match (edited.changes.is_empty(), edited.stale_tags.is_empty()) {
+        (true, _) => "edit-none",
+        (false, true) => "edit",
+        (false, false) => "edit-tags",
+    };
     Ok(see_here(viewer, &format!("jobs/{address}?"), &query(&[("did", did)])))
 }
 

@@ -107,6 +107,11 @@ impl Told {
         let did = match Change::ALL.into_iter().find(|change| change.name() == did) {
             Some(change) => change.done(),
             None if did == "edit" => return plain("The job was changed."),
+            None if did == "edit-tags" => {
+                return plain(
+                    "The job was changed. Tags that have the values of the old parameters stay: this program does not have the task.",
+                );
+            }
             None if did == "edit-none" => return plain("The job has all that already. Nothing was changed."),
             None if did == "duplicate" => return plain("This is the copy. The job that it is a copy of stays as it is."),
             None if did == "pause" => return plain("The queue is paused."),

@@ -454,7 +454,9 @@ macro_rules! __conformance_cases {
                 an_operation_outside_its_bounds_is_refused;
             walks:
                 a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another
-                a_promoted_job_that_snoozes_is_not_promoted_again;
+                a_promoted_job_that_snoozes_is_not_promoted_again
+                the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts
+                a_step_of_a_scan_ends_with_a_mebibyte_of_jobs;
             drained:
                 a_drain_leaves_nothing_of_what_waits
                 a_purge_leaves_nothing_but_what_runs
@@ -476,7 +478,9 @@ macro_rules! __conformance_cases {
                 a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone
                 tags_leave_the_index_with_their_jobs
                 tags_follow_the_envelope_of_a_job
+                an_edit_without_its_task_tells_of_tags_that_stay
                 jobs_of_events_have_the_tags_of_the_event
+                nothing_by_a_tag_looks_at_jobs_without_it
                 a_search_by_a_tag_says_how_many_jobs_have_it;
             records:
                 every_state_is_listed_in_order

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use queue_core::{
     Error, Filter, JobId, NewOperation, Operation, OperationKind, OperationState,
     broker::{
-        Browse, BuryReason, Change, Ending, Enqueued, JobState, OPERATIONS_KEPT, Operate, Operated, OperationDeed, OperationPart,
-        OperationStep, StartOperation,
+        BuryReason, Change, Ending, Enqueued, JobState, OPERATIONS_KEPT, Operate, Operated, OperationDeed, OperationPart, OperationStep,
+        Scan, StartOperation,
     },
     envelope::Envelope,
 };
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::Changes as _;
 
-fn filter(text: &str) -> Filter {
+pub(super) fn filter(text: &str) -> Filter {
     text.parse().expect("it is a filter")
 }
 
@@ -321,8 +321,8 @@ pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     let mut lane = bed.lane().await;
     let (mut met, mut after, mut pages) = (BTreeSet::new(), None, 0);
     loop {
-        let browse = Browse::new(bed.queue.clone(), [JobState::Ready, JobState::Retry, JobState::Active], 50).after(after);
-        let found = bed.broker.browse(&browse).await.unwrap();
+        let states = [JobState::Ready, JobState::Retry, JobState::Active];
+        let found = bed.broker.scan(&Scan::new(&bed.queue, &states, 50).meeting_movers().after(after)).await.unwrap();
         met.extend(found.jobs.into_iter().map(|job| job.id));
         (after, pages) = (found.next, pages + 1);
         if after.is_none() {
@@ -342,7 +342,7 @@ pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     }
     let missed: Vec<&JobId> = ids.iter().filter(|id| stays.contains(id) && !met.contains(id)).collect();
     assert_eq!(missed, [] as [&JobId; 0]);
-    let nothing = bed.broker.browse(&Browse::new(bed.queue.clone(), [], 50)).await.unwrap();
+    let nothing = bed.broker.scan(&Scan::new(&bed.queue, &[], 50).meeting_movers()).await.unwrap();
     assert!(nothing.jobs.is_empty() && nothing.next.is_none());
 }
 
@@ -360,7 +360,7 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
     for state in JobState::ALL {
         let (mut met, mut after) = (BTreeSet::new(), None);
         loop {
-            let found = bed.broker.browse(&Browse::new(bed.queue.clone(), [state], 1).after(after)).await.unwrap();
+            let found = bed.broker.scan(&Scan::new(&bed.queue, &[state], 1).meeting_movers().after(after)).await.unwrap();
             assert!(found.jobs.iter().all(|job| job.state == state));
             met.extend(found.jobs.into_iter().map(|job| job.id));
             after = found.next;
@@ -370,8 +370,8 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
         }
         assert_eq!(met, bed.ids(state).await.into_iter().collect(), "{state}");
     }
-    let strange = Browse::new(bed.queue.clone(), [JobState::Dead], 1).after(Some("no where".to_owned()));
-    assert!(bed.broker.browse(&strange).await.is_err());
+    let strange = Scan::new(&bed.queue, &[JobState::Dead], 1).meeting_movers().after(Some(b"no where".to_vec()));
+    assert!(bed.broker.scan(&strange).await.is_err());
 }
 
 /// After a restored backup an operation goes on from what is stored there. Whatever it has changed since is changed again.

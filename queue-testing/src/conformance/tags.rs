@@ -1,13 +1,18 @@
 //! The index of tags: it has each job that has a tag, for as long as the job is there, and a search by a tag looks at no other job.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use queue_core::{
-    Change, Client, Edit, JobAddress, JobId, Publication,
+    Change, Client, Edit, Error, Filter, JobAddress, JobId, NewOperation, OperationKind, Publication,
     broker::{
-        Audit, Begin, BuryReason, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Subscribe, SweepLimits,
-        Unique, UniqueKey, subscription_address,
+        Audit, Begin, Broker, BuryReason, DynBroker, Ending, Inspect, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned,
+        StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, subscription_address,
     },
+    delegate_broker, delegate_inspect,
     envelope::Envelope,
 };
 
@@ -156,6 +161,29 @@ pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     is_sound(&bed).await;
 }
 
+/// A program that does not have the task cannot tell which parameter makes a tag: it says which tags may be those of the old parameters.
+pub async fn an_edit_without_its_task_tells_of_tags_that_stay(bed: Bed) {
+    let payload = |order: u8, to: &str| {
+        [b"\x82\xa5order".as_slice(), &[order], b"\xa2to", &[0xa0 | u8::try_from(to.len()).unwrap()], to.as_bytes()].concat()
+    };
+    let old = payload(17, "ada");
+    let mut envelope = Envelope::new("suite.tagged", &old);
+    envelope.tags = [("order", "17"), ("customer", "ada"), ("shop", "4")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let job = NewJob::new(JobId::make(), envelope.encode().unwrap());
+    let address = JobAddress { queue: bed.queue.clone(), id: job.id.clone() };
+    bed.put_job(job).await;
+    let inspector = bed.inspector();
+    let edit = Edit::new().payload(payload(18, "ada"));
+    let stale = [("order".to_owned(), "17".to_owned())].into();
+    assert_eq!(inspector.preview_edit(&address, &edit).await.unwrap().stale_tags, stale);
+    let edited = inspector.edit(&address, &edit).await.unwrap();
+    assert_eq!((edited.stale_tags, edited.changes.len()), (stale, 1));
+    assert_eq!((found(&bed, "order", "17").await.1, inspector.show(&address).await.unwrap().tags.len()), (1, 3), "they stay");
+    let edited = inspector.edit(&address, &Edit::new().priority(Priority::High)).await.unwrap();
+    assert_eq!(edited.stale_tags.len(), 0, "the parameters stay as well");
+    is_sound(&bed).await;
+}
+
 /// Each subscription makes a job with the tags of the event.
 pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
     bed.broker.subscribe(&Subscribe::new(bed.queue.clone(), "billing", Begin::Start)).await.unwrap();
@@ -177,6 +205,90 @@ pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
     lane.ack(&held).await;
     assert_eq!(found_in(&bed, &queue, "order", "17").await.1, 0);
     assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
+}
+
+/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked at; lists of states are read by none.
+#[derive(Debug)]
+struct Noting {
+    inner: DynBroker,
+    scans: Mutex<Vec<(bool, u64)>>,
+}
+
+impl Noting {
+    fn noted(&self) -> Vec<(bool, u64)> {
+        std::mem::take(&mut *self.scans.lock().expect("no one panics with it"))
+    }
+}
+
+#[async_trait]
+impl Broker for Noting {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait]
+impl Inspect for Noting {
+    delegate_inspect!(self.inner, except list, scan);
+
+    async fn list(&self, _: &str, state: JobState, _: u64, _: usize) -> queue_core::Result<StoredPage> {
+        Err(Error::Internal(format!("the jobs that are {state} are listed, with and without the tag")))
+    }
+
+    async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
+        assert!(request.tag.is_some(), "a scan goes by the tag");
+        let scanned = self.inner.scan(request).await?;
+        let counts = request.counts && request.after.is_none();
+        self.scans.lock().expect("no one panics with it").push((counts, scanned.looked));
+        Ok(scanned)
+    }
+}
+
+/// Lists, operations and their previews by a tag, and searches: each counts the jobs once at most.
+pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
+    bed.put(300).await;
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        ids.push(put(&bed, &[("order", "17"), ("third", if n % 3 == 0 { "yes" } else { "no" })]).await);
+    }
+    let noting = Arc::new(Noting { inner: bed.broker.clone(), scans: Mutex::default() });
+    let client = Client::with_broker(noting.clone());
+    let inspector = client.inspector();
+    let filter = |text: &str| text.parse::<Filter>().expect("it is a filter");
+    let looked =
+        |noted: Vec<(bool, u64)>| (noted.iter().filter(|(counts, _)| *counts).count(), noted.iter().map(|(_, looked)| looked).sum::<u64>());
+
+    let walked = async |from: u64, most: u64| {
+        let mut walk = inspector.walk(&bed.queue, JobState::Ready).matching(filter("tag.order=17 tag.third=no")).from(from).at_most(most);
+        let mut found = Vec::new();
+        while let Some(jobs) = walk.next().await.unwrap() {
+            found.extend(jobs.into_iter().map(|job| job.address.id));
+        }
+        (found, walk.goes_on_at())
+    };
+    let thirds: Vec<JobId> = (0..20).filter(|n| n % 3 != 0).map(|n| ids[n].clone()).collect();
+    assert_eq!(walked(0, 100).await, (thirds.clone(), None));
+    assert_eq!(looked(noting.noted()), (0, 20));
+    let (first, goes_on) = walked(0, 5).await;
+    assert_eq!((&first[..], goes_on), (&thirds[..5], Some(8)), "the fifth of them is the eighth that has the tag");
+    assert_eq!(walked(8, 100).await, (thirds[5..].to_vec(), None));
+    noting.noted();
+
+    let mut search = inspector.search(filter("tag.order=17")).queue(&*bed.queue);
+    let page = search.next().await.unwrap().expect("there is a page");
+    assert_eq!((page.jobs.len(), page.of, page.cursor), (20, 20, None));
+    assert_eq!(noting.noted().iter().filter(|(counts, _)| *counts).count(), 1, "a search counts them once");
+
+    let new = NewOperation::new(OperationKind::Cancel, filter("tag.order=17 tag.third=yes state=ready"));
+    let preview = inspector.preview_operation(&bed.queue, &new, 1_000).await.unwrap();
+    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (7, 20, 20, true));
+    noting.noted();
+    let started = inspector.start_operation(&bed.queue, &new).await.unwrap();
+    assert_eq!((started.total, looked(noting.noted()).0), (20, 1));
+    let mut run = inspector.run_operation(&started);
+    while run.step().await.unwrap() {}
+    assert_eq!(looked(noting.noted()), (0, 20));
+    let ended = run.operation();
+    assert_eq!((ended.changed, ended.skipped, ended.looked), (7, 13, 20));
+    assert_eq!((bed.depth(JobState::Cancelled).await, bed.depth(JobState::Ready).await), (7, 313));
 }
 
 /// However many jobs there are, and in whichever state.

@@ -1,16 +1,31 @@
 //! The walk through jobs that operations need: a job that goes from one of the wanted states to another is met, and one that comes back is not met again and again.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use queue_core::{
-    JobId, NewOperation, OperationKind, OperationState,
-    broker::{Browse, Change, Ending, JobState},
+    Client, Error, JobId, NewOperation, OperationKind, OperationState,
+    broker::{
+        Broker, Change, DynBroker, Ending, Inspect, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart,
+        OperationStep, Scan,
+    },
+    delegate_broker, delegate_inspect,
+    envelope::Envelope,
 };
 
 use super::{
-    bed::{Bed, Lane, finish, nack},
-    operations::start,
+    bed::{Bed, Lane, eventually, finish, nack},
+    groups::sound,
+    operations::{filter, start},
 };
+use crate::Changes as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -18,7 +33,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn met(bed: &Bed, states: &[JobState], behind: usize, changes: impl AsyncFnOnce()) -> BTreeSet<JobId> {
     let (mut met, mut after, mut changes) = (BTreeSet::new(), None, Some(changes));
     for _ in 0..5_000 {
-        let found = bed.broker.browse(&Browse::new(bed.queue.clone(), states, 1).after(after)).await.expect("a page can be read");
+        let found = bed.broker.scan(&Scan::new(&bed.queue, states, 1).meeting_movers().after(after)).await.expect("a page can be read");
         met.extend(found.jobs.into_iter().map(|job| job.id));
         after = found.next;
         if after.is_none() {
@@ -107,4 +122,95 @@ pub async fn a_promoted_job_that_snoozes_is_not_promoted_again(bed: Bed) {
     snooze(&mut lane, HOUR * 2).await;
     assert_eq!((run.operation().state, run.operation().changed), (OperationState::Completed, many));
     assert_eq!(bed.depth(JobState::Scheduled).await, many);
+}
+
+/// Hands on some steps that change jobs, and is dead then.
+#[derive(Debug)]
+struct Dies {
+    inner: DynBroker,
+    steps_left: AtomicUsize,
+}
+
+#[async_trait]
+impl Broker for Dies {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait]
+impl Inspect for Dies {
+    delegate_inspect!(self.inner, except operate);
+
+    async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
+        let changes =
+            matches!(&request.deed, OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, .. }, .. }) if !ids.is_empty());
+        let left = self.steps_left.load(Ordering::Relaxed);
+        if changes && left == 0 {
+            return Err(Error::Internal("the runner is dead".to_owned()));
+        }
+        self.steps_left.store(left - usize::from(changes), Ordering::Relaxed);
+        self.inner.operate(request).await
+    }
+}
+
+/// The jobs of a page are handed in in several parts. What was looked at is counted with the part that has changed it.
+pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts(bed: Bed) {
+    let (many, others) = (300, 40);
+    let ids = bed.put(many).await;
+    for n in 0..others {
+        bed.put_given(&format!("other-{n}"), "x").await;
+    }
+    let given = (0..others).map(|n| JobId::given(&format!("other-{n}")).unwrap());
+    let all: Vec<JobId> = ids.into_iter().chain(given).collect();
+    bed.broker.cancel(&bed.queue, &all).await.unwrap();
+    eventually("the clock goes on", async || {
+        let cancelled = bed.show(all.last()?).await?.at_ms?;
+        (super::schedules::now(&bed).await > cancelled).then_some(())
+    })
+    .await;
+    let requeue = NewOperation::new(OperationKind::Requeue, filter("state=cancelled id!~other"));
+    let started = start(&bed, &requeue).await;
+    // Each of them dies after two parts of a page.
+    for _ in 0..2 {
+        let dies = Arc::new(Dies { inner: bed.broker.clone(), steps_left: AtomicUsize::new(2) });
+        let mut run = Client::with_broker(dies).inspector().run_operation(&started).at_once();
+        while run.step().await.is_ok() {}
+    }
+    let died = bed.inspector().operation(&bed.queue, &started.id).await.unwrap();
+    assert!(died.is_running() && died.changed == 200, "{died:?}");
+    let mut run = bed.inspector().run_operation(&started).at_once();
+    while run.step().await.unwrap() {}
+    let ended = run.operation();
+    let n = |jobs: usize| jobs as u64;
+    assert_eq!((ended.changed, ended.skipped, ended.failed), (n(many), n(others), 0));
+    assert_eq!(ended.looked, n(many + others), "each job was looked at once: {ended:?}");
+    sound(&bed).await;
+}
+
+/// Forty jobs of 200 KiB, with and without those that move, and by a tag: a step brings a mebibyte and a piece of its broker, and all are found.
+pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
+    let mut ids = BTreeSet::new();
+    for _ in 0..40 {
+        let mut large = Envelope::new("suite.large", &[0; 200 * 1024]);
+        large.tags.insert("size".to_owned(), "large".to_owned());
+        let job = NewJob::new(JobId::make(), large.encode().expect("it is small enough"));
+        ids.insert(job.id.clone());
+        bed.put_job(job).await;
+    }
+    let in_order = Scan::new(&bed.queue, &[JobState::Ready], 500);
+    for request in [in_order.clone(), in_order.clone().meeting_movers(), in_order.tagged("size", "large")] {
+        let (mut seen, mut place, mut steps) = (BTreeSet::new(), None, 0);
+        loop {
+            let found = bed.broker.scan(&request.clone().after(place)).await.unwrap();
+            let size: usize = found.jobs.iter().map(|job| job.envelope.len()).sum();
+            assert!(size <= 3 * MAX_BYTES, "a step has {size} bytes: {request:?}");
+            seen.extend(found.jobs.into_iter().map(|job| job.id));
+            (place, steps) = (found.next, steps + 1);
+            assert!(steps < 100, "it ends: {request:?}");
+            if place.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, ids, "{request:?}");
+        assert!(steps >= 3, "{steps} steps: {request:?}");
+    }
 }

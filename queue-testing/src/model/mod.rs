@@ -18,6 +18,7 @@ mod operation;
 mod pauses;
 mod people;
 mod remarks;
+mod scan;
 mod schedule;
 mod standing;
 mod topic;

@@ -2,29 +2,12 @@
 
 use queue_core::{
     JobId, Result,
-    broker::{Browse, Browsed, Change, Changed, Operate, Operated, Operation, OperationPart},
+    broker::{Change, Changed, Operate, Operated, Operation, OperationPart},
 };
 
 use super::Model;
 
 impl Model {
-    /// Some jobs, in the order of their ids.
-    ///
-    /// # Errors
-    /// For a position that is no id.
-    pub fn browse(&self, request: &Browse) -> Result<Browsed> {
-        if request.states.is_empty() {
-            return Ok(Browsed::default());
-        }
-        let after: Option<JobId> = request.after.as_deref().map(str::parse).transpose()?;
-        let mut ids = self.jobs.keys().filter(|id| after.as_ref().is_none_or(|after| *id > after));
-        let looked: Vec<&JobId> = ids.by_ref().take(request.limit).collect();
-        let next = ids.next().and(looked.last()).map(ToString::to_string);
-        let wanted = looked.iter().filter(|id| request.states.contains(&self.jobs[*id].place().state()));
-        let jobs = wanted.map(|id| self.jobs[*id].record(id).listed()).collect();
-        Ok(Browsed::new(jobs, looked.len() as u64, next))
-    }
-
     /// The operations that are kept.
     pub fn operations(&self) -> Vec<Operation> {
         self.operations.clone()

@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     args::Format,
-    exit::{Exit, Failure, tell},
-    output::write,
+    exit::{Exit, Failure, note},
+    output::{held_back, write},
 };
 
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -49,26 +49,27 @@ impl Again {
         let Some(every) = self.watch else { return answer().await };
         let stop = tokio::signal::ctrl_c();
         tokio::pin!(stop);
-        let mut is_first = true;
+        let mut shown = Shown { is_terminal: stdout().is_terminal(), ..Shown::default() };
         loop {
-            // A terminal shows the newest answer; a file gets all of them, one below the other.
-            if stdout().is_terminal() {
-                write("\u{1b}[H\u{1b}[2J")?;
-            } else if !is_first {
-                write("\n")?;
-            }
-            is_first = false;
-            let answered = tokio::select! {
-                answered = answer() => answered,
+            // The answer before stays until the new one is there.
+            let (answered, mut said) = tokio::select! {
+                told = held_back(answer()) => told,
                 _ = &mut stop => return Ok(()),
             };
-            match answered {
+            let ends = match answered {
                 Err(failure) if failure.may_pass() => {
                     if let (_, Some(message)) = failure.into_parts() {
-                        tell(&message);
+                        said.remarks.extend(["error: ", &message, "\n"]);
                     }
+                    None
                 }
-                other => other?,
+                other => other.err(),
+            };
+            write(&shown.next(said.answer))?;
+            // Below the answer.
+            said.remarks.lines().for_each(note);
+            if let Some(failure) = ends {
+                return Err(failure);
             }
             tokio::select! {
                 _ = &mut stop => return Ok(()),
@@ -78,9 +79,53 @@ impl Again {
     }
 }
 
+/// A terminal shows the newest answer; a file gets all of them, one below the other.
+#[derive(Debug, Default)]
+struct Shown {
+    is_terminal: bool,
+    is_begun: bool,
+    last: String,
+}
+
+impl Shown {
+    /// What to print of an answer. Without one, as the broker cannot be reached, a terminal goes on with the last.
+    fn next(&mut self, answer: String) -> String {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        if !self.is_terminal {
+            return if is_first || answer.is_empty() { answer } else { format!("\n{answer}") };
+        }
+        if !answer.is_empty() {
+            self.last = answer;
+        }
+        // Each line takes the place of the old one, whose rest goes; what is below the last goes too. The screen is never empty in between.
+        let clears = if is_first { "\u{1b}[2J" } else { "" };
+        format!("{clears}\u{1b}[H{}\u{1b}[J", self.last.replace('\n', "\u{1b}[K\n"))
+    }
+}
+
 impl Failure {
     /// Whether a later answer may be better.
     fn may_pass(&self) -> bool {
         matches!(self.exit(), Exit::Unavailable | Exit::Unknown | Exit::Sick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_keeps_the_last_answer_until_there_is_another() {
+        let mut shown = Shown { is_terminal: true, ..Shown::default() };
+        assert_eq!(shown.next("one\ntwo\n".to_owned()), "\u{1b}[2J\u{1b}[Hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J");
+        assert_eq!(shown.next("three\n".to_owned()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "the screen is not cleared");
+        assert_eq!(shown.next(String::new()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "an error stands below it");
+    }
+
+    #[test]
+    fn a_file_gets_each_answer_once_and_nothing_for_a_terminal() {
+        let mut shown = Shown::default();
+        let printed = ["one\n", "", "two\n"].map(|answer| shown.next(answer.to_owned()));
+        assert_eq!(printed, ["one\n", "", "\ntwo\n"]);
     }
 }

@@ -1,6 +1,9 @@
 //! `jobs edit` and `jobs duplicate`: a job that waits becomes another one, and a job is copied.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use queue_core::{Client, Edit, Edited, JobAddress, JobId, Priority, Seen, registry::Registry};
 use serde::Serialize;
@@ -94,6 +97,7 @@ struct Answer<'a> {
     dry_run: bool,
     changes: Vec<Line<'a>>,
     seen: String,
+    stale_tags: &'a BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -111,9 +115,9 @@ pub(super) async fn edit(client: &Client, args: &EditArgs) -> Result<(), Failure
         let name = inspector.show(&address).await?.task.unwrap_or_default();
         match Registry::linked().get(&name) {
             Some(handler) => edit = edit.task(handler.task),
-            None => {
-                note(&format!("this program does not have the task `{name}`: the parameters are not checked, and group and limits stay"))
-            }
+            None => note(&format!(
+                "this program does not have the task `{name}`: the parameters are not checked, and group, limits and tags stay"
+            )),
         }
         edit = edit.payload_json(json_of(payload)?);
     }
@@ -144,8 +148,9 @@ fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     if args.format.json {
         let changes =
             edited.changes.iter().map(|change| Line { field: change.field, before: &change.before, after: &change.after }).collect();
+        stale(edited);
         let (job, seen) = (edited.job.to_string(), edited.seen.to_string());
-        return Ok(print_json(&Answer { job, dry_run: args.dry_run, changes, seen })?);
+        return Ok(print_json(&Answer { job, dry_run: args.dry_run, changes, seen, stale_tags: &edited.stale_tags })?);
     }
     if edited.changes.is_empty() {
         note("the job has all that already; nothing was changed");
@@ -153,11 +158,21 @@ fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     for change in &edited.changes {
         print(&format!("{}: {} -> {}", change.field, change.before, change.after))?;
     }
+    stale(edited);
     if args.dry_run {
         print(&format!("seen: {}", edited.seen))?;
         note("nothing was changed; leave out --dry-run to do it, with --seen to do it only if the job has not changed");
     }
     Ok(())
+}
+
+/// Of each tag that may be one of the old parameters.
+fn stale(edited: &Edited) {
+    for (name, value) in &edited.stale_tags {
+        note(&format!(
+            "warning: the tag {name}={value} stays, and has the value of a parameter that is another one now; a program that has the task makes such tags anew: use the worker binary of your application"
+        ));
+    }
 }
 
 #[derive(Serialize)]

@@ -4,6 +4,7 @@ use std::{io, process::ExitCode};
 
 use queue_core::{Error, outcome::error_text};
 
+use super::output::remark;
 use crate::WorkerError;
 
 /// What a script can tell apart. The numbers are documented at [`run`](super::run) and never change.
@@ -68,14 +69,14 @@ impl Failure {
     }
 }
 
-/// Prints a problem. Who has closed our stderr does not want to know.
+/// Prints a problem.
 pub(super) fn tell(message: &str) {
-    let _ = io::Write::write_all(&mut io::stderr(), format!("error: {message}\n").as_bytes());
+    remark(&format!("error: {message}"));
 }
 
 /// Prints a remark beside the answer.
 pub(super) fn note(message: &str) {
-    let _ = io::Write::write_all(&mut io::stderr(), format!("{message}\n").as_bytes());
+    remark(message);
 }
 
 /// The code of an error.

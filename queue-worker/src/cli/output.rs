@@ -1,6 +1,7 @@
 //! Tables, times and JSON on standard output.
 
 use std::{
+    cell::RefCell,
     io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -14,11 +15,43 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     if text.ends_with('\n') { Ok(()) } else { write("\n") }
 }
 
+/// What a command says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// On standard output.
+    pub(super) answer: String,
+    /// On standard error.
+    pub(super) remarks: String,
+}
+
+tokio::task_local! {
+    static SAID: RefCell<Said>;
+}
+
+/// Holds back what this work prints.
+pub(super) async fn held_back<T>(work: impl Future<Output = T>) -> (T, Said) {
+    SAID.scope(RefCell::default(), async {
+        let done = work.await;
+        (done, SAID.with(RefCell::take))
+    })
+    .await
+}
+
 /// Prints a part of a line, or of several.
 pub(super) fn write(text: &str) -> io::Result<()> {
+    if SAID.try_with(|said| said.borrow_mut().answer.push_str(text)).is_ok() {
+        return Ok(());
+    }
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// Prints a line on standard error. Who has closed it does not want to know.
+pub(super) fn remark(line: &str) {
+    if SAID.try_with(|said| said.borrow_mut().remarks.extend([line, "\n"])).is_err() {
+        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    }
 }
 
 /// Prints a value as indented JSON.

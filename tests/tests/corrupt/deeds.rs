@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId, Result,
     broker::{
-        Audit, Browse, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf, Pausing, Priority,
-        ProcessId, Register, SetPause, SweepLimits,
+        Audit, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf, Pausing, Priority,
+        ProcessId, Register, Scan, SetPause, SweepLimits,
     },
 };
 
@@ -174,7 +174,7 @@ async fn people(case: &Case) -> Result<()> {
     note(case.broker.workers(&case.queue).await.map(drop));
     note(case.broker.pauses(&case.queue).await.map(drop));
     note(case.broker.operations(&case.queue).await.map(drop));
-    note(case.broker.browse(&Browse::new(case.queue.clone(), STATES, 100)).await.map(drop));
+    note(case.broker.scan(&Scan::new(&case.queue, &STATES, 100).meeting_movers()).await.map(drop));
     for state in STATES {
         note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
     }

@@ -12,9 +12,9 @@ use std::{
 use async_trait::async_trait;
 use proptest::{collection::vec, prelude::*};
 use queue_core::{
-    Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Result, RunOperation,
+    Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Priority, Result, RunOperation,
     broker::{
-        Broker, Browse, Browsed, Change, DynBroker, Inspect, JobState, Operate, Operated, OperationDeed, OperationPart, OperationStep,
+        Broker, Change, DynBroker, Inspect, JobState, Operate, Operated, OperationDeed, OperationPart, OperationStep, Scan, Scanned,
         StoredJob,
     },
     delegate_broker, delegate_inspect,
@@ -50,7 +50,7 @@ pub(crate) enum Operating {
     Step { is_runner: bool, off: i64, change: Change, states: Vec<JobState>, jobs: Vec<Index> },
 }
 
-const FILTERS: [&str; 10] = [
+const FILTERS: [&str; 12] = [
     "",
     "state=ready",
     "state=scheduled",
@@ -61,6 +61,8 @@ const FILTERS: [&str; 10] = [
     "task=model.task",
     "task=other",
     "priority=normal",
+    "tag.all=yes",
+    "tag.all=yes state!=dead",
 ];
 
 fn kind() -> impl Strategy<Value = OperationKind> {
@@ -96,7 +98,7 @@ pub(crate) fn operating() -> impl Strategy<Value = Operating> {
 #[derive(Debug)]
 enum Asked {
     Operate(Box<(Operate, i64, std::result::Result<Operated, String>)>),
-    Browse(Browsed),
+    Scan(Scanned),
 }
 
 /// A broker with short pages that writes down what runners ask of it.
@@ -124,13 +126,13 @@ impl Broker for Overheard {
 
 #[async_trait]
 impl Inspect for Overheard {
-    delegate_inspect!(self.inner, except browse, operate);
+    delegate_inspect!(self.inner, except scan, operate);
 
-    async fn browse(&self, request: &Browse) -> Result<Browsed> {
+    async fn scan(&self, request: &Scan) -> Result<Scanned> {
         let mut request = request.clone();
         request.limit = PAGE;
-        let found = self.inner.browse(&request).await?;
-        self.note(Asked::Browse(found.clone()));
+        let found = self.inner.scan(&request).await?;
+        self.note(Asked::Scan(found.clone()));
         Ok(found)
     }
 
@@ -143,14 +145,35 @@ impl Inspect for Overheard {
     }
 }
 
+/// What an operation goes by, of a job.
+#[derive(Clone, Debug, PartialEq)]
+struct Concerned {
+    envelope: Vec<u8>,
+    priority: Priority,
+    attempts: u32,
+    failures: usize,
+    /// Its end, if it has ended: its place then.
+    ended: Option<Place>,
+}
+
+fn concerned(model: &Model, id: &JobId) -> Option<(JobState, Concerned)> {
+    let job = model.jobs.get(id)?;
+    let record = job.record(id);
+    let ended = record.state.is_final().then(|| job.place().clone());
+    let (envelope, priority, attempts) = (record.envelope, record.priority, record.attempts);
+    Some((record.state, Concerned { envelope, priority, attempts, failures: record.failures.len(), ended }))
+}
+
 /// The operations of a story.
 pub(crate) struct Operations {
     queue: Arc<str>,
     overheard: Arc<Overheard>,
     inspector: Inspector,
     runners: Vec<RunOperation>,
-    /// Jobs that the last operation concerned when it was started, and their places, as long as they stand still and were not handed in.
-    waits: BTreeMap<JobId, Place>,
+    /// Jobs that the last operation concerned when it was started, and what they were then, as long as they have stayed in its states and were not handed in.
+    waits: BTreeMap<JobId, Concerned>,
+    /// Its states.
+    states: Vec<JobState>,
     last: String,
 }
 
@@ -158,7 +181,15 @@ impl Operations {
     pub(crate) fn new(broker: &DynBroker, queue: &Arc<str>) -> Operations {
         let overheard = Arc::new(Overheard { inner: broker.clone(), asked: Mutex::default() });
         let inspector = Client::with_broker(overheard.clone()).inspector();
-        Operations { queue: queue.clone(), overheard, inspector, runners: Vec::new(), waits: BTreeMap::new(), last: String::new() }
+        Operations {
+            queue: queue.clone(),
+            overheard,
+            inspector,
+            runners: Vec::new(),
+            waits: BTreeMap::new(),
+            states: Vec::new(),
+            last: String::new(),
+        }
     }
 
     /// Does it. `named`: the jobs of a step; `all`: those that ever were.
@@ -231,14 +262,14 @@ impl Operations {
             Ok(started) => {
                 self.replay(model, all).await?;
                 let (upto, now) = (UNIX_EPOCH + Duration::from_millis(started.started_ms.unsigned_abs()), SystemTime::now());
-                (self.waits, self.last) = (BTreeMap::new(), started.id.clone());
+                (self.waits, self.states, self.last) = (BTreeMap::new(), new.states(), started.id.clone());
                 for id in all {
                     let Ok(job) = self.inspector.show(&JobAddress { queue: self.queue.clone(), id: id.clone() }).await else { continue };
                     let last = job.ended_at.or_else(|| job.errors.last().and_then(|error| error.at));
                     let was_there = [job.enqueued_at, last].into_iter().flatten().all(|at| at <= upto);
                     if was_there && new.states().contains(&job.state) && new.filter.matches(&job, now) {
-                        let place = model.jobs.get(id).ok_or("a job that the broker has is none of the model")?.place().clone();
-                        self.waits.insert(id.clone(), place);
+                        let (_, known) = concerned(model, id).ok_or("a job that the broker has is none of the model")?;
+                        self.waits.insert(id.clone(), known);
                     }
                 }
                 if !detached {
@@ -251,12 +282,14 @@ impl Operations {
         }
     }
 
-    /// After each step of a story: a job that has moved may be met elsewhere, or not at all.
+    /// After each step of a story. A job that is in none of the states may be passed over, as the operation may look for it just then. One that has ended or failed since, or has become
+    /// another job by an edit or a replacement, is not concerned any more. A job that has only moved, from one of the states to another or within one, is met wherever it is.
     pub(crate) fn moved(&mut self, model: &Model) {
-        self.waits.retain(|id, place| model.jobs.get(id).is_some_and(|job| job.place() == place));
+        let (waits, states) = (&mut self.waits, &self.states);
+        waits.retain(|id, then| concerned(model, id).is_some_and(|(state, now)| states.contains(&state) && now == *then));
     }
 
-    /// An operation that is completed has met all jobs that stood still since it was started.
+    /// An operation that is completed has met all jobs that have stayed in its states since it was started.
     fn is_whole(&self, operation: &Operation) -> Check {
         match operation.state {
             OperationState::Completed if operation.id == self.last && !self.waits.is_empty() => {
@@ -272,7 +305,7 @@ impl Operations {
         let asked = std::mem::take(&mut *self.overheard.asked.lock().expect("no one panics with it"));
         for asked in asked {
             match asked {
-                Asked::Browse(found) => {
+                Asked::Scan(found) => {
                     for job in found.jobs {
                         let id = job.id.clone();
                         let known = model.jobs.get(&id).map(|known| known.record(&id).listed());
@@ -286,6 +319,7 @@ impl Operations {
                         OperationDeed::Step(step) if step.part == OperationPart::Pop => self.popped(model, &request, all).await?,
                         _ => Vec::new(),
                     };
+                    let handed_in = handed_in(model, &request);
                     let steps = |model: &Model| model.operations().iter().find(|known| *known.id == *request.id).map(|known| known.step);
                     let before = steps(model);
                     let known = outcome(model.operate_popping(&request, &popped));
@@ -295,20 +329,13 @@ impl Operations {
                         model.adopt_operation(operation);
                         // One that was sent again has handed in nothing.
                         if steps(model) != before {
-                            self.hand_in(&request);
+                            self.waits.retain(|id, _| !handed_in.contains(id));
                         }
                     }
                 }
             }
         }
         Ok(())
-    }
-
-    fn hand_in(&mut self, request: &Operate) {
-        if let OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, states, .. }, .. }) = &request.deed {
-            // A step that is of other states does not concern it.
-            self.waits.retain(|id, place| !(ids.contains(id) && states.contains(&place.state())));
-        }
     }
 
     /// The jobs that the broker has taken from the heads of its lines: it may take those that are ready, and were there before.
@@ -333,6 +360,15 @@ impl Operations {
     }
 }
 
+/// The jobs of a step, before it is taken. One that is in other states than those of the step is not concerned by it.
+fn handed_in(model: &Model, request: &Operate) -> Vec<JobId> {
+    let OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, states, .. }, .. }) = &request.deed else {
+        return Vec::new();
+    };
+    let is_in = |id: &&JobId| model.jobs.get(*id).is_some_and(|job| states.contains(&job.place().state()));
+    ids.iter().filter(is_in).cloned().collect()
+}
+
 fn state_and_envelope(job: StoredJob) -> (JobState, Vec<u8>, Vec<String>) {
     (job.state, job.envelope, job.failures.into_iter().map(|failure| failure.message).collect())
 }
@@ -340,7 +376,8 @@ fn state_and_envelope(job: StoredJob) -> (JobState, Vec<u8>, Vec<String>) {
 /// An answer without its times, which two clocks may tell differently.
 fn timeless(operated: Operated) -> (&'static str, Option<Operation>) {
     let (word, operation) = match operated {
-        Operated::Done { operation, .. } => ("done", operation),
+        Operated::Done { operation, more: true } => ("done, and there may be more", operation),
+        Operated::Done { operation, more: false } => ("done", operation),
         Operated::UnderWay(operation) => ("under way", operation),
         Operated::Other(operation) => ("other", operation),
         _ => return ("none", None),

@@ -234,7 +234,7 @@ mutants! {
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
     REDIS "queue-core/src/redis/people/cancelling.lua" {
-        "cancel: the reason stays with the job": "end_unrun(id, 'cancelled', reason)" => "end_unrun(id, 'cancelled')";
+        "cancel: the reason stays with the job": "  unwait(id)\n  end_unrun(id, 'cancelled', reason)" => "  unwait(id)\n  end_unrun(id, 'cancelled')";
     }
     SEARCHES_REDIS "queue-core/src/redis/people/scan.lua" {
         "scan: members of one score are told apart": "return a > b" => "return a < b";
@@ -277,6 +277,9 @@ mutants! {
         "tags: the audit sees an entry without its job": "not is_right or tonumber(score) ~= 0" => "tonumber(score) ~= 0";
         "tags: the audit sees a tag that the job does not have": "what == 'tags' or is_member(id, ARGV[i])" => "true";
         "tags: the audit sees a tag that is missing": "misses or not call('ZSCORE', K.tags, member)" => "misses";
+    }
+    TAGS "queue-core/src/redis/doors/tags.lua" {
+        "tags: large envelopes are read some at a time": "has('l') and 16 or PIECE" => "PIECE";
     }
     TAGS "queue-core/src/redis/people/scan.rs" {
         "tags: the job is asked whether it has the tag": "is_tagged(&job.envelope, name, value)" => "true";
@@ -650,7 +653,7 @@ mutants! {
         "types: an error names the key": "refusal.code() == Some(\"WRONGTYPE\")" => "false";
     }
     ENCODINGS "queue-core/src/redis/people/mod.rs" {
-        "kept: a job is listed once": "seen.insert(id)" => "true";
+        "kept: a job is listed once": "seen.insert(id.clone())" => "true";
     }
     REDIS "queue-core/src/redis/lease/reclaim.lua" {
     }
@@ -1164,22 +1167,23 @@ mutants! {
         "drain: nothing is left": "        end_gone(gone)\n" => "";
         "drain: a given id is free": "          free_id(id)\n" => "";
     }
-    OPERATIONS_REDIS "queue-core/src/redis/operation/browse.lua" {
+    OPERATIONS_REDIS "queue-core/src/redis/people/scan.lua" {
         "operations: other states are not met": "if job and is_wanted[job[1]] then" => "if job then";
     }
-    OPERATIONS_REDIS "queue-core/src/redis/operation/mod.rs" {
+    OPERATIONS_REDIS "queue-core/src/redis/people/scan.rs" {
         "operations: ready jobs are looked for among all": "if request.goes_through_all() {" => "if false {";
         "operations: who goes from retry to scheduled is met": "    (\"active\", &[JobState::Active]),\n    (\"retry\", &[JobState::Retry]),\n    (\"scheduled\", &[JobState::Scheduled]),\n" => "    (\"active\", &[JobState::Active]),\n    (\"scheduled\", &[JobState::Scheduled]),\n    (\"retry\", &[JobState::Retry]),\n";
-        "operations: each place is gone through": "places.get(at + 1).map(|place| position(place, \"0\", &life))" => "None";
+        "operations: each place is gone through": "places.get(at + 1).map(|place| (*place, 0, life))" => "None";
     }
     OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
         "operations: what is too new is not concerned": "at <= started" => "true";
         "operations: what does not match stays": "self.concerns(job) && self.filter.matches(job, now)" => "self.concerns(job)";
         "operations: who has not started it has another name": "operation.is_own" => "true";
         "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
+        "operations: a part counts what it has looked at": "let own = part.len() as u64;" => "let own = 0;";
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }
-    OPERATIONS_REDIS "queue-core/src/broker/operation/mod.rs" {
+    OPERATIONS_REDIS "queue-core/src/broker/scan.rs" {
         "operations: who goes from active to scheduled is met": "places.clone().count() > 1 && !places.all(|state| are_due(&state))" => "false";
     }
     OPERATIONS_CLI "queue-core/src/inspector/operations/mod.rs" {
@@ -1192,9 +1196,29 @@ mutants! {
         "operations: on SQLite a job that has changed meanwhile stays": "states.contains(&job.state) && enqueued.is_none_or(|at| at <= started_ms)" => "enqueued.is_none_or(|at| at <= started_ms)";
         "operations: on SQLite the oldest go": "stored.len().saturating_sub(OPERATIONS_KEPT - 1)" => "0";
     }
-    OPERATIONS_SQLITE "queue-core/src/sqlite/operation/mod.rs" {
-        "operations: on SQLite jobs that move are looked for among all": "request.states.iter().all(|state| state.is_final())" => "true";
-        "operations: on SQLite each state is gone through": "request.states.iter().skip_while(|known| **known != state).nth(1)" => "request.states.iter().nth(100)";
+    OPERATIONS_SQLITE "queue-core/src/sqlite/people/scan.rs" {
+        "operations: on SQLite jobs that move are looked for among all": "request.meets_movers && !request.states.iter().all(|state| state.is_final())" => "false";
+    }
+    OPERATIONS_SQLITE "queue-core/src/sqlite/people/scan_all.sql" {
+        "operations: on SQLite a walk goes on behind the last id": "job.id > ?2" => "job.id >= ?2";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/people/scan.lua" {
+        "scan: a step through all jobs ends with a mebibyte": " or size >= C.max_bytes or" => " or";
+    }
+    OPERATIONS_REDIS "queue-core/src/redis/people/show.lua" {
+        "scan: a step through the states ends with a mebibyte": "if size >= C.max_bytes then" => "if false then";
+    }
+    OPERATIONS_SQLITE "queue-core/src/sqlite/people/scan.rs" {
+        "sqlite scan: a step through the states ends with a mebibyte": "if size >= MAX_BYTES && last.is_some() {" => "if false {";
+        "sqlite scan: a step through all jobs ends with a mebibyte": "        if size >= MAX_BYTES {\n            break;" => "        if false {\n            break;";
+        "sqlite scan: a step by a tag ends with a mebibyte": "while size < MAX_BYTES\n" => "while true\n";
+    }
+    TAGS_REDIS "queue-core/src/inspector/search.rs" {
+        "tags: an operation looks at the jobs that have the tag": "Some((name, value)) => self.tagged(name, value)," => "Some(_) => self,";
+    }
+    TAGS_REDIS "queue-core/src/inspector/walk.rs" {
+        "tags: a list looks at the jobs that have the tag": "if self.filter.tag().is_some() {" => "if false {";
+        "tags: a list goes on behind the jobs that were skipped": "begins + last as u64 + 1" => "begins + last as u64";
     }
     REWINDS_REDIS "queue-core/src/redis/topic/feed.lua" {
         "rewinds: half of one reads nothing": "if not of or of.token then" => "if not of then";
@@ -1203,7 +1227,7 @@ mutants! {
         "rewinds: a begin that comes late changes nothing": "not of.token and of.ended == ARGV[4] then" => "false then";
         "rewinds: what was read is let go of": "if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then" => "if false then";
         "rewinds: another one takes over": "elseif of.token ~= (step == 'forget' and ARGV[4] or mark) then" => "elseif false then";
-        "rewinds: a job that runs is not cancelled": "local waits = call('HEXISTS', K.active, id) == 0 and" => "local waits =";
+        "rewinds: a job that runs is not cancelled": "if call('HEXISTS', K.active, id) == 0 and cancel_waiting(" => "if cancel_waiting(";
         "rewinds: one that was taken over has not ended it": "and of.ended == mark then" => "then";
         "rewinds: a step looks at so many entries": "while more and passed < C.trim_step and size" => "while more and size";
         "rewinds: what was read before half of one is let go of": "if not of.upto or is_behind(of.cursor, of.upto) then" => "if true then";

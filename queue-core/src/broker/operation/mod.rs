@@ -1,6 +1,6 @@
 //! Operations: what people do to all jobs of a queue that match a filter, in steps that outlive the one who takes them.
 //!
-//! An operation is a record of its queue. A *runner* reads [some jobs](super::Inspect::browse) behind the position of the operation, and chooses those that match. It hands them in with
+//! An operation is a record of its queue. A *runner* reads [some jobs](super::Inspect::scan) behind the position of the operation, and chooses those that match. It hands them in with
 //! one [step](OperationStep), which compares its number, changes the jobs, and stores the next position and the counts, in one transition. So a step that is sent again changes nothing,
 //! and a runner that another one has [taken over from](OperationDeed::Take) changes nothing any more.
 //!
@@ -36,68 +36,6 @@ pub const POPPED_AT_ONCE: usize = 500;
 
 /// Longest text of a filter, of a reason, and of a position, in bytes.
 const LONGEST_TEXT: usize = 1024;
-
-/// Some jobs of a queue, in an order in which no job is passed over that is in one of the wanted states all the time, while other jobs come, go or move. A job
-/// that goes from one of these states to another is met as well, unless it has failed or ended since the walk began.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Browse {
-    /// The queue.
-    pub queue: Arc<str>,
-    /// Which states are wanted.
-    pub states: Vec<JobState>,
-    /// Behind this position, which the page before has given. `None`: from the start.
-    pub after: Option<String>,
-    /// How many jobs to look at, about.
-    pub limit: usize,
-}
-
-impl Browse {
-    /// From the start.
-    pub fn new(queue: impl Into<Arc<str>>, states: impl Into<Vec<JobState>>, limit: usize) -> Self {
-        Browse { queue: queue.into(), states: states.into(), after: None, limit: limit.clamp(1, MAX_ITEMS) }
-    }
-
-    /// Behind a position.
-    #[must_use]
-    pub fn after(mut self, position: Option<String>) -> Self {
-        self.after = position;
-        self
-    }
-
-    /// For brokers: whether the walk goes through all jobs of the queue. A walk through the places of these states would pass over a job that goes meanwhile from one that is
-    /// still to come to one that lies behind.
-    pub fn goes_through_all(&self) -> bool {
-        goes_through_all(&self.states)
-    }
-}
-
-/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: who comes to `retry`
-/// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
-pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
-    let mut places = states.iter().filter(|state| !state.is_final());
-    let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);
-    states.contains(&JobState::Ready) || places.clone().count() > 1 && !places.all(|state| are_due(&state))
-}
-
-/// What [`Inspect::browse`](super::Inspect::browse) has found.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Browsed {
-    /// The jobs in the wanted states, as [`StoredJob::listed`] has them. A job may come twice.
-    pub jobs: Vec<StoredJob>,
-    /// How many jobs were looked at: those of all states if the walk [goes through all](Browse::goes_through_all), and otherwise those in the wanted states.
-    pub looked: u64,
-    /// The position behind them. `None`: that was all. It may mean nothing to another server: then the browse begins again, in part or as a whole.
-    pub next: Option<String>,
-}
-
-impl Browsed {
-    /// For brokers.
-    pub fn new(jobs: Vec<StoredJob>, looked: u64, next: Option<String>) -> Self {
-        Browsed { jobs, looked, next }
-    }
-}
 
 /// Something that is done with an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -338,20 +276,4 @@ impl Operate {
 fn check_word(what: &'static str, word: &str) -> Result<()> {
     let is_word = (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && word != "-";
     if is_word { Ok(()) } else { Err(Error::invalid(what, word, "is not 1 to 64 letters, digits and `-`")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_walk_goes_through_all_where_jobs_may_come_to_a_place_behind_it() {
-        use JobState::{Active, Cancelled, Dead, Held, Parked, Ready, Retry, Scheduled};
-        for states in [&[Ready][..], &[Dead, Ready], &[Active, Scheduled], &[Retry, Active], &[Held, Parked], &[Scheduled, Parked]] {
-            assert!(Browse::new("q", states, 1).goes_through_all(), "{states:?}");
-        }
-        for states in [&[][..], &[Scheduled, Retry], &[Active], &[Held, Dead], &[Dead, Cancelled, Retry]] {
-            assert!(!Browse::new("q", states, 1).goes_through_all(), "{states:?}");
-        }
-    }
 }

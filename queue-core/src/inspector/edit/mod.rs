@@ -3,7 +3,10 @@
 mod plan;
 mod seen;
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use self::plan::{Plan, plan};
 pub use self::seen::Seen;
@@ -69,8 +72,8 @@ impl Edit {
         self
     }
 
-    /// The task of the job. New parameters are checked against it, and the key, the group and the limits that it declares are made of them. Without it new parameters
-    /// are taken as they are: the group and the limits of the job stay, and a job whose unique key is made of parameters is refused.
+    /// The task of the job. New parameters are checked against it, and the key, the group, the limits and the tags that it declares are made of them. Without it
+    /// new parameters are taken as they are: the group, the limits and the tags of the job stay, [stale](Edited::stale_tags) ones are told, and a job whose unique key is made of parameters is refused.
     pub fn task(mut self, task: &'static TaskDef) -> Self {
         self.task = Some(task);
         self
@@ -152,13 +155,16 @@ pub struct Edited {
     pub changes: Vec<EditChange>,
     /// As the job was before: for [`Edit::seen`].
     pub seen: Seen,
+    /// Tags that the job keeps although each has the value of a parameter that is another one now. Without its [task](Edit::task) an edit cannot tell whether the tag is made of the
+    /// parameter: with it the tag is made anew.
+    pub stale_tags: BTreeMap<String, String>,
 }
 
 /// One thing that an edit changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EditChange {
-    /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key` and `limits`, where they are made of parameters.
+    /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key`, `limits` and `tags`, where they are made of parameters.
     pub field: &'static str,
     /// What it was, for people.
     pub before: String,
@@ -272,7 +278,7 @@ impl Inspector {
         if let Some(before) = edit.seen.as_ref().filter(differs) {
             return Err(conflict(job, before, &standing.job, standing.now_ms));
         }
-        let edited = Edited { job: job.clone(), changes: plan.changes.clone(), seen };
+        let edited = Edited { job: job.clone(), changes: plan.changes.clone(), seen, stale_tags: plan.stale_tags.clone() };
         Ok((plan, standing, edited))
     }
 }

@@ -25,6 +25,7 @@ use crate::{
 pub(super) struct Plan {
     pub(super) request: EditJob,
     pub(super) changes: Vec<EditChange>,
+    pub(super) stale_tags: BTreeMap<String, String>,
 }
 
 /// What an edit makes of a job that stands like this.
@@ -95,6 +96,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
         );
     }
     change.note("limits", in_words(&old.limits), in_words(&new.limits));
+    let stale_tags = stale_tags(task, &old, &payload);
     change.note("tags", tags_in_words(&old.tags), tags_in_words(&new.tags));
     (request.group, request.unique) = (group, unique);
     request.limits = JobLimits::new(limits.keys, old.cost.unwrap_or(1)).map(Box::new);
@@ -102,7 +104,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
         request.envelope = new.encode()?;
     }
     request.digest = new.digest();
-    Ok(Plan { request, changes: change.0 })
+    Ok(Plan { request, changes: change.0, stale_tags })
 }
 
 #[derive(Default)]
@@ -212,6 +214,21 @@ fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) 
         }
     }
     Ok(())
+}
+
+/// The tags that have the value of a parameter which is another one now. Whether the task makes the tag of it is not known here, and so they stay.
+fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTreeMap<String, String> {
+    if task.is_some() || payload == old.payload || old.tags.is_empty() {
+        return BTreeMap::new();
+    }
+    let read = |payload: &[u8]| to_json(payload).ok().and_then(|json| serde_json::from_str::<serde_json::Map<_, _>>(&json).ok());
+    let (before, after) = (read(old.payload).unwrap_or_default(), read(payload).unwrap_or_default());
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let is_stale = |value: &str| before.iter().any(|(name, was)| text(was) == value && after.get(name).map(text).as_deref() != Some(value));
+    old.tags.iter().filter(|(_, value)| is_stale(value)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The key of the new parameters, if the old one was made of parameters. A key that was given stays.

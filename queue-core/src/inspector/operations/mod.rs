@@ -5,13 +5,10 @@ mod run;
 use std::time::SystemTime;
 
 pub use self::run::RunOperation;
-use super::{Filter, Inspector, JobRecord, Running};
+use super::{Filter, Inspector, JobRecord};
 use crate::{
     address::check_queue,
-    broker::{
-        Browse, JobState, Operate, Operated, Operation, OperationDeed, OperationKind, PAUSED_BY_MAX, ProcessId, StartOperation,
-        goes_through_all,
-    },
+    broker::{JobState, Operate, Operated, Operation, OperationDeed, OperationKind, PAUSED_BY_MAX, ProcessId, Scan, StartOperation},
     error::{Error, Result},
     text::cut,
 };
@@ -127,7 +124,7 @@ pub struct OperationPreview {
 
 impl Inspector {
     /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns jobs that were enqueued before, by the broker's clock, and have not ended since.
-    /// The reason is that of [`because`](Self::because): cancelled jobs have it.
+    /// With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other. The reason is that of [`because`](Self::because): cancelled jobs have it.
     ///
     /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its process dies, a worker of the queue goes on.
     ///
@@ -161,7 +158,7 @@ impl Inspector {
             filter,
             by: new.by.clone(),
             reason: self.reason.as_deref().map(str::to_owned),
-            total: self.total(queue, &new.states()).await?,
+            total: self.total(&walk(queue, &new.states(), &new.filter)).await?,
             runner: (!new.is_detached).then(|| ProcessId::random().to_string().into()),
         };
         let id = ProcessId::random().to_string();
@@ -183,16 +180,15 @@ impl Inspector {
     pub async fn preview_operation(&self, queue: &str, new: &NewOperation, at_most: u64) -> Result<OperationPreview> {
         check_queue(queue)?;
         new.check()?;
-        let states = new.states();
-        let mut preview = OperationPreview { eligible: 0, looked: 0, total: self.total(queue, &states).await?, is_whole: false };
-        let mut browse = Browse::new(queue, states, LOOKED_AT_ONCE);
+        let mut request = walk(queue, &new.states(), &new.filter);
+        let mut preview = OperationPreview { eligible: 0, looked: 0, total: self.total(&request).await?, is_whole: false };
         while preview.looked < at_most && !preview.is_whole {
-            let (jobs, looked, next) = self.browse(&browse, new.filter.asks_why()).await?;
+            let (jobs, looked, next) = self.step_of(&request, new.filter.asks_why()).await?;
             let now = SystemTime::now();
             preview.eligible += jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
             preview.looked += looked;
             preview.is_whole = next.is_none();
-            browse.after = next;
+            request.after = next;
         }
         Ok(preview)
     }
@@ -242,31 +238,30 @@ impl Inspector {
     }
 
     /// Some jobs, how many were looked at, and where it goes on.
-    async fn browse(&self, browse: &Browse, says_why: bool) -> Result<(Vec<JobRecord>, u64, Option<String>)> {
-        let request = browse.clone();
-        let ask = move |broker: crate::broker::DynBroker| {
-            let request = request.clone();
-            async move { broker.browse(&request).await }
-        };
-        let found = self.ask(self.until(), ask).await?;
-        let mut jobs: Vec<JobRecord> = found.jobs.into_iter().map(|job| JobRecord::new(&browse.queue, job)).collect();
-        let mut running: Vec<&mut Running> = jobs.iter_mut().filter_map(|job| job.running.as_mut()).collect();
-        if !running.is_empty() {
-            let workers = self.workers_of(&browse.queue).await?;
-            running.iter_mut().for_each(|running| running.find(&workers));
-        }
+    async fn step_of(&self, request: &Scan, says_why: bool) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+        let found = self.scanned(self.until(), request).await?;
+        let mut jobs = self.records(&request.queue, found.jobs).await?;
         if says_why {
-            self.say_why(&browse.queue, &mut jobs).await?;
+            self.say_why(&request.queue, &mut jobs).await?;
         }
         Ok((jobs, found.looked, found.next))
     }
 
     /// How many jobs there are to look at.
-    async fn total(&self, queue: &str, states: &[JobState]) -> Result<u64> {
-        let stats = self.stats(queue).await?;
-        let all = goes_through_all(states);
-        Ok(JobState::ALL.into_iter().filter(|state| all || states.contains(state)).map(|state| stats.count(state)).sum())
+    async fn total(&self, request: &Scan) -> Result<u64> {
+        if request.tag.is_some() {
+            let request = Scan { limit: 1, counts: true, ..request.clone() };
+            return Ok(self.scanned(self.until(), &request).await?.of.unwrap_or_default());
+        }
+        let stats = self.stats(&request.queue).await?;
+        let all = request.goes_through_all();
+        Ok(JobState::ALL.into_iter().filter(|state| all || request.states.contains(state)).map(|state| stats.count(state)).sum())
     }
+}
+
+/// The walk of an operation through the jobs that it may concern: by a tag, if the filter names one.
+fn walk(queue: &str, states: &[JobState], filter: &Filter) -> Scan {
+    Scan::new(queue, states, LOOKED_AT_ONCE).meeting_movers().matching(filter).uncounted()
 }
 
 #[cfg(test)]

@@ -7,15 +7,18 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{LOOKED_AT_ONCE, states};
+use super::{states, walk};
 use crate::{
     address::JobId,
     broker::{
-        Browse, Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
+        Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
         REQUEUED_AT_ONCE, on_broker,
     },
     error::{Error, Result},
-    inspector::{Filter, Inspector, JobRecord},
+    inspector::{
+        Filter, Inspector, JobRecord,
+        search::{bytes_of, text_of},
+    },
 };
 
 /// Most jobs that one step changes.
@@ -139,9 +142,11 @@ impl RunOperation {
         if self.operation.kind.takes_all() && self.operation.position.is_none() {
             return self.pop().await;
         }
-        let states = states(self.operation.kind, &self.filter);
-        let browse = Browse::new(&*self.operation.queue, states, LOOKED_AT_ONCE).after(self.after.clone());
-        let (jobs, looked, next) = self.inspector.browse(&browse, self.filter.asks_why()).await?;
+        let place = |text: &str| bytes_of(text).ok_or_else(|| Error::invalid("position", text, "is none of these jobs"));
+        let after = self.after.as_deref().map(place).transpose()?;
+        let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter).after(after);
+        let (jobs, looked, next) = self.inspector.step_of(&request, self.filter.asks_why()).await?;
+        let next = next.map(|place| text_of(&place));
         let now = SystemTime::now();
         let found = jobs.len();
         let ids: Vec<JobId> =

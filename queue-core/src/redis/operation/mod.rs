@@ -1,84 +1,18 @@
-//! Operations, and the walk through jobs that they need.
+//! Operations: how they are stored, and their steps.
 
 use redis::Value;
 
 use super::{
     RedisBroker,
     keys::Kind,
-    people::{record, requeue_arguments},
-    script::{BROWSE, SET_OPERATION, STEP_OPERATION},
-    topic,
-    values::{array, bytes, next, number, strange, text, words},
+    people::requeue_arguments,
+    script::{SET_OPERATION, STEP_OPERATION},
+    values::{array, bytes, next, number, strange, words},
 };
 use crate::{
-    address::{JobId, subscription_at},
-    broker::{
-        Browse, Browsed, Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep,
-    },
-    error::{Error, Result},
+    broker::{Change, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep},
+    error::Result,
 };
-
-/// Where jobs of some states are: a name, and the states. A server goes through each in an order of its own, in which no job that stays is passed over. Those come first from which a
-/// job may come to a later one: a job that goes the other way has failed or ended since.
-const PLACES: [(&str, &[JobState]); 7] = [
-    ("dead", &[JobState::Dead]),
-    ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),
-    ("active", &[JobState::Active]),
-    ("retry", &[JobState::Retry]),
-    ("scheduled", &[JobState::Scheduled]),
-    ("parked", &[JobState::Parked]),
-    ("held", &[JobState::Held]),
-];
-
-fn places(request: &Browse) -> Vec<&'static str> {
-    if request.goes_through_all() {
-        return vec!["jobs"];
-    }
-    PLACES.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
-}
-
-/// A position: a place, a cursor, and whose life that is of.
-fn position(place: &str, cursor: &str, life: &str) -> String {
-    format!("{place}:{cursor}:{life}")
-}
-
-pub(super) async fn browse(broker: &RedisBroker, request: &Browse) -> Result<Browsed> {
-    let places = places(request);
-    let after = request.after.as_deref().unwrap_or_default();
-    let mut parts = after.splitn(3, ':');
-    let (place, cursor, life) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let at = match places.iter().position(|known| *known == place) {
-        Some(at) => at,
-        None if after.is_empty() => 0,
-        None => return Err(Error::invalid("position", after, "is none of these jobs")),
-    };
-    let Some(place) = places.get(at) else { return Ok(Browsed::default()) };
-    let mut call = BROWSE.call(&broker.keys, &request.queue);
-    let is_cursor = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
-    call.arg(place).arg(if is_cursor { cursor } else { "0" }).arg(request.limit).arg(life);
-    for state in &request.states {
-        call.arg(state.name());
-    }
-    let mut values = array(broker.script(&request.queue, &BROWSE, call).await?)?.into_iter();
-    let (cursor, life, looked) = (text(next(&mut values)?)?, text(next(&mut values)?)?, number(next(&mut values)?)?);
-    let mut jobs = Vec::new();
-    while let Some(id) = values.next() {
-        let (id, job) = (bytes(id)?, next(&mut values)?);
-        // What is no id is for the auditor to find.
-        let Ok(id) = JobId::from_bytes(&id) else { continue };
-        if let Some(mut job) = record(&id, job)? {
-            if subscription_at(&request.queue).is_some() {
-                job.envelope = topic::readable(&job.envelope).into_owned();
-            }
-            jobs.push(job.listed());
-        }
-    }
-    let next = match &*cursor {
-        "0" => places.get(at + 1).map(|place| position(place, "0", &life)),
-        cursor => Some(position(place, cursor, &life)),
-    };
-    Ok(Browsed::new(jobs, looked, next))
-}
 
 pub(super) async fn operations(broker: &RedisBroker, queue: &str) -> Result<Vec<Operation>> {
     let mut found = array(broker.read(queue, &broker.keys.on("HGETALL", queue, Kind::Operations)).await?)?.into_iter();
@@ -150,17 +84,4 @@ async fn take_step(broker: &RedisBroker, request: &Operate, step: &OperationStep
         }
     }
     broker.script(&request.queue, &STEP_OPERATION, call).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_jobs_are_gone_through_for_those_that_move() {
-        let places = |states: &[JobState]| places(&Browse::new("q", states, 1));
-        assert_eq!(places(&[JobState::Dead, JobState::Ready]), ["jobs"]);
-        assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Scheduled, JobState::Retry]), ["records", "retry", "scheduled"]);
-        assert_eq!(places(&[]), [] as [&str; 0]);
-    }
 }

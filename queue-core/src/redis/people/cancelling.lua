@@ -1,5 +1,15 @@
 -- Cancelling jobs in any state that is not final.
---- include doors/settle, doors/end, doors/ready, script/first_due
+--- include doors/settle, doors/end, doors/ready, people/look_on
+
+-- Cancels a job that waits and does not run. False: it has ended, or there is none.
+local function cancel_waiting(id, reason)
+  if call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id) then
+    return false
+  end
+  unwait(id)
+  end_unrun(id, 'cancelled', reason)
+  return true
+end
 
 -- Answers for each id: 0 there is none, 1 cancelled, 2 cancelled while active.
 local function cancel_jobs(ids, reason)
@@ -17,23 +27,16 @@ local function cancel_jobs(ids, reason)
   end
   for at, id in ipairs(ids) do
     local tag = call('HGET', K.active, id)
-    answers[at] = 0
     if tag then
       settle({ id })
       tell(tag, id)
-      answers[at] = 2
-    elseif call('HEXISTS', K.jobs, id) == 1 and call('HEXISTS', K.records, id) == 0 and not call('ZSCORE', K.dead, id) then
-      unwait(id)
-      answers[at] = 1
-    end
-    if answers[at] > 0 then
       end_unrun(id, 'cancelled', reason)
+      answers[at] = 2
+    else
+      answers[at] = cancel_waiting(id, reason) and 1 or 0
     end
   end
-  look_due()
-  if opened then
-    hint()
-  end
+  look_on()
   for lane, gone in pairs(notes) do
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end

@@ -161,7 +161,11 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
 
 /// Everything about these jobs; those that are gone are left out.
 pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
-    let records = records(broker, queue, ids).await?;
+    told(queue, ids, records(broker, queue, ids).await?)
+}
+
+/// The jobs of records; those that are gone are left out.
+fn told(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<Vec<StoredJob>> {
     let records = ids.iter().zip(records).map(|(id, value)| record(id, value));
     let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
     if subscription_at(queue).is_some() {
@@ -177,7 +181,17 @@ pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobI
     record(id, broker.script(queue, &WATCH, call).await?)
 }
 
+/// One answer per id: what the script gives.
 async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
+    let mut records = Vec::with_capacity(ids.len());
+    while records.len() < ids.len() {
+        records.extend(some_records(broker, queue, &ids[records.len()..]).await?);
+    }
+    Ok(records)
+}
+
+/// The same for the first of these ids: as many as one script gives, and at least one.
+async fn some_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -185,7 +199,8 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
     for id in ids {
         call.arg(id.as_bytes());
     }
-    array(broker.script(queue, &SHOW, call).await?)
+    let records = array(broker.script(queue, &SHOW, call).await?)?;
+    if records.is_empty() { Err(strange("an answer about jobs")) } else { Ok(records) }
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
@@ -224,19 +239,19 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
 }
 
 async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Result<Vec<StoredJob>> {
-    let (mut times, mut ids) = (Vec::new(), Vec::new());
-    for line in lines {
-        let (until, id) = until_and_id(line);
-        if let Ok(id) = JobId::from_bytes(id) {
-            times.push(until);
-            ids.push(id);
-        }
-    }
+    let ids: Vec<JobId> = lines.iter().filter_map(|line| JobId::from_bytes(until_and_id(line).1).ok()).collect();
+    let records = records(broker, queue, &ids).await?;
+    ended_told(lines, records)
+}
+
+/// The jobs of lines that their records say to be those.
+fn ended_told(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<StoredJob>> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-    for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
+    let known = lines.iter().map(|line| until_and_id(line)).filter_map(|(until, id)| Some((JobId::from_bytes(id).ok()?, until)));
+    for ((id, until), value) in known.zip(records) {
         // What other hands made run once more has ended twice, and has one record.
-        if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id) {
-            jobs.extend(record(id, value)?);
+        if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id.clone()) {
+            jobs.extend(record(&id, value)?);
         }
     }
     Ok(jobs)

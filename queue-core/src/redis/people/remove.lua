@@ -1,5 +1,5 @@
 -- Removing jobs that are not active.
---- include doors/end, doors/ready, script/first_due
+--- include doors/end, doors/ready, people/look_on
 
 -- False: there is none of this id, or it is active.
 local function remove(id)
@@ -25,9 +25,6 @@ local function remove_jobs(ids)
   for at, id in ipairs(ids) do
     answers[at] = remove(id) and 1 or 0
   end
-  look_due()
-  if opened then
-    hint()
-  end
+  look_on()
   return answers
 end

@@ -1,9 +1,13 @@
--- Members of a sorted set behind the place of one that may be gone meanwhile. ARGV: the set, how many, and the score and the member behind which they are, or
--- neither. Answers: member, score, member, score.
---- include script/prelude
+-- Some jobs of one place. ARGV: which key, how many, and which order:
+--   'behind', and the score and the member behind which they are, or neither: members of a sorted set in its order, also where the one behind which they are is gone meanwhile.
+--     Answers: member, score, member, score.
+--   'met', a cursor, the life of the server that has given it, and the states that are wanted: in the order of this server, in which no job that stays is passed over, wherever it goes
+--     within the place. Answers: the cursor behind them ('0': that was all), the life of this server, how many were looked at, and pairs of an id and what `shown` gives.
+--- include script/prelude, script/life, people/shown
 
+local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }
 local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line }
-local set, limit, score, last = SETS[ARGV[1]], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local place, limit, order = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 -- Whether one member comes behind another of its score: a server compares their bytes, Lua would compare letters of a language.
 local function is_behind(one, other)
@@ -16,17 +20,58 @@ local function is_behind(one, other)
   return #one > #other
 end
 
-local from = 0
-if score then
-  from = call('ZCOUNT', set, '-inf', '(' .. score)
-  local upto = call('ZCOUNT', set, '-inf', score)
-  while from < upto do
-    local middle = math.floor((from + upto) / 2)
-    if is_behind(call('ZRANGE', set, middle, middle)[1], last) then
-      upto = middle
-    else
-      from = middle + 1
+local function behind(set, score, last)
+  local from = 0
+  if score then
+    from = call('ZCOUNT', set, '-inf', '(' .. score)
+    local upto = call('ZCOUNT', set, '-inf', score)
+    while from < upto do
+      local middle = math.floor((from + upto) / 2)
+      if is_behind(call('ZRANGE', set, middle, middle)[1], last) then
+        upto = middle
+      else
+        from = middle + 1
+      end
     end
   end
+  return call('ZRANGE', set, from, from + limit - 1, 'WITHSCORES')
 end
-return call('ZRANGE', set, from, from + limit - 1, 'WITHSCORES')
+
+local function id_of(field, value)
+  if place == 'held' then
+    return string.match(value, '^%d+:(.*)$') or ''
+  end
+  return place == 'parked' and (string.match(field, '%z(.*)$') or '') or field
+end
+
+-- In small pieces, the first of four: of `jobs` each brings the envelopes of its jobs, also of those that are not wanted. A table from which most jobs have gone gives few a piece.
+local function met(cursor, given_by)
+  local is_wanted, alive, looked, size, pieces = {}, life(), 0, 0, 0
+  for at = 6, #ARGV do
+    is_wanted[ARGV[at]] = true
+  end
+  -- A cursor means nothing to another server.
+  cursor = given_by == alive and cursor or '0'
+  local answer, command = { '0', alive, 0 }, HASHES[place] and 'HSCAN' or 'ZSCAN'
+  repeat
+    local fit = looked == 0 and 4 or math.max(1, math.floor((C.max_bytes - size) * looked / math.max(size, 1)))
+    local piece = call(command, HASHES[place] or SETS[place], cursor, 'COUNT', ms(math.min(limit - looked, fit, C.scanned_at_once)))
+    local items = piece[2]
+    cursor, pieces, looked = piece[1], pieces + 1, looked + #items / 2
+    for at = 1, #items, 2 do
+      local id = id_of(items[at], items[at + 1])
+      local job = shown(id)
+      size = size + #items[at + 1] + (job and #job[2] or 0)
+      if job and is_wanted[job[1]] then
+        answer[#answer + 1], answer[#answer + 2] = id, job
+      end
+    end
+  until cursor == '0' or looked >= limit or size >= C.max_bytes or pieces >= C.scanned_pieces
+  answer[1], answer[3] = cursor, looked
+  return answer
+end
+
+if order == 'met' then
+  return met(ARGV[4], ARGV[5])
+end
+return behind(SETS[place], ARGV[4], ARGV[5])

@@ -8,21 +8,26 @@
 //! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
 //!
 //! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
+//!
+//! A scan that meets the jobs that move reads its places by cursors of the server (`HSCAN`, `ZSCAN`): they pass over nothing that stays in the place, wherever in it. A cursor means nothing
+//! to another server: there the place is read again from its start. A scan by a tag goes by the ids in the index of tags.
+//!
+//! A step ends before its limit where a mebibyte of jobs was read.
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ended_jobs, listed, show, until_and_id, without_tombs};
+use super::{ended_told, listed, record, some_records, told, topic, until_and_id, without_tombs};
 use crate::{
-    address::JobId,
-    broker::{JobState, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
-    error::Result,
+    address::{JobId, subscription_at},
+    broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
+    error::{Error, Result},
     redis::{
         RedisBroker, groups,
         keys::Kind,
         script::{SCAN, TAGGED},
-        values::{array, bytes, next, number, text},
+        values::{array, bytes, next, number, strange, text},
     },
     tags::is_tagged,
 };
@@ -67,6 +72,17 @@ const PLACES: [(Where, &[JobState]); 13] = [
     (Where::Ended, &[JobState::Done, JobState::Cancelled, JobState::Expired]),
 ];
 
+/// The places of a scan that meets the jobs that move. Those come first from which a job may come to a later one: a job that goes the other way has failed or ended since.
+const MET: [(&str, &[JobState]); 7] = [
+    ("dead", &[JobState::Dead]),
+    ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),
+    ("active", &[JobState::Active]),
+    ("retry", &[JobState::Retry]),
+    ("scheduled", &[JobState::Scheduled]),
+    ("parked", &[JobState::Parked]),
+    ("held", &[JobState::Held]),
+];
+
 /// The last element of a place that was looked at, and its index or its score.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Last {
@@ -92,26 +108,35 @@ type Part = (Vec<Last>, Option<Last>);
 
 pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Result<Scanned> {
     let limit = request.limit.clamp(1, MAX_ITEMS);
-    if let Some((name, value)) = &request.tag {
-        return tagged(broker, request, name, value, limit).await;
+    match &request.tag {
+        _ if request.states.is_empty() => Ok(Scanned::default()),
+        Some((name, value)) => tagged(broker, request, name, value, limit).await,
+        None if request.meets_movers => met(broker, request, limit).await,
+        None => in_order(broker, request, limit).await,
     }
+}
+
+async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
     let (mut place, mut last) = match &request.after {
         None => (0, None),
         Some(bytes) => place_of_bytes::<(usize, Option<Last>)>(bytes)?,
     };
-    let (mut jobs, mut looked) = (Vec::new(), 0);
+    let (mut jobs, mut looked, mut size) = (Vec::new(), 0, 0);
     while let Some((at, states)) = PLACES.get(place) {
         let before = last.take();
         if states.iter().any(|state| request.states.contains(state)) {
             let (elements, next) = part(broker, &request.queue, *at, before.as_ref(), limit - looked).await?;
             looked += elements.len();
-            for (job, last) in jobs_of(broker, &request.queue, *at, elements, &request.states).await? {
+            let (found, cut) = jobs_of(broker, &request.queue, *at, elements, &request.states).await?;
+            for (job, last) in found {
+                size += job.envelope.len();
                 jobs.push((job, place_to_bytes(&(place, Some(last)))?));
             }
             // Nothing was looked at: the last element is still searched for.
             let searches = next.is_some() && looked == 0;
-            last = next;
-            if searches || looked == limit {
+            let is_full = cut.is_some() || size >= MAX_BYTES;
+            last = cut.or(next);
+            if searches || is_full || looked == limit {
                 let place = if last.is_some() { place } else { place + 1 };
                 return Ok(Scanned::new(jobs, Some(place_to_bytes(&(place, last))?)));
             }
@@ -121,6 +146,49 @@ pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Resu
         }
     }
     Ok(Scanned::new(jobs, None))
+}
+
+fn places_met(request: &Scan) -> Vec<&'static str> {
+    if request.goes_through_all() {
+        return vec!["jobs"];
+    }
+    MET.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
+}
+
+/// Jobs in the order of this server. A place has its name, a cursor, and the life of the server that has given it.
+async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
+    let places = places_met(request);
+    let (place, cursor, life) = match &request.after {
+        None => (places[0].to_owned(), 0, String::new()),
+        Some(bytes) => place_of_bytes::<(String, u64, String)>(bytes)?,
+    };
+    let at = places.iter().position(|known| *known == place).ok_or_else(|| Error::invalid("cursor", place, "is no place of these jobs"))?;
+    let mut call = SCAN.call(&broker.keys, &request.queue);
+    call.arg(places[at]).arg(limit).arg("met").arg(cursor).arg(life);
+    for state in &request.states {
+        call.arg(state.name());
+    }
+    let mut values = array(broker.script(&request.queue, &SCAN, call).await?)?.into_iter();
+    let (cursor, life, looked) = (text(next(&mut values)?)?, text(next(&mut values)?)?, number(next(&mut values)?)?);
+    let cursor: u64 = cursor.parse().map_err(|_| strange("a cursor"))?;
+    let mut jobs = Vec::new();
+    while let Some(id) = values.next() {
+        let (id, job) = (bytes(id)?, next(&mut values)?);
+        // What is no id is for the auditor to find.
+        let Ok(id) = JobId::from_bytes(&id) else { continue };
+        if let Some(mut job) = record(&id, job)? {
+            if subscription_at(&request.queue).is_some() {
+                job.envelope = topic::readable(&job.envelope).into_owned();
+            }
+            jobs.push(job.listed());
+        }
+    }
+    let following = match cursor {
+        0 => places.get(at + 1).map(|place| (*place, 0, life)),
+        cursor => Some((places[at], cursor, life)),
+    };
+    let following = following.as_ref().map(place_to_bytes).transpose()?;
+    Ok(Scanned { jobs, looked, next: following, ..Scanned::default() })
 }
 
 async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>, room: usize) -> Result<Part> {
@@ -140,18 +208,32 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     call.arg(name).arg(value).arg(limit).arg(last.as_deref().unwrap_or_default());
     let mut answer = array(broker.script(&request.queue, &TAGGED, call).await?)?.into_iter();
     let of = number(next(&mut answer)?)?;
-    let ids: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
-    let next = ids.last().filter(|_| ids.len() == limit).map(place_to_bytes).transpose()?;
-    let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
-    let mut jobs = show(broker, &request.queue, &ids).await?;
+    let mut members: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
+    let is_page = members.len() == limit;
+    // What is no id is for the auditor to find.
+    let known = |members: &[Vec<u8>]| members.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect::<Vec<JobId>>();
+    let ids = known(&members);
+    let records = some_records(broker, &request.queue, &ids).await?;
+    let is_cut = records.len() < ids.len();
+    if let Some(first_left) = ids.get(records.len()) {
+        members.truncate(members.iter().position(|id| id.as_slice() == first_left.as_bytes()).unwrap_or(members.len()));
+    }
+    let next = members.last().filter(|_| is_page || is_cut).map(place_to_bytes).transpose()?;
+    let mut jobs = told(&request.queue, &ids, records)?;
     jobs.retain(|job| is_tagged(&job.envelope, name, value));
     let with_place = |job: StoredJob| place_to_bytes(&job.id.as_bytes()).map(|place| (job, place));
     let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
-    Ok(Scanned { of: last.is_none().then_some(of), ..Scanned::new(jobs, next) })
+    Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).looked_at(members.len() as u64) })
 }
 
-/// The jobs of elements, those in other states left out, and the element of each.
-async fn jobs_of(broker: &RedisBroker, queue: &str, at: Where, places: Vec<Last>, states: &[JobState]) -> Result<Vec<(StoredJob, Last)>> {
+/// The jobs of elements, those in other states left out, and the element of each. Besides the last element that was looked at, if these were too large to look at all.
+async fn jobs_of(
+    broker: &RedisBroker,
+    queue: &str,
+    at: Where,
+    places: Vec<Last>,
+    states: &[JobState],
+) -> Result<(Vec<(StoredJob, Last)>, Option<Last>)> {
     let elements: Vec<Vec<u8>> = places.iter().map(|place| place.element.clone()).collect();
     let ids: Vec<Option<Vec<u8>>> = match at {
         Where::Ended => elements.iter().map(|line| Some(until_and_id(line).1.to_vec())).collect(),
@@ -160,20 +242,31 @@ async fn jobs_of(broker: &RedisBroker, queue: &str, at: Where, places: Vec<Last>
         Where::Set(Kind::Parked) => elements.iter().map(|member| Some(behind(member.clone(), 0))).collect(),
         Where::Set(_) | Where::Hash(_) => elements.iter().cloned().map(Some).collect(),
     };
-    let (mut told, mut unlike) = (HashMap::new(), Vec::new());
+    let (mut of_id, mut unlike, mut lines) = (HashMap::new(), Vec::new(), Vec::new());
     for (id, place) in ids.into_iter().zip(places) {
         // What is no id is for the auditor to find.
         let Some(id) = id.and_then(|id| JobId::from_bytes(&id).ok()) else { continue };
-        if let Entry::Vacant(entry) = told.entry(id.clone()) {
-            entry.insert(place);
+        // Of the lines of those that have ended each may be that of the record.
+        let vacant = match of_id.entry(id.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(place.clone());
+                true
+            }
+            Entry::Occupied(_) => matches!(at, Where::Ended),
+        };
+        if vacant {
             unlike.push(id);
+            lines.push(place);
         }
     }
+    let records = some_records(broker, queue, &unlike).await?;
+    let cut = if records.len() < unlike.len() { lines.get(records.len() - 1).cloned() } else { None };
     let jobs = match at {
-        Where::Ended => ended_jobs(broker, queue, &elements).await?,
-        _ => show(broker, queue, &unlike).await?,
+        Where::Ended => ended_told(&lines.into_iter().map(|line| line.element).collect::<Vec<_>>(), records)?,
+        _ => told(queue, &unlike, records)?,
     };
-    Ok(listed(jobs, states).into_iter().filter_map(|job| Some((told.remove(&job.id)?, job))).map(|(place, job)| (job, place)).collect())
+    let jobs = listed(jobs, states).into_iter().filter_map(|job| Some((of_id.remove(&job.id)?, job))).map(|(place, job)| (job, place));
+    Ok((jobs.collect(), cut))
 }
 
 /// What stands behind a byte.
@@ -234,7 +327,7 @@ async fn range(broker: &RedisBroker, queue: &str, kind: Kind, from: u64, n: u64)
 
 async fn set(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
     let mut call = SCAN.call(&broker.keys, queue);
-    call.arg(kind.name()).arg(room);
+    call.arg(kind.name()).arg(room).arg("behind");
     if let Some(last) = last {
         call.arg(&last.score).arg(&last.element);
     }
@@ -258,4 +351,16 @@ async fn hash(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
     let elements: Vec<Last> = ids.into_iter().map(|id| Last::at(0, id, None)).collect();
     let last = elements.last().filter(|_| elements.len() == room).cloned();
     Ok((elements, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_jobs_are_gone_through_for_those_that_move() {
+        let places = |states: &[JobState]| places_met(&Scan::new("q", states, 1).meeting_movers());
+        assert_eq!(places(&[JobState::Dead, JobState::Ready]), ["jobs"]);
+        assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Scheduled, JobState::Retry]), ["records", "retry", "scheduled"]);
+    }
 }

@@ -1,8 +1,12 @@
--- Everything about jobs. ARGV: ids. Answers per id what `shown` gives.
+-- Everything about jobs. ARGV: ids. Answers per id what `shown` gives, for those that come first: a script holds no more than a mebibyte of them, and one job.
 --- include script/prelude, people/shown
 
-local answers = {}
+local answers, size = {}, 0
 for at, id in ipairs(ARGV) do
-  answers[at] = shown(id)
+  local job = shown(id)
+  answers[at], size = job, size + (job and #job[2] + #job[9] + #job[11] or 0)
+  if size >= C.max_bytes then
+    break
+  end
 end
 return answers

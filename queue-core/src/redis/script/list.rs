@@ -23,8 +23,12 @@ use crate::{
 /// How long the record of a job is kept that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
+/// A scan that goes through the jobs in the order of the server takes this many at a time, and about 500 with one script, and it ends sooner where a large table has few jobs left.
+const SCANNED_AT_ONCE: u64 = 25;
+const SCANNED_PIECES: u64 = 40;
+
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 57] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 59] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -48,6 +52,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 57] {
         ("transitions_kept", TRANSITIONS_KEPT.to_string()),
         ("told_at_once", TOLD_AT_ONCE.to_string()),
         ("reason_told", REASON_TOLD.to_string()),
+        // Of scans.
+        ("scanned_at_once", SCANNED_AT_ONCE.to_string()),
+        ("scanned_pieces", SCANNED_PIECES.to_string()),
         // Of where jobs stand.
         ("places_looked_at", PLACES_LOOKED_AT.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
@@ -170,7 +177,6 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "limits/list"
         "limits/review"
         "limits/set"
-        "operation/browse"
         "operation/pop"
         "operation/set"
         "operation/step"
@@ -183,6 +189,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/edit"
         "people/follow"
         "people/key"
+        "people/look_on"
         "people/pause"
         "people/pauses"
         "people/promote"
@@ -284,7 +291,6 @@ scripts! {
     EDIT: "people/edit", "";
     AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
-    BROWSE: "operation/browse", "flags=no-writes";
     SET_OPERATION: "operation/set", "flags=allow-oom";
     STEP_OPERATION: "operation/step", "flags=allow-oom";
     ASK_WORKER: "people/ask_worker", "flags=allow-oom";

@@ -8,7 +8,7 @@
 --   end: token, and how many entries were forgotten.
 -- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, and the first of all entries or '' with
 -- how many before it are gone; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
---- include script/prelude, script/clock, script/bits, people/remove, topic/subscription, topic/entry, script/first_due
+--- include script/prelude, script/clock, script/bits, people/remove, people/cancelling, topic/subscription, topic/entry
 
 local name, step, mark = ARGV[1], ARGV[2], ARGV[3]
 local of = subscription_of(name)
@@ -72,17 +72,11 @@ elseif step == 'cancel' then
   for at = 5, #ARGV do
     local id = ARGV[at]
     -- A job that was claimed since it was listed goes on.
-    local waits = call('HEXISTS', K.active, id) == 0 and call('HEXISTS', K.jobs, id) == 1 and call('HEXISTS', K.records, id) == 0
-    if waits and not call('ZSCORE', K.dead, id) then
-      unwait(id)
-      end_unrun(id, 'cancelled', ARGV[4] ~= '' and ARGV[4] or nil)
+    if call('HEXISTS', K.active, id) == 0 and cancel_waiting(id, ARGV[4] ~= '' and ARGV[4] or nil) then
       cancelled = cancelled + 1
     end
   end
-  look_due()
-  if opened then
-    hint()
-  end
+  look_on()
   return { cancelled, '', 0 }
 elseif step == 'forget' then
   local answer = step_through(mark, of.upto, function(id)
@@ -90,10 +84,7 @@ elseif step == 'forget' then
       free_id(id)
     end
   end)
-  look_due()
-  if opened then
-    hint()
-  end
+  look_on()
   return answer
 end
 -- Its place is that of the cursor that there was, but for the entries between.

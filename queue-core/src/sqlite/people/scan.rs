@@ -1,10 +1,13 @@
 //! Steps through the jobs of some states, in the order of the index. A place is where the last job was that was looked at, whether it is still there or not.
+//!
+//! A scan that meets the jobs that move goes through all jobs by their ids, unless all of its states are of jobs that have ended: those keep their places. A step ends before its limit where
+//! a mebibyte of jobs was read.
 
 use rusqlite::{params, types::ValueRef};
 
 use super::record::{failures, record};
 use crate::{
-    broker::{JobState, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
+    broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
     sqlite::{
         connection::{
             statement::sql,
@@ -24,15 +27,18 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
     if let Some((name, value)) = &request.tag {
         return tagged(tx, &queue, request, name, value, limit);
     }
+    if request.meets_movers && !request.states.iter().all(|state| state.is_final()) {
+        return all(tx, &queue, request, limit);
+    }
     let mut last: Option<Place> = request.after.as_deref().map(place_of_bytes).transpose()?;
     let (mut jobs, mut looked) = (Vec::new(), 0);
     let numbers: Vec<i64> = JobState::ALL.into_iter().filter(|state| request.states.contains(state)).flat_map(numbers).collect();
     let first = last.as_ref().map_or(Some(0), |(state, ..)| numbers.iter().position(|number| number == state));
     for number in numbers.iter().skip(first.unwrap_or(numbers.len())) {
         let (_, rank, pos, id) = last.take().unwrap_or((*number, i64::MIN, i64::MIN, Vec::new()));
-        let (n, place) = some(tx, &queue, (*number, rank, pos, id), limit - looked, &mut jobs)?;
+        let (n, place, is_full) = some(tx, &queue, (*number, rank, pos, id), limit - looked, &mut jobs)?;
         looked += n;
-        if looked == limit {
+        if looked == limit || is_full {
             // Where nothing of a page can be read, the state ends.
             let next = place.or_else(|| following(&numbers, *number));
             return Ok(Scanned::new(jobs, next.map(|place| place_to_bytes(&place)).transpose()?));
@@ -55,17 +61,17 @@ fn numbers(state: JobState) -> Vec<i64> {
     }
 }
 
-/// Jobs behind a place: how many were looked at, and the place of the last one.
+/// Jobs behind a place: how many were looked at, the place of the last one, and whether the step has as many bytes as it may.
 fn some(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
     (state, rank, pos, id): Place,
     limit: usize,
     jobs: &mut Vec<(StoredJob, Vec<u8>)>,
-) -> Result<(usize, Option<Place>), Failed> {
+) -> Result<(usize, Option<Place>, bool), Failed> {
     let mut page = tx.sql(sql!("scan.sql"))?;
     let mut rows = page.query(params![queue.key, state, rank, pos, id, limit])?;
-    let (mut looked, mut last) = (0, None);
+    let (mut looked, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
         looked += 1;
         // Of what has another type, which another program wrote, no place can be told. It stands behind all others.
@@ -77,10 +83,44 @@ fn some(
         if let Ok(mut job) = record(tx, queue, row) {
             job.failures = failures(row)?;
             let place = last.as_ref().map(place_to_bytes).transpose()?.unwrap_or_default();
+            size += job.envelope.len();
             jobs.push((job.listed(), place));
         }
+        if size >= MAX_BYTES && last.is_some() {
+            return Ok((looked, last, true));
+        }
     }
-    Ok((looked, last))
+    Ok((looked, last, false))
+}
+
+/// Jobs of all states behind an id, those in other states left out. A place is the id of the last one.
+fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
+    let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
+    let mut page = tx.sql(sql!("scan_all.sql"))?;
+    let mut rows = page.query(params![queue.key, after, limit])?;
+    let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
+    while let Some(row) = rows.next()? {
+        looked += 1;
+        // What has another type, which another program wrote, stands behind all ids.
+        if let ValueRef::Blob(id) = row.get_ref(0)? {
+            last = Some(id.to_vec());
+        }
+        let is_wanted =
+            matches!(row.get_ref(1)?, ValueRef::Integer(state) if row::state(state).is_ok_and(|state| request.states.contains(&state)));
+        // What cannot be told of is for the auditor to find.
+        if is_wanted && let Ok(mut job) = record(tx, queue, row) {
+            job.failures = failures(row)?;
+            size += job.envelope.len();
+            jobs.push(job.listed());
+        }
+        if size >= MAX_BYTES {
+            break;
+        }
+    }
+    let goes_on = looked == limit || size >= MAX_BYTES;
+    let next = last.filter(|_| goes_on).map(|id| place_to_bytes(&id)).transpose()?;
+    let seen = if request.goes_through_all() { looked } else { jobs.len() };
+    Ok(Scanned { jobs, looked: seen as u64, next, ..Scanned::default() })
 }
 
 /// Jobs that have a tag, by the index of tags. A place is the id of the last one.
@@ -89,27 +129,29 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
     let digest = tag_digest(name, value);
     let last = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?;
     let of = match last {
-        None => Some(tx.sql(OF)?.query_row(params![queue.key, digest], |row| row.get::<_, i64>(0))?.unsigned_abs()),
-        Some(_) => None,
+        None if request.counts => Some(tx.sql(OF)?.query_row(params![queue.key, digest], |row| row.get::<_, i64>(0))?.unsigned_abs()),
+        _ => None,
     };
     let mut page = tx.sql(sql!("tagged.sql"))?;
     let mut rows = page.query(params![queue.key, digest, last.unwrap_or_default(), limit])?;
-    let (mut jobs, mut looked, mut next) = (Vec::new(), 0, None);
-    while let Some(row) = rows.next()? {
+    let (mut jobs, mut looked, mut size, mut next) = (Vec::new(), 0, 0, None);
+    while size < MAX_BYTES
+        && let Some(row) = rows.next()?
+    {
         looked += 1;
         let ValueRef::Blob(id) = row.get_ref(12)? else { continue };
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
         // The row of an entry without a job has nothing.
-        if let Ok(mut job) = record(tx, queue, row)
-            && is_tagged(&job.envelope, name, value)
-            && request.states.contains(&job.state)
-        {
+        let Ok(mut job) = record(tx, queue, row) else { continue };
+        size += job.envelope.len();
+        if is_tagged(&job.envelope, name, value) && request.states.contains(&job.state) {
             job.failures = failures(row)?;
             jobs.push((job.listed(), place));
         }
     }
-    Ok(Scanned { of, ..Scanned::new(jobs, next.filter(|_| looked == limit)) })
+    let next = next.filter(|_| looked == limit || size >= MAX_BYTES);
+    Ok(Scanned { of, ..Scanned::new(jobs, next).looked_at(looked as u64) })
 }
 
 #[cfg(test)]
@@ -122,9 +164,11 @@ mod tests {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../connection/migrations/001_jobs.sql")).unwrap();
         connection.execute_batch(include_str!("../connection/migrations/tags.sql")).unwrap();
-        for (statement, table, searched_by) in
-            [(sql!("scan.sql"), "queue_jobs_order", "(rank,pos,id)>(?,?,?)"), (sql!("tagged.sql"), "queue_tags", "digest=? AND id>?")]
-        {
+        for (statement, table, searched_by) in [
+            (sql!("scan.sql"), "queue_jobs_order", "(rank,pos,id)>(?,?,?)"),
+            (sql!("scan_all.sql"), "job", "queue=? AND id>?"),
+            (sql!("tagged.sql"), "queue_tags", "digest=? AND id>?"),
+        ] {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             for n in 1..=explain.parameter_count() {
                 explain.raw_bind_parameter(n, 1).unwrap();
