@@ -85,6 +85,8 @@ pub struct Transitions {
     pub lost: Option<u64>,
     /// The number from which to go on.
     pub upto: u64,
+    /// The life of the server that has answered, as [`Followed::life`]: where it is another one than that of the mark, transitions may be missing that no number tells of.
+    pub life: String,
 }
 
 impl Transitions {
@@ -94,12 +96,18 @@ impl Transitions {
         told.sort_by_key(|transition| transition.number);
         if last < after {
             // The numbers have begun anew, or those of an older copy go on.
-            return Transitions { told: Vec::new(), lost: None, upto: last };
+            return Transitions { told: Vec::new(), lost: None, upto: last, life: String::new() };
         }
         let read = told.last().map_or(after, |transition| transition.number);
         let upto = if is_all { last.max(read) } else { read };
         let lost = (upto - after).saturating_sub(told.len() as u64);
-        Transitions { told, lost: Some(lost), upto }
+        Transitions { told, lost: Some(lost), upto, life: String::new() }
+    }
+
+    /// The same, of a server with this life.
+    pub fn of_life(mut self, life: String) -> Self {
+        self.life = life;
+        self
     }
 }
 

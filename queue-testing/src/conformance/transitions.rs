@@ -277,6 +277,8 @@ pub async fn a_mark_that_begins_anew_is_another_life(bed: Bed) {
         let anew = bed.broker.follow(&bed.queue, brief).await.expect("it is answered");
         assert!(!anew.stood && anew.life != before.life, "{before:?} {anew:?}");
         assert!(anew.last >= before.last, "the numbers go on: {before:?} {anew:?}");
+        let read = read(&bed, anew.last.expect("the queue exists")).await;
+        assert_eq!(read.life, anew.life, "an answer says of which life it is");
         before = anew;
     }
 }

@@ -46,6 +46,6 @@ impl Model {
     pub fn transitions(&self, after: u64, limit: usize) -> Transitions {
         let told: Vec<_> = self.transitions.iter().filter(|told| told.number > after).take(limit).cloned().collect();
         let is_all = told.len() < limit;
-        Transitions::read(told, after, self.transition, is_all)
+        Transitions::read(told, after, self.transition, is_all).of_life(self.follows_begun.to_string())
     }
 }

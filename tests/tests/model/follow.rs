@@ -91,7 +91,16 @@ impl Follower {
         let mut told = Vec::new();
         loop {
             let read = broker.transitions(queue, self.after, PAGE).await.map_err(|error| error.to_string())?;
+            // A brief mark may be over meanwhile, if the machine stood still.
+            self.is_lost |= self.over_ms.is_some_and(|(from, _)| now_ms() >= from);
+            if self.is_lost {
+                self.known_after = model.transitions(self.known_after, usize::MAX).upto;
+                return Ok(());
+            }
             same("transitions that are lost", &Some(0), &read.lost)?;
+            if let Some(life) = &self.life {
+                same("the life of the answer", life, &read.life)?;
+            }
             let numbers: Vec<u64> = read.told.iter().map(|told| told.number).collect();
             same("their numbers", &(self.after + 1..=read.upto).collect::<Vec<_>>(), &numbers)?;
             told.extend(read.told);
@@ -103,11 +112,6 @@ impl Follower {
         let known = model.transitions(self.known_after, usize::MAX);
         self.known_after = known.upto;
         let now = now_ms();
-        // A brief mark may be over meanwhile, if the machine stood still.
-        self.is_lost |= self.over_ms.is_some_and(|(from, _)| now >= from);
-        if self.is_lost {
-            return Ok(());
-        }
         if self.over_ms.is_none() && !told.is_empty() {
             return Err(format!("no mark stands, and the broker has told\n  {told:?}"));
         }

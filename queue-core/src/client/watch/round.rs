@@ -24,10 +24,6 @@ const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 /// How long after an answer a queue in which something happens is asked again. One in which nothing happens is asked less and less often.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// Within this time another server may have taken over, and calls that were not carried out have gone there: it may lack what was read before. An answer that takes so long, or
-/// comes so much later than the one before than it should, is no answer of the same life without the mark that says so.
-const SWITCHED: Duration = Duration::from_millis(500);
-
 /// Most transitions of one answer.
 const PAGE: usize = 1_000;
 
@@ -58,12 +54,10 @@ pub(super) struct Answer {
 pub(super) struct Feed {
     /// The number of the last transition that was read; `None` before the first answer.
     after: Option<u64>,
-    /// The life of the server that gave this number.
+    /// The life of the server that has answered last.
     life: String,
     /// When the mark was set.
     marked: Option<Instant>,
-    /// When it was asked the last time.
-    asked: Option<Instant>,
     /// When it is asked the next time.
     pub(super) next: Instant,
     /// How long after that it is asked again.
@@ -120,17 +114,11 @@ async fn in_time<T>(broker: &DynBroker, until: Instant, call: impl Future<Output
 async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
     let asked = Instant::now();
     let is_due = feed.marked.is_none_or(|marked| marked.elapsed() >= RENEWED);
-    let is_late = feed.asked.is_some_and(|asked| asked.elapsed() >= feed.pause + SWITCHED);
-    let mut followed = if is_due || is_late { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
+    let followed = if is_due { Some(broker.follow(queue, FOLLOWED).await?) } else { None };
     let read = match feed.after {
         Some(after) => Some(broker.transitions(queue, after, PAGE).await?),
         None => None,
     };
-    if read.is_some() && asked.elapsed() >= SWITCHED {
-        let stood = followed.is_none_or(|before| before.stood);
-        let now = broker.follow(queue, FOLLOWED).await?;
-        followed = Some(Followed { stood: stood && now.stood, ..now });
-    }
     Ok(Answer { asked, followed, read })
 }
 
@@ -150,7 +138,7 @@ pub(super) fn in_order(queues: Vec<Vec<Transition>>) -> Vec<Transition> {
 
 impl Feed {
     pub(super) fn new(is_late: bool) -> Self {
-        Feed { after: None, life: String::new(), marked: None, asked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
+        Feed { after: None, life: String::new(), marked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
     }
 
     /// It did not answer, and is asked again after this pause.
@@ -172,7 +160,7 @@ impl Feed {
         idle: Duration,
     ) -> (Option<Option<u64>>, Vec<StoredTransition>) {
         let now = Instant::now();
-        (self.is_refused, self.asked) = (false, Some(asked));
+        self.is_refused = false;
         let mut is_broken = false;
         if let Some(Followed { last, stood, life, .. }) = followed {
             let Some(last) = last else {
@@ -189,6 +177,10 @@ impl Feed {
             self.life = life;
         }
         let Some(read) = read else { return (None, Vec::new()) };
+        if read.life != self.life {
+            // Another server has answered, which may lack what was read before, and the mark. Or the mark did not stand for a while.
+            (is_broken, self.marked, self.life) = (true, None, read.life);
+        }
         let is_full = read.told.len() >= PAGE;
         self.pause = if read.told.is_empty() { (self.pause * 2).min(idle) } else { BUSY };
         self.next = if is_full { now } else { now + self.pause };
@@ -224,7 +216,7 @@ mod tests {
 
     fn read(numbers: &[u64], after: u64, last: u64) -> Option<Transitions> {
         let told = numbers.iter().map(|number| StoredTransition::new(*number, 0, JobId::make())).collect();
-        Some(Transitions::read(told, after, last, true))
+        Some(Transitions::read(told, after, last, true).of_life("one".to_owned()))
     }
 
     #[test]
@@ -234,13 +226,30 @@ mod tests {
             let followed = followed.map(|(stood, life)| Followed::new(0, stood, life.to_owned()));
             feed.take(answer(followed, read), IDLE).0
         };
+        let of_two = |read: Option<Transitions>| read.map(|read| read.of_life("two".to_owned()));
         assert_eq!(take(None, read(&[8], 7, 8)), None);
         assert_eq!(take(Some((true, "one")), read(&[9], 8, 9)), None, "the mark was renewed");
         assert_eq!(take(None, read(&[12], 9, 12)), Some(Some(2)));
-        assert_eq!(take(Some((true, "two")), read(&[13], 12, 13)), Some(None), "another server may lack the last");
-        assert_eq!(take(Some((false, "two")), read(&[], 13, 13)), Some(None), "no mark stood");
-        assert_eq!(take(None, read(&[], 13, 2)), Some(None), "the numbers are those of an older copy");
-        assert_eq!(take(None, read(&[3], 2, 3)), None);
+        assert_eq!(take(Some((true, "two")), of_two(read(&[13], 12, 13))), Some(None), "another server may lack the last");
+        assert_eq!(take(Some((false, "two")), of_two(read(&[], 13, 13))), Some(None), "no mark stood");
+        assert_eq!(take(None, of_two(read(&[], 13, 2))), Some(None), "the numbers are those of an older copy");
+        assert_eq!(take(None, of_two(read(&[3], 2, 3))), None);
+        assert_eq!(take(Some((true, "two")), read(&[4], 3, 4)), Some(None), "another server has answered after the mark");
+    }
+
+    #[test]
+    fn what_another_server_tells_comes_behind_the_loss() {
+        let mut feed = begun();
+        assert_eq!(feed.take(answer(None, read(&[8], 7, 8)), IDLE).0, None);
+        let of_two = |read: Option<Transitions>| read.map(|read| read.of_life("two".to_owned()));
+        let (lost, told) = feed.take(answer(None, of_two(read(&[9, 10], 8, 10))), IDLE);
+        assert_eq!((lost, told.len()), (Some(None), 2), "the numbers alone do not tell");
+        assert!(feed.marked.is_none(), "the mark is set there at once");
+        assert_eq!(
+            feed.take(answer(Some(Followed::new(10, true, "two".to_owned())), of_two(read(&[11], 10, 11))), IDLE).0,
+            None,
+            "it is told once"
+        );
     }
 
     #[test]

@@ -14,5 +14,4 @@ local stood = has('v') and upto > now and upto <= now + C.followed_ms
 mark('v')
 local begun = stood and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
 call('HSET', K.meta, 'followed', ms(stood and math.max(upto, asked) or asked))
-local own = life()
-return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, own ~= '' and own .. '.' .. ms(begun) or '' }
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life_of_mark(ms(begun)) }

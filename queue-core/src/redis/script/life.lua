@@ -6,3 +6,9 @@ local function life()
   -- Who may not know it gets no mark that holds.
   return run and history and run .. history or ''
 end
+
+-- The same with the number of times that a mark of watchers began to stand: in between nothing was told.
+local function life_of_mark(begun)
+  local own = life()
+  return own ~= '' and own .. '.' .. begun or ''
+end

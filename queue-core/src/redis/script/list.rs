@@ -14,7 +14,7 @@ use crate::{
         STOPPED, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
-    envelope::PAYLOAD_MAX,
+    envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
     redis::{SCHEMA, enqueue::LARGE, values::FOREVER},
     tags::TAGS_MAX,
@@ -28,7 +28,7 @@ const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 59] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 61] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -61,7 +61,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 59] {
         // Of a job's log.
         ("log_bytes", LOG_BYTES.to_string()),
         ("log_lines", LOG_LINES.to_string()),
-        // Of tags.
+        // Of headers and tags.
+        ("most_headers", HEADERS_MAX.to_string()),
+        ("header_bytes", HEADER_BYTES_MAX.to_string()),
         ("most_tags", TAGS_MAX.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),

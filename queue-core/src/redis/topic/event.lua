@@ -24,24 +24,27 @@ local function is_text(text)
   return not string.find(text, '[\128-\255]')
 end
 
--- The texts by name that an entry has of headers or tags, and how many, or nothing: another program may have added anything.
-local function texts_of(stored)
-  local map, n = unpacked(stored), 0
+-- The texts by name that an entry has of headers or tags, or nothing: another program may have added anything. They are `most` at most, and have `bytes` together at most.
+local function texts_of(stored, most, bytes)
+  local map, n, size = unpacked(stored), 0, 0
   for name, value in pairs(map or {}) do
-    n = n + 1
     if type(name) ~= 'string' or type(value) ~= 'string' or not is_text(name) or not is_text(value) then
       return nil
     end
+    n, size = n + 1, size + #name + #value
+    if n > most or size > bytes then
+      return nil
+    end
   end
-  return n > 0 and map or nil, n
+  return n > 0 and map or nil
 end
 
 -- The tags of an entry, as an envelope has them, or nothing. They are in the index only if every lane knows it.
 local function tags_of(stored)
-  local map, n = texts_of(stored)
+  local map = texts_of(stored, C.most_tags, math.huge)
   for name, value in pairs(map or {}) do
     local is_tag = string.find(name, '^[%w._-]+$') and #name <= 64 and #value > 0 and #value <= 256
-    if not is_tag or string.find(value, '[%c"]') or string.find(value, '\194[\128-\159]') or n > C.most_tags then
+    if not is_tag or string.find(value, '[%c"]') or string.find(value, '\194[\128-\159]') then
       return nil
     end
   end
@@ -55,7 +58,7 @@ end
 -- The envelope of a job, see `docs/storage.md`.
 local function envelope_of(kind, at, payload, headers, tags)
   local fields, rest = 129, ''
-  headers = headers and texts_of(headers)
+  headers = headers and texts_of(headers, C.most_headers, C.header_bytes)
   if headers then
     fields, rest = fields + 1, '\161h' .. cmsgpack.pack(headers)
   end

@@ -118,8 +118,9 @@ fn what_goes_past_the_doors_is_found() {
     }
 }
 
-/// Steps of SQLite's virtual machine in which the statement of a door finds nothing, where so many groups have their turn.
-fn steps_among(groups: usize, statement: &str) -> i32 {
+/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of groups have their turn, and a number of suspects stand in
+/// the line of one that has not.
+fn steps_among(groups: usize, suspects: usize) -> i32 {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     for migration in ["001_jobs", "groups"] {
         let path = folder().join(format!("connection/migrations/{migration}.sql"));
@@ -128,13 +129,18 @@ fn steps_among(groups: usize, statement: &str) -> i32 {
     for line in 0..groups {
         connection.execute("INSERT INTO queue_groups (line, queue, name, turn) VALUES (?1, 1, ?1, 1)", [line]).unwrap();
     }
-    let mut statement = connection.prepare(&fs::read_to_string(folder().join(statement)).unwrap()).unwrap();
+    connection.execute("INSERT INTO queue_groups (line, queue, name, turn) VALUES (-1, 1, -1, 0)", []).unwrap();
+    for suspect in 0..suspects {
+        let place = "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) VALUES (1, ?1, ?2, -1, ?1, 2, x'')";
+        connection.execute(place, rusqlite::params![suspect, super::row::LINED_SUSPECT]).unwrap();
+    }
+    let mut statement = connection.prepare(&fs::read_to_string(folder().join("doors/groups_suspect.sql")).unwrap()).unwrap();
     assert!(!statement.exists(rusqlite::params![1, super::row::LINED_SUSPECT, 100]).unwrap());
     statement.get_status(rusqlite::StatementStatus::VmStep)
 }
 
 #[test]
-fn a_claim_that_finds_no_suspect_has_not_looked_at_the_groups() {
-    let statement = "doors/groups_suspect.sql";
-    assert_eq!(steps_among(1_000, statement), steps_among(10, statement));
+fn a_claim_that_finds_no_suspect_has_looked_at_few_groups_and_jobs() {
+    assert_eq!(steps_among(1_000, 0), steps_among(10, 0));
+    assert_eq!(steps_among(10, 1_000), steps_among(10, 10), "suspects that may not start are passed over with their line");
 }

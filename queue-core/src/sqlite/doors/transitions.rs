@@ -61,7 +61,7 @@ fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
 pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usize) -> Result<Transitions, Failed> {
     const TOLD: &str = "SELECT number, at, id, head, came_from, came_to, attempts, note FROM queue_transitions
         WHERE queue = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
-    let last = mark_of(tx, queue)?.map_or(0, |mark| mark.last.max(0).unsigned_abs());
+    let Mark { last, begun, .. } = mark_of(tx, queue)?.unwrap_or_default();
     let mut statement = tx.sql(TOLD)?;
     let mut rows = statement.query(params![queue.key, i64::try_from(after).unwrap_or(i64::MAX), limit])?;
     let (mut told, mut read) = (Vec::new(), 0);
@@ -78,7 +78,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
         one.reason = row.get::<_, Option<Bytes>>(7)?.and_then(|Bytes(head)| reason_in(&head));
         told.push(one);
     }
-    Ok(Transitions::read(told, after, last, read < limit))
+    Ok(Transitions::read(told, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
 }
 
 /// A job that was admitted is parked before it has started: in place of both that is told as one transition, from where it was.
