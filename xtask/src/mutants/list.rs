@@ -1403,6 +1403,7 @@ mutants! {
     }
     CORE "queue-core/src/client/watch/round.rs" {
         "watching: another server may lack the last": "!stood || life != self.life" => "!stood";
+        "watching: another server is known by its answer": "read.life != self.life" => "false";
     }
     WORKER "queue-worker/src/failures.rs" {
         "failures: a report is bounded": "kinds.len() < KINDS_REPORTED - 1" => "true";
