@@ -1394,7 +1394,7 @@ mutants! {
         "watching: a job that was active is told as such": "left(ids, 'active')" => "";
     }
     TRANSITIONS_SQLITE "queue-core/src/sqlite/connection/migrations/told.sql" {
-        "watching: on SQLite each change is told": "AFTER UPDATE OF state ON queue_jobs" => "AFTER UPDATE OF rank ON queue_jobs";
+        "watching: on SQLite each change is told": "AFTER UPDATE OF state ON queue_jobs" => "AFTER UPDATE OF digest ON queue_jobs";
         "watching: on SQLite so many bytes of a reason are told": "substr(CAST(NEW.note AS BLOB), 1, 200)" => "substr(NEW.note, 1, 200)";
     }
     CORE "queue-core/src/broker/transition.rs" {
