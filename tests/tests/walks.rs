@@ -23,13 +23,13 @@ on_servers! {
 const QUEUE: &str = "walks";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Forty done jobs with results of 64 KiB, and one that is ready: the walk goes through all jobs.
+/// A hundred and sixty done jobs with results of 64 KiB, and one that is ready: the walk goes through all jobs.
 async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let (mut producer, mut lane) = (Producer::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await);
-    producer.stored((0..40).map(|_| NewJob::new(JobId::make(), envelope("done"))).collect()).await;
-    for held in lane.claim(40).await {
+    producer.stored((0..160).map(|_| NewJob::new(JobId::make(), envelope("done"))).collect()).await;
+    for held in lane.claim(160).await {
         assert!(lane.end(&held, Ending::Ack { result: Some(vec![7; 64 * 1024]), keep: Some(HOUR) }).await);
     }
     producer.stored(vec![NewJob::new(JobId::make(), envelope("ready"))]).await;
@@ -42,8 +42,8 @@ async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
             break;
         }
     }
-    assert_eq!(found, 41);
-    assert!(steps >= 3, "two mebibytes and a half are read in {steps} steps");
+    assert_eq!(found, 161);
+    assert!(steps >= 5, "ten mebibytes are read in {steps} steps");
 }
 
 /// It may lack what was done to the jobs that lie behind: the walk goes through these again, by a tag and without.

@@ -458,6 +458,7 @@ macro_rules! __conformance_cases {
                 the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts
                 a_step_of_a_scan_ends_with_a_mebibyte_of_jobs
                 an_operation_whose_position_cannot_be_read_begins_anew
+                a_scan_goes_on_behind_each_job_that_has_ended
                 a_preview_looks_at_jobs_in_the_states_of_its_operation;
             drained:
                 a_drain_leaves_nothing_of_what_waits
@@ -475,7 +476,6 @@ macro_rules! __conformance_cases {
                 a_search_tells_how_far_it_has_looked_and_goes_on
                 a_search_goes_through_all_queues
                 a_search_for_one_state_reads_each_job_once
-                a_scan_goes_on_behind_each_job_that_has_ended
                 tags_stay_with_a_job_whatever_becomes_of_it;
             tags:
                 a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone

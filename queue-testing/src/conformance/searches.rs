@@ -331,32 +331,6 @@ pub async fn a_search_for_one_state_reads_each_job_once(bed: Bed) {
     assert!(scans <= 11, "ten pages need ten steps, and were read in {scans}");
 }
 
-/// One that was cancelled, was requeued and is done has two ends, and is behind what ended between them.
-pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
-    let mut lane = bed.lane().await;
-    let twice = bed.put(1).await;
-    bed.broker.change(&bed.queue, Change::Cancel, None, &twice).await.unwrap();
-    let ack = Ending::Ack { result: None, keep: Some(LONG) };
-    for round in 0..3 {
-        bed.put(3).await;
-        if round == 1 {
-            bed.broker.change(&bed.queue, Change::Requeue, None, &twice).await.unwrap();
-        }
-        for held in lane.claim(10).await {
-            assert!(lane.end(&held, ack.clone()).await);
-        }
-    }
-    let scan = async |after| {
-        let found = bed.broker.scan(&Scan::new(&bed.queue, &[JobState::Done, JobState::Cancelled], 500).after(after)).await.unwrap();
-        (found.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), found.places)
-    };
-    let (ids, places) = scan(None).await;
-    assert_eq!((ids.len(), places.len(), ids.contains(&twice[0])), (10, 10, true));
-    for (at, place) in places.into_iter().enumerate() {
-        assert_eq!(scan(Some(place)).await.0, ids[at + 1..], "behind the job {at}");
-    }
-}
-
 /// Counts the steps of scans.
 #[derive(Debug)]
 struct CountsScans {

@@ -248,6 +248,32 @@ pub async fn a_preview_looks_at_jobs_in_the_states_of_its_operation(bed: Bed) {
     assert_eq!(counts.scans.load(Ordering::Relaxed), 1, "one step reads 250 jobs: {preview:?}");
 }
 
+/// One that was cancelled, was requeued and is done has two ends, and is behind what ended between them.
+pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let twice = bed.put(1).await;
+    bed.broker.change(&bed.queue, Change::Cancel, None, &twice).await.unwrap();
+    let ack = Ending::Ack { result: None, keep: Some(HOUR) };
+    for round in 0..3 {
+        bed.put(3).await;
+        if round == 1 {
+            bed.broker.change(&bed.queue, Change::Requeue, None, &twice).await.unwrap();
+        }
+        for held in lane.claim(10).await {
+            assert!(lane.end(&held, ack.clone()).await);
+        }
+    }
+    let scan = async |after| {
+        let found = bed.broker.scan(&Scan::new(&bed.queue, &[JobState::Done, JobState::Cancelled], 500).after(after)).await.unwrap();
+        (found.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), found.places)
+    };
+    let (ids, places) = scan(None).await;
+    assert_eq!((ids.len(), places.len(), ids.contains(&twice[0])), (10, 10, true));
+    for (at, place) in places.into_iter().enumerate() {
+        assert_eq!(scan(Some(place)).await.0, ids[at + 1..], "behind the job {at}");
+    }
+}
+
 /// Counts the steps of scans.
 #[derive(Debug)]
 struct CountsScans {

@@ -1178,7 +1178,7 @@ mutants! {
         "operations: ready jobs are looked for among all": "if request.goes_through_all() {" => "if false {";
         "operations: who goes from retry to scheduled is met": "    (\"active\", &[JobState::Active]),\n    (\"retry\", &[JobState::Retry]),\n    (\"scheduled\", &[JobState::Scheduled]),\n" => "    (\"active\", &[JobState::Active]),\n    (\"scheduled\", &[JobState::Scheduled]),\n    (\"retry\", &[JobState::Retry]),\n";
         "operations: each place is gone through": "places.get(at + 1).map(|place| (*place, 0, &life))" => "None";
-        "operations: on another server a walk begins anew": "if at > 0 && alive != life =>" => "if false =>";
+        "operations: on another server a walk begins anew": "at > 0 && alive != life" => "false";
     }
     OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
         "operations: what is too new is not concerned": "at <= started" => "true";
@@ -1186,7 +1186,7 @@ mutants! {
         "operations: who has not started it has another name": "operation.is_own" => "true";
         "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
         "operations: a part counts what it has looked at": "let own = part.len() as u64;" => "let own = 0;";
-        "operations: a position that cannot be read begins anew": "if self.is_mine && self.after.is_some() =>" => "if false =>";
+        "operations: a position that cannot be read begins anew": "self.is_mine && self.after.is_some()" => "false";
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }
     OPERATIONS_REDIS "queue-core/src/broker/scan.rs" {

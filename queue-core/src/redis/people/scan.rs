@@ -291,12 +291,10 @@ async fn jobs_of(
         Where::Ended => {
             let told = ended_told(&lines.iter().map(|line| line.element.clone()).collect::<Vec<_>>(), records)?;
             // Its place is that of its own line: an earlier one may be of an end before it.
-            told.into_iter()
-                .map(|(at, job)| {
-                    of_id.extend(lines.get(at).map(|line| (job.id.clone(), line.clone())));
-                    job
-                })
-                .collect()
+            for (at, job) in &told {
+                of_id.extend(lines.get(*at).map(|line| (job.id.clone(), line.clone())));
+            }
+            told.into_iter().map(|(_, job)| job).collect()
         }
         _ => told(queue, &unlike, records)?,
     };
