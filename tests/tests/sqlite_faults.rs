@@ -3,12 +3,13 @@
 use std::{collections::HashSet, path::Path, time::Duration};
 
 use queue_core::{
-    Client, Error,
-    broker::{Broker, Counter, Inspect, JobState, ProcessId, Register, Turn},
+    Client, Error, JobId,
+    broker::{Broker, Counter, DynBroker, Inspect, JobState, NewJob, ProcessId, Register, Scan, Turn},
+    envelope::Envelope,
     prelude::task,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{ack, finish};
+use queue_testing::conformance::{Lane, Producer, ack, finish};
 use tempfile::TempDir;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -170,4 +171,28 @@ async fn a_file_that_is_opened_again_has_everything() {
         assert_eq!(client.inspector().stats("faults").await.unwrap().count(JobState::Ready), 10 * round);
         client.enqueue_all((0..10).map(note::job)).await.unwrap();
     }
+}
+
+/// A job whose row cannot be read for an error of the file is not taken for one that is not there.
+#[tokio::test]
+async fn an_error_of_the_file_is_told_by_every_walk_through_jobs() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let mut envelope = Envelope::new("a.task", b"\x80");
+    envelope.tags.insert("order".to_owned(), "17".to_owned());
+    let job = NewJob::new(JobId::make(), envelope.encode().unwrap());
+    Producer::on(&broker, "faults").await.stored(vec![job]).await;
+    Lane::on(&broker, "faults").await.claim_one().await;
+    let in_order = Scan::new("faults", &[JobState::Active], 10);
+    let scans = [in_order.clone(), in_order.clone().meeting_movers(), in_order.tagged("order", "17")];
+    for scan in &scans {
+        assert_eq!(broker.scan(scan).await.unwrap().jobs.len(), 1, "{scan:?}");
+    }
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.execute("ALTER TABLE queue_lanes RENAME TO away", []).unwrap();
+    for scan in &scans {
+        assert!(broker.scan(scan).await.is_err(), "{scan:?}");
+    }
+    assert!(broker.list("faults", JobState::Active, 0, 10).await.is_err());
 }

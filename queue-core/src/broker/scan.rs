@@ -114,6 +114,8 @@ pub struct Scanned {
     pub places: Vec<Vec<u8>>,
     /// How many jobs were looked at: those of all states if the scan [goes through all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the states.
     pub looked: u64,
+    /// How many jobs were read for that, those in other states as well, if they are more than were looked at.
+    pub read: u64,
     /// Of a scan by a tag: how many jobs of the queue have it. The first step says so, unless it is [not to](Scan::uncounted).
     pub of: Option<u64>,
 }
@@ -122,7 +124,7 @@ impl Scanned {
     /// A step: jobs, where a scan goes on behind each of them, and where this one goes on.
     pub fn new(jobs: Vec<(StoredJob, Vec<u8>)>, next: Option<Vec<u8>>) -> Self {
         let (jobs, places): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        Scanned { looked: jobs.len() as u64, jobs, next, places, of: None }
+        Scanned { looked: jobs.len() as u64, read: 0, jobs, next, places, of: None }
     }
 
     /// A step of a scan that has looked at others as well.

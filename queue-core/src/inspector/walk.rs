@@ -92,18 +92,22 @@ impl Walk {
 
     async fn next_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
         check_queue(&self.queue)?;
+        // The jobs that have the tag would be gone through for nothing: those who list all states do so for each.
+        if self.place.is_none() && self.from.is_some() && self.inspector.stats(&self.queue).await?.count(self.state) == 0 {
+            self.from = None;
+        }
         while let Some(from) = self.from.filter(|_| self.left > 0) {
-            let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.take()).matching(&self.filter).uncounted();
+            let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.clone()).matching(&self.filter).uncounted();
             let step = self.inspector.scanned(self.inspector.until(), &request).await?;
             let mut jobs = self.inspector.records(&self.queue, step.jobs).await?;
-            let begins = from.max(self.passed);
+            let (begins, passed) = (from.max(self.passed), self.passed + jobs.len() as u64);
             let skipped = usize::try_from(begins - self.passed).map_or(jobs.len(), |skip| skip.min(jobs.len()));
-            self.passed += jobs.len() as u64;
             jobs.drain(..skipped);
             let offsets: Vec<_> = jobs.iter().map(|job| job.address.id.clone()).collect();
             let mut jobs = self.those_that_match(jobs).await?;
-            self.from = step.next.is_some().then(|| begins.max(self.passed));
-            self.place = step.next;
+            // All of it together: after an error the next call takes the same step again.
+            self.from = step.next.is_some().then(|| begins.max(passed));
+            (self.passed, self.place) = (passed, step.next);
             let most = usize::try_from(self.left).unwrap_or(usize::MAX);
             if jobs.len() > most {
                 jobs.truncate(most);

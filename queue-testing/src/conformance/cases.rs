@@ -456,7 +456,10 @@ macro_rules! __conformance_cases {
                 a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another
                 a_promoted_job_that_snoozes_is_not_promoted_again
                 the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts
-                a_step_of_a_scan_ends_with_a_mebibyte_of_jobs;
+                a_step_of_a_scan_ends_with_a_mebibyte_of_jobs
+                an_operation_whose_position_cannot_be_read_begins_anew
+                a_scan_goes_on_behind_each_job_that_has_ended
+                a_preview_looks_at_jobs_in_the_states_of_its_operation;
             drained:
                 a_drain_leaves_nothing_of_what_waits
                 a_purge_leaves_nothing_but_what_runs
@@ -481,6 +484,7 @@ macro_rules! __conformance_cases {
                 an_edit_without_its_task_tells_of_tags_that_stay
                 jobs_of_events_have_the_tags_of_the_event
                 nothing_by_a_tag_looks_at_jobs_without_it
+                an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states
                 a_search_by_a_tag_says_how_many_jobs_have_it;
             records:
                 every_state_is_listed_in_order

@@ -10,7 +10,7 @@ use queue_core::{
     Change, Client, Edit, Error, Filter, JobAddress, JobId, NewOperation, OperationKind, Publication,
     broker::{
         Audit, Begin, Broker, BuryReason, DynBroker, Ending, Inspect, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned,
-        StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, subscription_address,
+        Standing, StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, subscription_address,
     },
     delegate_broker, delegate_inspect,
     envelope::Envelope,
@@ -207,14 +207,35 @@ pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
     assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
 }
 
-/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked at; lists of states are read by none.
+/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked at; lists of states are read by none. Each step looks at three places.
 #[derive(Debug)]
 struct Noting {
     inner: DynBroker,
     scans: Mutex<Vec<(bool, u64)>>,
+    /// How many more requests are answered before one fails: steps of scans, and where jobs stand.
+    fails_after: Mutex<Option<u32>>,
+    /// Scans that do not go by a tag are answered, too.
+    goes_by_states: bool,
 }
 
 impl Noting {
+    fn new(inner: &DynBroker, goes_by_states: bool) -> Arc<Self> {
+        Arc::new(Noting { inner: inner.clone(), scans: Mutex::default(), fails_after: Mutex::default(), goes_by_states })
+    }
+
+    fn fails(&self) -> queue_core::Result<()> {
+        let mut left = self.fails_after.lock().expect("no one panics with it");
+        match left.map(|left| left.checked_sub(1)) {
+            Some(Some(fewer)) => *left = Some(fewer),
+            Some(None) => {
+                *left = None;
+                return Err(Error::Internal("it fails once".to_owned()));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     fn noted(&self) -> Vec<(bool, u64)> {
         std::mem::take(&mut *self.scans.lock().expect("no one panics with it"))
     }
@@ -227,18 +248,26 @@ impl Broker for Noting {
 
 #[async_trait]
 impl Inspect for Noting {
-    delegate_inspect!(self.inner, except list, scan);
+    delegate_inspect!(self.inner, except list, scan, standing);
 
     async fn list(&self, _: &str, state: JobState, _: u64, _: usize) -> queue_core::Result<StoredPage> {
         Err(Error::Internal(format!("the jobs that are {state} are listed, with and without the tag")))
     }
 
     async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
-        assert!(request.tag.is_some(), "a scan goes by the tag");
-        let scanned = self.inner.scan(request).await?;
-        let counts = request.counts && request.after.is_none();
+        assert!(self.goes_by_states || request.tag.is_some(), "a scan goes by the tag");
+        self.fails()?;
+        let mut small = request.clone();
+        small.limit = small.limit.min(3);
+        let scanned = self.inner.scan(&small).await?;
+        let counts = request.tag.is_some() && request.counts && request.after.is_none();
         self.scans.lock().expect("no one panics with it").push((counts, scanned.looked));
         Ok(scanned)
+    }
+
+    async fn standing(&self, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<Option<Standing>>> {
+        self.fails()?;
+        self.inner.standing(queue, ids).await
     }
 }
 
@@ -249,12 +278,14 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     for n in 0..20 {
         ids.push(put(&bed, &[("order", "17"), ("third", if n % 3 == 0 { "yes" } else { "no" })]).await);
     }
-    let noting = Arc::new(Noting { inner: bed.broker.clone(), scans: Mutex::default() });
+    let noting = Noting::new(&bed.broker, false);
     let client = Client::with_broker(noting.clone());
     let inspector = client.inspector();
     let filter = |text: &str| text.parse::<Filter>().expect("it is a filter");
-    let looked =
-        |noted: Vec<(bool, u64)>| (noted.iter().filter(|(counts, _)| *counts).count(), noted.iter().map(|(_, looked)| looked).sum::<u64>());
+    let looked = |noted: Vec<(bool, u64)>| {
+        let (counting, others): (Vec<_>, Vec<_>) = noted.into_iter().partition(|(counts, _)| *counts);
+        (counting.len(), others.iter().map(|(_, looked)| looked).sum::<u64>())
+    };
 
     let walked = async |from: u64, most: u64| {
         let mut walk = inspector.walk(&bed.queue, JobState::Ready).matching(filter("tag.order=17 tag.third=no")).from(from).at_most(most);
@@ -267,6 +298,26 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     let thirds: Vec<JobId> = (0..20).filter(|n| n % 3 != 0).map(|n| ids[n].clone()).collect();
     assert_eq!(walked(0, 100).await, (thirds.clone(), None));
     assert_eq!(looked(noting.noted()), (0, 20));
+    // Each request fails once, whichever it is.
+    for fails_after in 0..14 {
+        *noting.fails_after.lock().expect("no one panics with it") = Some(fails_after);
+        let filter = filter("tag.order=17 tag.third=no");
+        let (mut walk, mut found, mut errors) = (inspector.walk(&bed.queue, JobState::Ready).matching(filter).saying_why(), Vec::new(), 0);
+        loop {
+            match walk.next().await {
+                Ok(Some(jobs)) => found.extend(jobs.into_iter().map(|job| job.address.id)),
+                Ok(None) => break,
+                Err(_) => errors += 1,
+            }
+            assert!(walk.goes_on_at().is_none_or(|at| at <= 20), "{fails_after}: {:?}", walk.goes_on_at());
+        }
+        assert_eq!((found, errors), (thirds.clone(), 1), "the request {fails_after} fails");
+    }
+    assert_eq!(
+        inspector.walk(&bed.queue, JobState::Dead).matching(filter("tag.order=17")).next().await.unwrap().map(|jobs| jobs.len()),
+        None
+    );
+    noting.noted();
     let (first, goes_on) = walked(0, 5).await;
     assert_eq!((&first[..], goes_on), (&thirds[..5], Some(8)), "the fifth of them is the eighth that has the tag");
     assert_eq!(walked(8, 100).await, (thirds[5..].to_vec(), None));
@@ -285,10 +336,34 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     assert_eq!((started.total, looked(noting.noted()).0), (20, 1));
     let mut run = inspector.run_operation(&started);
     while run.step().await.unwrap() {}
-    assert_eq!(looked(noting.noted()), (0, 20));
+    assert_eq!(looked(noting.noted()), (1, 20), "its runner counts them once, to see whether they are fewer than those in the states");
     let ended = run.operation();
     assert_eq!((ended.changed, ended.skipped, ended.looked), (7, 13, 20));
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.depth(JobState::Ready).await), (7, 313));
+}
+
+/// Ten dead jobs of a customer who has forty more that are done.
+pub async fn an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states(bed: Bed) {
+    for _ in 0..50 {
+        put(&bed, &[("customer", "ada")]).await;
+    }
+    let mut lane = bed.lane().await;
+    for (at, held) in lane.claim(50).await.iter().enumerate() {
+        let buries = Ending::Bury { reason: BuryReason::Buried, error: None };
+        assert!(lane.end(held, if at % 5 == 0 { buries } else { Ending::Ack { result: None, keep: Some(LONG) } }).await);
+    }
+    let noting = Noting::new(&bed.broker, true);
+    let inspector = Client::with_broker(noting.clone()).inspector();
+    let new = NewOperation::new(OperationKind::Requeue, "tag.customer=ada state=dead".parse().expect("it is a filter"));
+    let preview = inspector.preview_operation(&bed.queue, &new, 1_000).await.unwrap();
+    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (10, 10, 10, true));
+    let started = inspector.start_operation(&bed.queue, &new).await.unwrap();
+    noting.noted();
+    let mut run = inspector.run_operation(&started);
+    while run.step().await.unwrap() {}
+    let looked: u64 = noting.noted().iter().filter(|(counts, _)| !counts).map(|(_, looked)| looked).sum();
+    assert_eq!((looked, run.operation().changed, run.operation().looked, started.total), (10, 10, 10, 10));
+    is_sound(&bed).await;
 }
 
 /// However many jobs there are, and in whichever state.

@@ -14,7 +14,7 @@ use queue_core::{
     Client, Error, JobId, NewOperation, OperationKind, OperationState,
     broker::{
         Broker, Change, DynBroker, Ending, Inspect, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart,
-        OperationStep, Scan,
+        OperationStep, Scan, Scanned,
     },
     delegate_broker, delegate_inspect,
     envelope::Envelope,
@@ -184,6 +184,116 @@ pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between
     assert_eq!((ended.changed, ended.skipped, ended.failed), (n(many), n(others), 0));
     assert_eq!(ended.looked, n(many + others), "each job was looked at once: {ended:?}");
     sound(&bed).await;
+}
+
+/// One of another release, and what is none: the walk begins anew.
+pub async fn an_operation_whose_position_cannot_be_read_begins_anew(bed: Bed) {
+    for (at, position) in ["behind-7", "c1", "tag:c1", "tag:none", "a1613d"].into_iter().enumerate() {
+        for filter_text in ["state=ready", "state=ready tag.order=17"] {
+            for _ in 0..30 {
+                let mut tagged = Envelope::new("suite.tagged", b"\x80");
+                tagged.tags.insert("order".to_owned(), "17".to_owned());
+                bed.put_job(NewJob::new(JobId::make(), tagged.encode().expect("it is small"))).await;
+            }
+            let mut cancel = start(&bed, &NewOperation::new(OperationKind::Cancel, filter(filter_text))).await;
+            let part = OperationPart::Change { change: Change::Cancel, reason: None, states: vec![JobState::Ready], ids: Vec::new() };
+            let step = OperationStep {
+                runner: cancel.runner.clone().expect("it has a runner").into(),
+                step: cancel.step,
+                part,
+                position: Some(position.to_owned()),
+                looked: 0,
+                skipped: 0,
+                end: None,
+                problem: None,
+            };
+            let deed = OperationDeed::Step(step);
+            let answer = bed.broker.operate(&Operate::new(bed.queue.clone(), cancel.id.clone(), deed)).await.unwrap();
+            let Operated::Done { operation, .. } = answer else { panic!("{answer:?}") };
+            assert_eq!(operation.position.as_deref(), Some(position));
+            cancel.clone_from(&operation);
+            let mut run = bed.inspector().run_operation(&cancel).at_once();
+            while run.step().await.unwrap() {}
+            let ended = run.operation();
+            assert_eq!((ended.state, ended.changed), (OperationState::Completed, 30), "{at}: {position}: {ended:?}");
+        }
+    }
+    sound(&bed).await;
+}
+
+/// What a preview looks at is in the states of its operation, and what its steps read is bounded.
+pub async fn a_preview_looks_at_jobs_in_the_states_of_its_operation(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.put(20).await;
+    let held = lane.claim(20).await;
+    for held in &held {
+        assert!(lane.end(held, Ending::Ack { result: None, keep: Some(HOUR) }).await);
+    }
+    let cancelled = bed.put(5).await;
+    bed.broker.cancel(&bed.queue, &cancelled).await.unwrap();
+    let mut producer = bed.producer().await;
+    for _ in 0..6 {
+        producer.stored((0..100).map(|_| NewJob::new(JobId::make(), super::bed::envelope("waits"))).collect()).await;
+    }
+    bed.put_later(HOUR).await;
+    let inspector = bed.inspector();
+    let requeue = NewOperation::new(OperationKind::Requeue, filter("state=cancelled"));
+    let preview = inspector.preview_operation(&bed.queue, &requeue, 1_000).await.unwrap();
+    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (5, 5, 5, true));
+    let counts = Arc::new(CountsScans { inner: bed.broker.clone(), scans: AtomicUsize::new(0) });
+    let promote = NewOperation::new(OperationKind::Promote, filter("state=scheduled"));
+    let client = Client::with_broker(counts.clone());
+    let preview = client.inspector().preview_operation(&bed.queue, &promote, 250).await.unwrap();
+    assert!(preview.looked <= 1 && preview.total == 1, "{preview:?}");
+    assert_eq!(counts.scans.load(Ordering::Relaxed), 1, "one step reads 250 jobs: {preview:?}");
+}
+
+/// One that was cancelled, was requeued and is done has two ends, and is behind what ended between them.
+pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let twice = bed.put(1).await;
+    bed.broker.change(&bed.queue, Change::Cancel, None, &twice).await.unwrap();
+    let ack = Ending::Ack { result: None, keep: Some(HOUR) };
+    for round in 0..3 {
+        bed.put(3).await;
+        if round == 1 {
+            bed.broker.change(&bed.queue, Change::Requeue, None, &twice).await.unwrap();
+        }
+        for held in lane.claim(10).await {
+            assert!(lane.end(&held, ack.clone()).await);
+        }
+    }
+    let scan = async |after| {
+        let found = bed.broker.scan(&Scan::new(&bed.queue, &[JobState::Done, JobState::Cancelled], 500).after(after)).await.unwrap();
+        (found.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), found.places)
+    };
+    let (ids, places) = scan(None).await;
+    assert_eq!((ids.len(), places.len(), ids.contains(&twice[0])), (10, 10, true));
+    for (at, place) in places.into_iter().enumerate() {
+        assert_eq!(scan(Some(place)).await.0, ids[at + 1..], "behind the job {at}");
+    }
+}
+
+/// Counts the steps of scans.
+#[derive(Debug)]
+struct CountsScans {
+    inner: DynBroker,
+    scans: AtomicUsize,
+}
+
+#[async_trait]
+impl Broker for CountsScans {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait]
+impl Inspect for CountsScans {
+    delegate_inspect!(self.inner, except scan);
+
+    async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.inner.scan(request).await
+    }
 }
 
 /// Forty jobs of 200 KiB, with and without those that move, and by a tag: a step brings a mebibyte and a piece of its broker, and all are found.

@@ -62,7 +62,7 @@ impl Model {
         let scanned = Scanned::new(wanted.map(|(place, job)| (job, place)).collect(), next);
         let looked = if request.tag.is_some() || request.goes_through_all() { all.len() } else { scanned.jobs.len() };
         let mut scanned = scanned.looked_at(looked as u64);
-        scanned.of = of;
+        (scanned.read, scanned.of) = (all.len() as u64, of);
         Ok(scanned)
     }
 

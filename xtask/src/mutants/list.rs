@@ -270,6 +270,9 @@ mutants! {
     TAGS_REDIS "queue-core/src/redis/topic/event.lua" {
         "tags: those of an event are in the index": "may_have_tags or not unknown_to_a_lane('i')" => "false";
     }
+    OPERATIONS_REDIS "queue-core/src/redis/people/tagged.lua" {
+        "operations: by a tag a walk begins anew on another server": " or alive ~= (ARGV[5] or '')" => "";
+    }
     TAGS_REDIS "queue-core/src/redis/people/tagged.lua" {
         "tags: a scan goes on behind the last id": "'(' .. digest .. ARGV[4]" => "'[' .. digest .. ARGV[4]";
     }
@@ -1168,12 +1171,14 @@ mutants! {
         "drain: a given id is free": "          free_id(id)\n" => "";
     }
     OPERATIONS_REDIS "queue-core/src/redis/people/scan.lua" {
+        "operations: results are counted as well": "(job and bytes_of(job) or #items[at + 1])" => "(job and #job[2] or #items[at + 1])";
         "operations: other states are not met": "if job and is_wanted[job[1]] then" => "if job then";
     }
     OPERATIONS_REDIS "queue-core/src/redis/people/scan.rs" {
         "operations: ready jobs are looked for among all": "if request.goes_through_all() {" => "if false {";
         "operations: who goes from retry to scheduled is met": "    (\"active\", &[JobState::Active]),\n    (\"retry\", &[JobState::Retry]),\n    (\"scheduled\", &[JobState::Scheduled]),\n" => "    (\"active\", &[JobState::Active]),\n    (\"scheduled\", &[JobState::Scheduled]),\n    (\"retry\", &[JobState::Retry]),\n";
-        "operations: each place is gone through": "places.get(at + 1).map(|place| (*place, 0, life))" => "None";
+        "operations: each place is gone through": "places.get(at + 1).map(|place| (*place, 0, &life))" => "None";
+        "operations: on another server a walk begins anew": "at > 0 && alive != life" => "false";
     }
     OPERATIONS_REDIS "queue-core/src/inspector/operations/run.rs" {
         "operations: what is too new is not concerned": "at <= started" => "true";
@@ -1181,6 +1186,7 @@ mutants! {
         "operations: who has not started it has another name": "operation.is_own" => "true";
         "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
         "operations: a part counts what it has looked at": "let own = part.len() as u64;" => "let own = 0;";
+        "operations: a position that cannot be read begins anew": "self.is_mine && self.after.is_some()" => "false";
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }
     OPERATIONS_REDIS "queue-core/src/broker/scan.rs" {
@@ -1217,6 +1223,7 @@ mutants! {
         "tags: an operation looks at the jobs that have the tag": "Some((name, value)) => self.tagged(name, value)," => "Some(_) => self,";
     }
     TAGS_REDIS "queue-core/src/inspector/walk.rs" {
+        "tags: a list goes on where it was after an error": "self.place.clone()" => "self.place.take()";
         "tags: a list looks at the jobs that have the tag": "if self.filter.tag().is_some() {" => "if false {";
         "tags: a list goes on behind the jobs that were skipped": "begins + last as u64 + 1" => "begins + last as u64";
     }

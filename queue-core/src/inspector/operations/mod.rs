@@ -124,7 +124,7 @@ pub struct OperationPreview {
 
 impl Inspector {
     /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns jobs that were enqueued before, by the broker's clock, and have not ended since.
-    /// With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other. The reason is that of [`because`](Self::because): cancelled jobs have it.
+    /// With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other, or at those in its states if they are fewer. The reason is that of [`because`](Self::because): cancelled jobs have it.
     ///
     /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its process dies, a worker of the queue goes on.
     ///
@@ -158,7 +158,7 @@ impl Inspector {
             filter,
             by: new.by.clone(),
             reason: self.reason.as_deref().map(str::to_owned),
-            total: self.total(&walk(queue, &new.states(), &new.filter)).await?,
+            total: self.shortest(&walk(queue, &new.states(), &new.filter)).await?.1,
             runner: (!new.is_detached).then(|| ProcessId::random().to_string().into()),
         };
         let id = ProcessId::random().to_string();
@@ -180,15 +180,15 @@ impl Inspector {
     pub async fn preview_operation(&self, queue: &str, new: &NewOperation, at_most: u64) -> Result<OperationPreview> {
         check_queue(queue)?;
         new.check()?;
-        let mut request = walk(queue, &new.states(), &new.filter);
-        let mut preview = OperationPreview { eligible: 0, looked: 0, total: self.total(&request).await?, is_whole: false };
-        while preview.looked < at_most && !preview.is_whole {
-            let (jobs, looked, next) = self.step_of(&request, new.filter.asks_why()).await?;
+        let (mut request, total) = self.shortest(&walk(queue, &new.states(), &new.filter)).await?;
+        let (mut preview, mut read) = (OperationPreview { eligible: 0, looked: 0, total, is_whole: false }, 0);
+        while read < at_most && !preview.is_whole {
+            let step = self.step_of(&request, new.filter.asks_why()).await?;
             let now = SystemTime::now();
-            preview.eligible += jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
-            preview.looked += looked;
-            preview.is_whole = next.is_none();
-            request.after = next;
+            preview.eligible += step.jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
+            (preview.looked, read) = (preview.looked + step.looked, read + step.read.max(step.looked));
+            preview.is_whole = step.next.is_none();
+            request.after = step.next;
         }
         Ok(preview)
     }
@@ -237,26 +237,37 @@ impl Inspector {
         .await
     }
 
-    /// Some jobs, how many were looked at, and where it goes on.
-    async fn step_of(&self, request: &Scan, says_why: bool) -> Result<(Vec<JobRecord>, u64, Option<Vec<u8>>)> {
+    async fn step_of(&self, request: &Scan, says_why: bool) -> Result<Step> {
         let found = self.scanned(self.until(), request).await?;
         let mut jobs = self.records(&request.queue, found.jobs).await?;
         if says_why {
             self.say_why(&request.queue, &mut jobs).await?;
         }
-        Ok((jobs, found.looked, found.next))
+        Ok(Step { jobs, looked: found.looked, read: found.read, next: found.next })
     }
 
-    /// How many jobs there are to look at.
-    async fn total(&self, request: &Scan) -> Result<u64> {
+    /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it looks at.
+    async fn shortest(&self, request: &Scan) -> Result<(Scan, u64)> {
+        let by_states = Scan { tag: None, ..request.clone() };
+        let (stats, all) = (self.stats(&request.queue).await?, by_states.goes_through_all());
+        let total = JobState::ALL.into_iter().filter(|state| all || request.states.contains(state)).map(|state| stats.count(state)).sum();
         if request.tag.is_some() {
-            let request = Scan { limit: 1, counts: true, ..request.clone() };
-            return Ok(self.scanned(self.until(), &request).await?.of.unwrap_or_default());
+            let counts = Scan { limit: 1, counts: true, ..request.clone() };
+            let of = self.scanned(self.until(), &counts).await?.of.unwrap_or_default();
+            if of <= total {
+                return Ok((request.clone(), of));
+            }
         }
-        let stats = self.stats(&request.queue).await?;
-        let all = request.goes_through_all();
-        Ok(JobState::ALL.into_iter().filter(|state| all || request.states.contains(state)).map(|state| stats.count(state)).sum())
+        Ok((by_states, total))
     }
+}
+
+/// What a step of a walk has found: jobs, how many were looked at, and for that read, and where it goes on.
+struct Step {
+    jobs: Vec<JobRecord>,
+    looked: u64,
+    read: u64,
+    next: Option<Vec<u8>>,
 }
 
 /// The walk of an operation through the jobs that it may concern: by a tag, if the filter names one.

@@ -7,12 +7,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{states, walk};
+use super::{Step, states, walk};
 use crate::{
     address::JobId,
     broker::{
         Change, JobState, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep, ProcessId,
-        REQUEUED_AT_ONCE, on_broker,
+        REQUEUED_AT_ONCE, Scan, on_broker,
     },
     error::{Error, Result},
     inspector::{
@@ -38,6 +38,9 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a drain or a purge goes on that has taken all it can from the heads of the lines.
 const POPPED: &str = "popped";
+
+/// Before a position in the index of tags.
+const BY_TAG: &str = "tag:";
 
 /// Takes the steps of an operation. From [`Inspector::run_operation`].
 ///
@@ -108,6 +111,11 @@ impl RunOperation {
         let answer = if self.is_mine { self.next_step().await } else { self.take().await };
         self.pace.took = begun.elapsed();
         match answer {
+            // The position is that of another release: the walk begins anew, and changes nothing twice.
+            Err(Error::Invalid { field: "cursor", .. }) if self.is_mine && self.after.is_some() => {
+                (self.after, self.looked, self.skipped) = (None, 0, 0);
+                Ok(true)
+            }
             Err(Error::Invalid { field, value, problem }) if self.is_mine => {
                 let problem = format!("{field} `{value}` {problem}");
                 self.hand_in(self.changing(&[]), self.operation.position.clone(), (0, 0), Some((OperationState::Failed, Some(problem))))
@@ -142,11 +150,10 @@ impl RunOperation {
         if self.operation.kind.takes_all() && self.operation.position.is_none() {
             return self.pop().await;
         }
-        let place = |text: &str| bytes_of(text).ok_or_else(|| Error::invalid("position", text, "is none of these jobs"));
-        let after = self.after.as_deref().map(place).transpose()?;
-        let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter).after(after);
-        let (jobs, looked, next) = self.inspector.step_of(&request, self.filter.asks_why()).await?;
-        let next = next.map(|place| text_of(&place));
+        let request = self.request().await?;
+        let Step { jobs, looked, next, .. } = self.inspector.step_of(&request, self.filter.asks_why()).await?;
+        let by = if request.tag.is_some() { BY_TAG } else { "" };
+        let next = next.map(|place| format!("{by}{}", text_of(&place)));
         let now = SystemTime::now();
         let found = jobs.len();
         let ids: Vec<JobId> =
@@ -175,6 +182,21 @@ impl RunOperation {
             (self.after, self.looked, self.skipped) = (next, 0, 0);
         }
         Ok(!self.is_over())
+    }
+
+    /// The next step of the walk. Its first one decides whether it goes by the tag; the position says so from then on. One that cannot be read, of another release, begins anew.
+    async fn request(&self) -> Result<Scan> {
+        let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter);
+        let read = |text: &str| match text.strip_prefix(BY_TAG) {
+            Some(place) => Some((bytes_of(place)?, true)),
+            None => Some((bytes_of(text)?, false)),
+        };
+        match self.after.as_deref().and_then(read) {
+            Some((place, true)) => Ok(request.after(Some(place))),
+            Some((place, false)) => Ok(Scan { tag: None, ..request }.after(Some(place))),
+            None if request.tag.is_some() => Ok(self.inspector.shortest(&request).await?.0),
+            None => Ok(request),
+        }
     }
 
     fn changing(&self, ids: &[JobId]) -> OperationPart {

@@ -241,17 +241,17 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
 async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Result<Vec<StoredJob>> {
     let ids: Vec<JobId> = lines.iter().filter_map(|line| JobId::from_bytes(until_and_id(line).1).ok()).collect();
     let records = records(broker, queue, &ids).await?;
-    ended_told(lines, records)
+    Ok(ended_told(lines, records)?.into_iter().map(|(_, job)| job).collect())
 }
 
-/// The jobs of lines that their records say to be those.
-fn ended_told(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<StoredJob>> {
+/// The jobs of lines that their records say to be those, and which line, of those with an id, is that of the job.
+fn ended_told(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usize, StoredJob)>> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     let known = lines.iter().map(|line| until_and_id(line)).filter_map(|(until, id)| Some((JobId::from_bytes(id).ok()?, until)));
-    for ((id, until), value) in known.zip(records) {
+    for (at, ((id, until), value)) in known.zip(records).enumerate() {
         // What other hands made run once more has ended twice, and has one record.
         if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id.clone()) {
-            jobs.extend(record(&id, value)?);
+            jobs.extend(record(&id, value)?.map(|job| (at, job)));
         }
     }
     Ok(jobs)

@@ -44,13 +44,13 @@ local function id_of(field, value)
   return place == 'parked' and (string.match(field, '%z(.*)$') or '') or field
 end
 
--- In small pieces, the first of four: of `jobs` each brings the envelopes of its jobs, also of those that are not wanted. A table from which most jobs have gone gives few a piece.
+-- In small pieces, the first of four: each brings its jobs with their results, also those that are not wanted. A table from which most jobs have gone gives few a piece.
 local function met(cursor, given_by)
   local is_wanted, alive, looked, size, pieces = {}, life(), 0, 0, 0
   for at = 6, #ARGV do
     is_wanted[ARGV[at]] = true
   end
-  -- A cursor means nothing to another server.
+  -- A cursor means nothing to another server. Where INFO is denied no server is known, and each is taken for the same one: a scan that began anew at each step would never end.
   cursor = given_by == alive and cursor or '0'
   local answer, command = { '0', alive, 0 }, HASHES[place] and 'HSCAN' or 'ZSCAN'
   repeat
@@ -61,7 +61,7 @@ local function met(cursor, given_by)
     for at = 1, #items, 2 do
       local id = id_of(items[at], items[at + 1])
       local job = shown(id)
-      size = size + #items[at + 1] + (job and #job[2] or 0)
+      size = size + (job and bytes_of(job) or #items[at + 1])
       if job and is_wanted[job[1]] then
         answer[#answer + 1], answer[#answer + 2] = id, job
       end

@@ -158,11 +158,24 @@ fn places_met(request: &Scan) -> Vec<&'static str> {
 /// Jobs in the order of this server. A place has its name, a cursor, and the life of the server that has given it.
 async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
     let places = places_met(request);
-    let (place, cursor, life) = match &request.after {
-        None => (places[0].to_owned(), 0, String::new()),
-        Some(bytes) => place_of_bytes::<(String, u64, String)>(bytes)?,
-    };
+    let Some(bytes) = &request.after else { return Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0) };
+    let (place, cursor, life): (String, u64, String) = place_of_bytes(bytes)?;
     let at = places.iter().position(|known| *known == place).ok_or_else(|| Error::invalid("cursor", place, "is no place of these jobs"))?;
+    match met_at(broker, request, limit, &places, (at, cursor, &life)).await? {
+        // On another server a job may be back in a place that lies behind.
+        (_, alive) if at > 0 && alive != life => Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0),
+        (found, _) => Ok(found),
+    }
+}
+
+/// A step of it from this cursor on, and the life of the server.
+async fn met_at(
+    broker: &RedisBroker,
+    request: &Scan,
+    limit: usize,
+    places: &[&str],
+    (at, cursor, life): (usize, u64, &str),
+) -> Result<(Scanned, String)> {
     let mut call = SCAN.call(&broker.keys, &request.queue);
     call.arg(places[at]).arg(limit).arg("met").arg(cursor).arg(life);
     for state in &request.states {
@@ -184,11 +197,13 @@ async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scann
         }
     }
     let following = match cursor {
-        0 => places.get(at + 1).map(|place| (*place, 0, life)),
-        cursor => Some((places[at], cursor, life)),
+        0 => places.get(at + 1).map(|place| (*place, 0, &life)),
+        cursor => Some((places[at], cursor, &life)),
     };
     let following = following.as_ref().map(place_to_bytes).transpose()?;
-    Ok(Scanned { jobs, looked, next: following, ..Scanned::default() })
+    let all = request.goes_through_all();
+    let seen = if all { looked } else { jobs.len() as u64 };
+    Ok((Scanned { jobs, looked: seen, read: looked, next: following, ..Scanned::default() }, life))
 }
 
 async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>, room: usize) -> Result<Part> {
@@ -201,13 +216,24 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
     }
 }
 
-/// Jobs that have a tag, by the index of tags. A place is the id of the last one.
+/// Jobs that have a tag, by the index of tags. A place is the id of the last one; of a scan that meets the jobs that move it has the life of the server, too: another one may lack what was
+/// done to the jobs before it.
 async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
-    let last = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?;
+    let movers = request.meets_movers;
+    let last = request.after.as_deref().map(|place| match movers {
+        true => place_of_bytes::<(Vec<u8>, String)>(place),
+        false => place_of_bytes(place).map(|id| (id, String::new())),
+    });
+    let last = last.transpose()?;
+    let (id, life) = last.clone().unwrap_or_default();
     let mut call = TAGGED.call(&broker.keys, &request.queue);
-    call.arg(name).arg(value).arg(limit).arg(last.as_deref().unwrap_or_default());
+    call.arg(name).arg(value).arg(limit).arg(id);
+    if movers {
+        call.arg(life);
+    }
     let mut answer = array(broker.script(&request.queue, &TAGGED, call).await?)?.into_iter();
-    let of = number(next(&mut answer)?)?;
+    let (of, life) = (number(next(&mut answer)?)?, text(next(&mut answer)?)?);
+    let place = |id: &[u8]| if movers { place_to_bytes(&(id, &life)) } else { place_to_bytes(&id) };
     let mut members: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
     let is_page = members.len() == limit;
     // What is no id is for the auditor to find.
@@ -218,10 +244,10 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     if let Some(first_left) = ids.get(records.len()) {
         members.truncate(members.iter().position(|id| id.as_slice() == first_left.as_bytes()).unwrap_or(members.len()));
     }
-    let next = members.last().filter(|_| is_page || is_cut).map(place_to_bytes).transpose()?;
+    let next = members.last().filter(|_| is_page || is_cut).map(|id| place(id)).transpose()?;
     let mut jobs = told(&request.queue, &ids, records)?;
     jobs.retain(|job| is_tagged(&job.envelope, name, value));
-    let with_place = |job: StoredJob| place_to_bytes(&job.id.as_bytes()).map(|place| (job, place));
+    let with_place = |job: StoredJob| place(job.id.as_bytes()).map(|place| (job, place));
     let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
     Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).looked_at(members.len() as u64) })
 }
@@ -262,7 +288,14 @@ async fn jobs_of(
     let records = some_records(broker, queue, &unlike).await?;
     let cut = if records.len() < unlike.len() { lines.get(records.len() - 1).cloned() } else { None };
     let jobs = match at {
-        Where::Ended => ended_told(&lines.into_iter().map(|line| line.element).collect::<Vec<_>>(), records)?,
+        Where::Ended => {
+            let told = ended_told(&lines.iter().map(|line| line.element.clone()).collect::<Vec<_>>(), records)?;
+            // Its place is that of its own line: an earlier one may be of an end before it.
+            for (at, job) in &told {
+                of_id.extend(lines.get(*at).map(|line| (job.id.clone(), line.clone())));
+            }
+            told.into_iter().map(|(_, job)| job).collect()
+        }
         _ => told(queue, &unlike, records)?,
     };
     let jobs = listed(jobs, states).into_iter().filter_map(|job| Some((of_id.remove(&job.id)?, job))).map(|(place, job)| (job, place));

@@ -4,7 +4,7 @@
 local answers, size = {}, 0
 for at, id in ipairs(ARGV) do
   local job = shown(id)
-  answers[at], size = job, size + (job and #job[2] + #job[9] + #job[11] or 0)
+  answers[at], size = job, size + (job and bytes_of(job) or 0)
   if size >= C.max_bytes then
     break
   end

@@ -1,6 +1,11 @@
 -- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
 -- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, and when it rises.
 
+-- How many bytes it has of what grows: envelope, errors and result.
+local function bytes_of(job)
+  return #job[2] + #job[9] + #job[11]
+end
+
 local function shown(id)
   local body = call('HGET', K.jobs, id)
   if not body then

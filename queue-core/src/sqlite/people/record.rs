@@ -1,8 +1,9 @@
 //! A row of `queue_jobs` for people.
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{OptionalExtension, Row, types::ValueRef};
 
 use crate::{
+    address::JobId,
     broker::{BuryReason, Failure, JobState, Priority, StoredJob},
     error::Error,
     sqlite::{
@@ -18,7 +19,9 @@ use crate::{
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, Number>(1)?.0)?;
-    let mut record = StoredJob::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
+    // What is of another type is no id.
+    let id = if let ValueRef::Blob(id) = row.get_ref(0)? { JobId::from_bytes(id)? } else { JobId::from_bytes(b"")? };
+    let mut record = StoredJob::new(id, state, row.get::<_, Bytes>(2)?.0);
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
     let (Count(attempts), Count(crashes)) = (row.get(4)?, row.get(5)?);
     (record.attempts, record.crashes) = (attempts, crashes);
@@ -50,6 +53,15 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         _ => record.note = note,
     }
     Ok(record)
+}
+
+/// What cannot be told of is for the auditor to find, and `None` here. An error of the file is none of that: it would hide a job that is there.
+pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
+    match told {
+        Ok(told) => Ok(Some(told)),
+        Err(Failed::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads the column failures, which comes after those of [`record`]. A history that cannot be read has one entry, which says so.

@@ -5,7 +5,7 @@
 
 use rusqlite::{params, types::ValueRef};
 
-use super::record::{failures, record};
+use super::record::{failures, if_told, record};
 use crate::{
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
     sqlite::{
@@ -79,8 +79,7 @@ fn some(
         {
             last = Some((state, rank, pos, id.to_vec()));
         }
-        // What cannot be told of is for the auditor to find.
-        if let Ok(mut job) = record(tx, queue, row) {
+        if let Some(mut job) = if_told(record(tx, queue, row))? {
             job.failures = failures(row)?;
             let place = last.as_ref().map(place_to_bytes).transpose()?.unwrap_or_default();
             size += job.envelope.len();
@@ -107,8 +106,7 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
         }
         let is_wanted =
             matches!(row.get_ref(1)?, ValueRef::Integer(state) if row::state(state).is_ok_and(|state| request.states.contains(&state)));
-        // What cannot be told of is for the auditor to find.
-        if is_wanted && let Ok(mut job) = record(tx, queue, row) {
+        if is_wanted && let Some(mut job) = if_told(record(tx, queue, row))? {
             job.failures = failures(row)?;
             size += job.envelope.len();
             jobs.push(job.listed());
@@ -120,7 +118,7 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     let goes_on = looked == limit || size >= MAX_BYTES;
     let next = last.filter(|_| goes_on).map(|id| place_to_bytes(&id)).transpose()?;
     let seen = if request.goes_through_all() { looked } else { jobs.len() };
-    Ok(Scanned { jobs, looked: seen as u64, next, ..Scanned::default() })
+    Ok(Scanned { jobs, looked: seen as u64, read: looked as u64, next, ..Scanned::default() })
 }
 
 /// Jobs that have a tag, by the index of tags. A place is the id of the last one.
@@ -143,7 +141,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
         // The row of an entry without a job has nothing.
-        let Ok(mut job) = record(tx, queue, row) else { continue };
+        let Some(mut job) = if_told(record(tx, queue, row))? else { continue };
         size += job.envelope.len();
         if is_tagged(&job.envelope, name, value) && request.states.contains(&job.state) {
             job.failures = failures(row)?;
