@@ -9,7 +9,7 @@ use super::{
     again::Again,
     args::{Format, state_parser},
     edit::{self, DuplicateArgs, EditArgs},
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     logs,
     output::{coarse, print, print_json, relative, short, table, write},
     queues::{self, Unreadable},
@@ -203,6 +203,9 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
+        JobsCommand::Delete { select, yes } if *yes && !select.all => {
+            Err(Failure::new(Exit::Usage, "`--yes` answers the question of `--all`; jobs that are named are removed without a question"))
+        }
         JobsCommand::Delete { select, .. } => repair::check(Change::Delete, select),
     }
 }
