@@ -138,6 +138,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
     "rewinds: on SQLite another one takes over",
     "rewinds: on SQLite half of one reads nothing",
     "operations: who goes from retry to scheduled is met",
+    "sqlite scan: a step through all jobs ends with a mebibyte",
 ];
 
 mutants! {
