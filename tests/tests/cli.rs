@@ -351,10 +351,7 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "promote", "--all"], "--state"),
         (&["jobs", "promote", "--all", "--state", "dead"], "takes one of --state scheduled, retry"),
         (&["jobs", "delete", "--all", "--state", "active"], "jobs that are active cannot be deleted"),
-        (
-            &["jobs", "delete", "--all", "--state", "dead", "--queue", "orders", "--where", "task=greet"],
-            "all dead jobs of orders that match `task=greet` would be removed for good; say --yes to do it, or --dry-run to see how many",
-        ),
+        (&["jobs", "requeue", "--all", "--where", "task=greet", "--where", "older=2"], "`older=2d`"),
         (&["jobs", "delete", "orders/one", "--yes"], "--all"),
         (&["queues", "pause", "orders", "--until", "25:00"], "a time of day as `09:00` (UTC)"),
         (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead, cancelled, expired"),
@@ -370,6 +367,45 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         assert_eq!(ended.stdout, "", "{arguments:?}");
     }
     assert_eq!(place.json(&["status", "--json"])["queues"], serde_json::json!([]));
+}
+
+/// The queue has to be there, and the jobs too, before it is asked whether they are to go.
+#[test]
+fn it_is_said_how_many_jobs_would_be_removed() {
+    let place = Place::new();
+    for n in 1..=2 {
+        place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#), "--id", &format!("o-{n}")]);
+    }
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", "g"]);
+    let delete = |arguments: &[&str]| place.run(&[&["jobs", "delete", "--all"], arguments].concat());
+    for (arguments, code, says) in [
+        (&["--state", "ready"][..], 2, "error: 3 ready jobs of greetings, orders would be removed for good; say --yes to do it\n"),
+        (
+            &["--state", "ready", "--queue", "orders", "--where", "task=close_order", "--where", "id=o-1"],
+            2,
+            "error: at most 2 ready jobs of orders that match `task=close_order id=o-1` would be removed for good; say --yes to do it, or --dry-run to see \
+             how many\n",
+        ),
+        (
+            &["--state", "ready", "--where", "queue=greetings"],
+            2,
+            "error: at most 1 ready job of greetings that matches `queue=greetings` would be",
+        ),
+        (&["--state", "ready", "--queue", "ordres"], 3, "error: there is no queue `ordres`: did you mean `orders`?\n"),
+        (&["--state", "dead"], 0, "no job is dead\n"),
+        (&["--state", "dead", "--where", "task=greet"], 0, "no job is dead and matches the filter\n"),
+        (&["--state", "dead", "--json"], 0, ""),
+    ] {
+        let ended = delete(arguments);
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
+        let is_said = if says.is_empty() || says.ends_with('\n') { ended.stderr == says } else { ended.stderr.starts_with(says) };
+        assert!(is_said, "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.stdout.trim_end(), if arguments.contains(&"--json") { "[]" } else { "" }, "{arguments:?}");
+    }
+    assert_eq!(["orders/o-1", "orders/o-2", "greetings/g"].map(|job| place.state(job)), ["ready", "ready", "ready"]);
+    let ended = delete(&["--state", "ready", "--where", "task=close_order", "--where", "id=o-1", "--yes"]);
+    assert_eq!((ended.code, ended.stdout.trim_end()), (0, "orders: 1 ready job deleted"), "{}", ended.stderr);
+    assert_eq!(["orders/o-1", "orders/o-2", "greetings/g"].map(|job| place.state(job)), ["gone", "ready", "ready"]);
 }
 
 #[test]

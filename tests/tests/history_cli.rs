@@ -102,6 +102,7 @@ async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(printed.iter().all(|line| !line.contains('\u{1b}')), "{printed:?}");
+    assert!(!printed[0].is_empty() && printed.windows(2).all(|two| !two[0].is_empty() || !two[1].is_empty()), "{printed:?}");
 }
 
 fn stays(place: &Place) {

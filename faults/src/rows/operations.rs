@@ -62,19 +62,22 @@ fn busy() -> Setup {
 /// Jobs that stand still.
 const STANDING: u64 = 4_000;
 
-/// So many processes that take steps are killed, if the operation has not ended before.
+/// How many processes that take steps are killed, if the operation has not ended before.
 const KILLS: u32 = 10;
 
 fn runner_killed(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.stand(STANDING).await?;
         let operation = bed.cancel_standing(STANDING).await?;
+        // A request of a process that was killed may lie on its way, and count as a step later: each process takes steps under a name of its own.
+        let mut runners: Vec<Option<String>> = Vec::new();
         let mut kills = 0;
         while kills < KILLS {
-            let step = bed.operation(&operation).await.map_or(0, |operation| operation.step);
+            let before = bed.operation(&operation).await.ok_or("the broker does not answer before a process is started")?;
+            runners.push(before.runner);
             let mut operator = bed.start_operator(&operation, Duration::from_millis(30))?;
-            let of = operation.clone();
-            let begun = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| now.step > step || !now.is_running());
+            let (of, known) = (operation.clone(), runners.clone());
+            let begun = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| !known.contains(&now.runner) || !now.is_running());
             bed.until("a process to take steps", PATIENCE, begun).await?;
             // Most of its life lies between two steps then, also between those of one page.
             operator.slow();
@@ -148,7 +151,7 @@ const AWAITED_FOR: Duration = Duration::from_secs(40);
 /// A caller looks by itself within five seconds at first, and then every five seconds. By then the first jobs start, and another server takes over.
 const LOOKED: Duration = Duration::from_millis(5_200);
 
-/// So long after the end of its job a caller has been told of it, although it has not looked by itself: it listens to the server that has taken over, and looks when it begins to.
+/// A caller is told of the end of its job within this time, although it has not looked by itself: it listens to the server that has taken over, and looks when it begins to.
 const TOLD_WITHIN: Duration = Duration::from_millis(3_000);
 
 fn waits(bed: &mut Bed) -> Harming<'_> {
@@ -180,7 +183,7 @@ fn waits(bed: &mut Bed) -> Harming<'_> {
         let latest = late.last().copied().unwrap_or_default();
         bed.measured("the latest caller was told after", latest);
         if latest > TOLD_WITHIN {
-            return Err(format!("callers were told so long after the end of their jobs: {late:?}").into());
+            return Err(format!("callers were told later than {TOLD_WITHIN:?} after the end of their jobs: {late:?}").into());
         }
         Ok::<(), Problem>(())
     })

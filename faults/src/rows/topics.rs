@@ -232,7 +232,7 @@ fn master_killed(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
-/// So many events of the slow subscription are read before the server is full.
+/// How many events of the slow subscription are read before the server is full.
 const WORK: u64 = 8;
 
 /// Its events that are read and have not ended.

@@ -251,7 +251,7 @@ pub trait Inspect: Send + Sync {
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
 
     /// One bounded step through the jobs of some states, in an order of the broker's own. A job that is in one of the states from the first step to the
-    /// last, and stays in its place, is found once, whatever comes and goes meanwhile. Where the scan [meets those that move](Scan::meeting_movers), a job that is in one of the states all
+    /// last, and stays in its place, is found once, although other jobs come and go meanwhile. Where the scan [meets those that move](Scan::meeting_movers), a job that is in one of the states all
     /// the time is found wherever it goes, at least once.
     ///
     /// # Errors

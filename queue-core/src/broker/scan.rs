@@ -93,7 +93,7 @@ impl Scan {
     }
 }
 
-/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: who comes to `retry`
+/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: a job that comes to `retry`
 /// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
 pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
     let mut places = states.iter().filter(|state| !state.is_final());
@@ -108,9 +108,9 @@ pub struct Scanned {
     /// Jobs in the states that were asked for, as [`StoredJob::listed`] has them. There may be none although the scan goes on.
     pub jobs: Vec<StoredJob>,
     /// Where it goes on; `None` alone says that it has ended. It names the last job that was looked at, so that no job that stays where it is is passed over,
-    /// or seen twice, whatever comes and goes.
+    /// or seen twice, although other jobs come and go.
     pub next: Option<Vec<u8>>,
-    /// Of each of the jobs, where a scan goes on behind it. Empty for a scan that [meets the jobs that move](Scan::meeting_movers) in an order of its own.
+    /// Of each of the jobs, where a scan goes on behind it. A broker may leave it empty for a scan that [meets the jobs that move](Scan::meeting_movers), whose order may have no place of a single job.
     pub places: Vec<Vec<u8>>,
     /// How many jobs were looked at: those of all states if the scan [goes through all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the states.
     pub looked: u64,

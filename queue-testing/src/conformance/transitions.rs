@@ -141,7 +141,7 @@ pub async fn what_people_do_to_a_job_is_told(bed: Bed) {
     sound(&bed).await;
 }
 
-/// At most so many bytes of a reason are told: no character of it is cut in two.
+/// At most 200 bytes of a reason are told: no character of it is cut in two.
 pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     for long in ["é", "a€", "🦀", "a🦀", "a"].map(|text| text.repeat(REASON_TOLD)) {

@@ -57,10 +57,12 @@ async fn scheduled(bed: &Bed, jobs: usize) -> Vec<JobId> {
     ids
 }
 
-async fn snooze(lane: &mut Lane, delay: Duration) {
+/// How many there were.
+async fn snooze(lane: &mut Lane, delay: Duration) -> usize {
     let jobs = lane.claim(500).await;
     let turn = lane.next().finish(jobs.iter().map(|job| finish(job, Ending::Snooze { delay })).collect());
     lane.send(&turn).await;
+    jobs.len()
 }
 
 /// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in `scheduled`.
@@ -98,6 +100,49 @@ pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: 
     assert!(waits.iter().all(|id| found.contains(id)), "it is due earlier");
 }
 
+/// Half of the jobs wait for another attempt. They go to `scheduled` while the walk is on its way: about as many to where it has been as to where it comes to.
+pub async fn a_walk_meets_all_jobs_that_go_from_retry_to_scheduled(bed: Bed) {
+    let many = 300;
+    let waits = scheduled(&bed, many).await;
+    let moves = bed.put(many).await;
+    let mut lane = bed.lane().await;
+    let mut failed = 0;
+    while failed < many {
+        let jobs = lane.claim(500).await;
+        failed += jobs.len();
+        let turn = lane.next().finish(jobs.iter().map(|job| finish(job, nack(HOUR))).collect());
+        lane.send(&turn).await;
+    }
+    let found = met(&bed, &[JobState::Scheduled, JobState::Retry], many / 2, async || {
+        bed.broker.change(&bed.queue, Change::Promote, None, &moves).await.expect("they wait");
+        let mut snoozed = 0;
+        while snoozed < many {
+            snoozed += snooze(&mut lane, HOUR * 2).await;
+        }
+    })
+    .await;
+    assert_eq!(bed.depth(JobState::Scheduled).await, many as u64 * 2);
+    assert_eq!(waits.iter().chain(&moves).filter(|id| !found.contains(id)).count(), 0, "jobs that are scheduled were passed over");
+}
+
+/// Jobs that wait start while the walk is on its way. It is behind those that ran when it began.
+pub async fn a_walk_meets_all_jobs_that_start_meanwhile(bed: Bed) {
+    // More than Redis gives in one piece, whatever it is asked for.
+    let many = 300;
+    let moves = scheduled(&bed, many).await;
+    let mut lane = bed.lane().await;
+    let found = met(&bed, &[JobState::Active, JobState::Scheduled], 5, async || {
+        bed.broker.change(&bed.queue, Change::Promote, None, &moves).await.expect("they wait");
+        let mut started = 0;
+        while started < many {
+            started += lane.claim(500).await.len();
+        }
+    })
+    .await;
+    assert_eq!(bed.depth(JobState::Active).await, many as u64);
+    assert_eq!(moves.iter().filter(|id| !found.contains(id)).count(), 0, "jobs that run were passed over");
+}
+
 /// Jobs that are promoted, start and snooze, all between two steps: each is promoted once, and the operation ends.
 pub async fn a_promoted_job_that_snoozes_is_not_promoted_again(bed: Bed) {
     let mut producer = bed.producer().await;
@@ -124,6 +169,11 @@ pub async fn a_promoted_job_that_snoozes_is_not_promoted_again(bed: Bed) {
     assert_eq!(bed.depth(JobState::Scheduled).await, many);
 }
 
+/// Whether it is a step that changes jobs.
+fn changes(request: &Operate) -> bool {
+    matches!(&request.deed, OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, .. }, .. }) if !ids.is_empty())
+}
+
 /// Hands on some steps that change jobs, and is dead then.
 #[derive(Debug)]
 struct Dies {
@@ -141,8 +191,7 @@ impl Inspect for Dies {
     delegate_inspect!(self.inner, except operate);
 
     async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
-        let changes =
-            matches!(&request.deed, OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, .. }, .. }) if !ids.is_empty());
+        let changes = changes(request);
         let left = self.steps_left.load(Ordering::Relaxed);
         if changes && left == 0 {
             return Err(Error::Internal("the runner is dead".to_owned()));
@@ -294,6 +343,56 @@ impl Inspect for CountsScans {
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.inner.scan(request).await
     }
+}
+
+/// Carries out each step that changes jobs, and keeps every second answer to itself, from the first on.
+#[derive(Debug)]
+struct Loses {
+    inner: DynBroker,
+    steps: AtomicUsize,
+}
+
+#[async_trait]
+impl Broker for Loses {
+    delegate_broker!(self.inner);
+}
+
+#[async_trait]
+impl Inspect for Loses {
+    delegate_inspect!(self.inner, except operate);
+
+    async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
+        let answer = self.inner.operate(request).await;
+        if changes(request) && self.steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            return Err(Error::Internal("the answer is lost".to_owned()));
+        }
+        answer
+    }
+}
+
+/// After an error a runner does not know whether its step was carried out. No job is left out, and none is counted twice.
+pub async fn a_runner_goes_on_from_what_is_stored_after_a_lost_answer(bed: Bed) {
+    let many = 900;
+    bed.put(many).await;
+    let started = start(&bed, &NewOperation::new(OperationKind::Cancel, filter("state=ready"))).await;
+    let loses = Arc::new(Loses { inner: bed.broker.clone(), steps: AtomicUsize::new(0) });
+    let client = Client::with_broker(loses);
+    let mut run = client.inspector().run_operation(&started);
+    let (mut steps, mut lost) = (0, 0);
+    loop {
+        match run.step().await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(_) => lost += 1,
+        }
+        steps += 1;
+        assert!(steps < 200, "the operation does not end: {:?}", run.operation());
+    }
+    let ended = run.operation();
+    assert!(lost >= 2, "{lost} answers were lost");
+    assert_eq!((ended.state, ended.changed, ended.failed), (OperationState::Completed, many as u64, 0), "{ended:?}");
+    assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (0, many as u64));
+    sound(&bed).await;
 }
 
 /// Forty jobs of 200 KiB, with and without those that move, and by a tag: a step brings a mebibyte and a piece of its broker, and all are found.

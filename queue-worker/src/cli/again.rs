@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{held_back, write},
+    output::{Place, Said, below, held_back, write},
 };
 
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -49,11 +49,23 @@ impl Again {
         let Some(every) = self.watch else { return answer().await };
         let stop = tokio::signal::ctrl_c();
         tokio::pin!(stop);
-        let mut shown = Shown { is_terminal: stdout().is_terminal(), ..Shown::default() };
+        let mut screen = stdout().is_terminal().then(Screen::default);
+        let mut place = Place::default();
         loop {
-            // The answer before stays until the new one is there.
+            let next = async {
+                match &screen {
+                    // The answer before stays until the new one is there.
+                    Some(_) => held_back(answer()).await,
+                    // A file gets each answer as it comes, one below the other.
+                    None => {
+                        let answered;
+                        (answered, place) = below(place, answer()).await;
+                        (answered, Said::default())
+                    }
+                }
+            };
             let (answered, mut said) = tokio::select! {
-                told = held_back(answer()) => told,
+                told = next => told,
                 _ = &mut stop => return Ok(()),
             };
             let ends = match answered {
@@ -65,7 +77,9 @@ impl Again {
                 }
                 other => other.err(),
             };
-            write(&shown.next(said.answer))?;
+            if let Some(screen) = &mut screen {
+                write(&screen.next(said.answer))?;
+            }
             // Below the answer.
             said.remarks.lines().for_each(note);
             if let Some(failure) = ends {
@@ -79,21 +93,17 @@ impl Again {
     }
 }
 
-/// A terminal shows the newest answer; a file gets all of them, one below the other.
+/// A terminal shows the newest answer.
 #[derive(Debug, Default)]
-struct Shown {
-    is_terminal: bool,
+struct Screen {
     is_begun: bool,
     last: String,
 }
 
-impl Shown {
-    /// What to print of an answer. Without one, as the broker cannot be reached, a terminal goes on with the last.
+impl Screen {
+    /// What to print of an answer. Without one, as the broker cannot be reached, it goes on with the last.
     fn next(&mut self, answer: String) -> String {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
-        if !self.is_terminal {
-            return if is_first || answer.is_empty() { answer } else { format!("\n{answer}") };
-        }
         if !answer.is_empty() {
             self.last = answer;
         }
@@ -116,16 +126,9 @@ mod tests {
 
     #[test]
     fn a_terminal_keeps_the_last_answer_until_there_is_another() {
-        let mut shown = Shown { is_terminal: true, ..Shown::default() };
-        assert_eq!(shown.next("one\ntwo\n".to_owned()), "\u{1b}[2J\u{1b}[Hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J");
-        assert_eq!(shown.next("three\n".to_owned()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "the screen is not cleared");
-        assert_eq!(shown.next(String::new()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "an error stands below it");
-    }
-
-    #[test]
-    fn a_file_gets_each_answer_once_and_nothing_for_a_terminal() {
-        let mut shown = Shown::default();
-        let printed = ["one\n", "", "two\n"].map(|answer| shown.next(answer.to_owned()));
-        assert_eq!(printed, ["one\n", "", "\ntwo\n"]);
+        let mut screen = Screen::default();
+        assert_eq!(screen.next("one\ntwo\n".to_owned()), "\u{1b}[2J\u{1b}[Hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J");
+        assert_eq!(screen.next("three\n".to_owned()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "the screen is not cleared");
+        assert_eq!(screen.next(String::new()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "an error stands below it");
     }
 }

@@ -9,13 +9,13 @@ use super::{
     again::Again,
     args::{Format, state_parser},
     edit::{self, DuplicateArgs, EditArgs},
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     logs,
     output::{coarse, print, print_json, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
     search::{self, SearchArgs},
-    show,
+    show, terms,
 };
 
 #[derive(Debug, Subcommand)]
@@ -203,6 +203,9 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
+        JobsCommand::Delete { select, yes } if *yes && !select.all => {
+            Err(Failure::new(Exit::Usage, "`--yes` answers the question of `--all`; jobs that are named are removed without a question"))
+        }
         JobsCommand::Delete { select, .. } => repair::check(Change::Delete, select),
     }
 }
@@ -218,14 +221,12 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::Edit(args) => edit::edit(client, &args).await,
         JobsCommand::Duplicate(args) => edit::duplicate(client, &args).await,
         JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
-        JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
-        JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,
-        JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, select).await,
+        JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", &select).await,
+        JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", &select).await,
+        JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, &select).await,
         JobsCommand::Delete { select, yes } => {
-            if !yes {
-                repair::confirm(&select)?;
-            }
-            repair::repair(client, Change::Delete, "", select).await
+            let asks = !yes && !select.dry_run;
+            repair::delete(client, &select, asks).await
         }
     }
 }
@@ -257,7 +258,7 @@ async fn release_key(client: &Client, queue: &str, key: UniqueKey, format: &Form
 /// Prints page by page, so that neither side ever holds a whole queue.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
+    let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
     let states: Vec<JobState> = filter.states().into_iter().filter(|state| args.state.is_none_or(|only| only == *state)).collect();
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let mut left_out = false;

@@ -36,6 +36,7 @@ mod search;
 mod show;
 mod status;
 mod tasks;
+mod terms;
 mod topics;
 #[cfg(feature = "otel")]
 mod traces;

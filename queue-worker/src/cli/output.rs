@@ -1,7 +1,8 @@
 //! Tables, times and JSON on standard output.
 
 use std::{
-    cell::RefCell,
+    borrow::Cow,
+    cell::{Cell, RefCell},
     io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -24,8 +25,48 @@ pub(super) struct Said {
     pub(super) remarks: String,
 }
 
+/// Where the next part of an answer stands, of several in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nothing stands before it.
+    #[default]
+    First,
+    /// Another answer does.
+    Behind,
+    /// The beginning of this answer does.
+    Within,
+}
+
+impl Place {
+    /// What to print of a part: an empty line is between two answers, and an answer without a text is none.
+    fn part<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if text.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        match std::mem::replace(self, Place::Within) {
+            Place::Behind => format!("\n{text}").into(),
+            Place::First | Place::Within => Cow::Borrowed(text),
+        }
+    }
+
+    fn ended(self) -> Self {
+        if self == Place::Within { Place::Behind } else { self }
+    }
+}
+
 tokio::task_local! {
     static SAID: RefCell<Said>;
+    static PLACE: Cell<Place>;
+}
+
+/// Prints what this work prints below the answers before it. The place of the next answer is the one that is given back.
+pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T, Place) {
+    PLACE
+        .scope(Cell::new(place), async {
+            let done = work.await;
+            (done, PLACE.with(Cell::get).ended())
+        })
+        .await
 }
 
 /// Holds back what this work prints.
@@ -42,8 +83,14 @@ pub(super) fn write(text: &str) -> io::Result<()> {
     if SAID.try_with(|said| said.borrow_mut().answer.push_str(text)).is_ok() {
         return Ok(());
     }
+    let part = PLACE.try_with(|at| {
+        let mut place = at.get();
+        let part = place.part(text);
+        at.set(place);
+        part
+    });
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(part.unwrap_or(Cow::Borrowed(text)).as_bytes())?;
     stdout.flush()
 }
 
@@ -129,6 +176,21 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[1].ends_with("    7"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_file_has_an_empty_line_between_two_answers_and_nowhere_else() {
+        let mut place = Place::default();
+        // The second answer is empty: the broker could not be reached.
+        let printed = [&["", "one\n", "two\n"][..], &[""], &["three\n"], &["four\n", "five\n"]].map(|parts| {
+            let text: String = parts.iter().map(|part| place.part(part).into_owned()).collect();
+            place = place.ended();
+            text
+        });
+        assert_eq!(printed, ["one\ntwo\n", "", "\nthree\n", "\nfour\nfive\n"]);
+        let mut late = Place::default();
+        assert_eq!((late.part("").into_owned(), late.ended()), (String::new(), Place::First));
+        assert_eq!(late.part("one\n"), "one\n", "the first answer is the first that there is");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) struct PauseArgs {
     /// Why: it is told until they go on
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// They go on by themselves: so long from now (`30m`), at a time of day (`09:00`, UTC), or at a time (`2030-01-31T08:00:00Z`), by the broker's clock
+    /// They go on by themselves: after a time (`30m`), at a time of day (`09:00`, UTC), or at a time (`2030-01-31T08:00:00Z`), by the broker's clock
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Option<Until>,
 }

@@ -10,6 +10,7 @@ use super::{
     output::{print, print_json},
     person,
     queues::{self, Unreadable},
+    terms,
 };
 
 #[derive(Debug, clap::Args)]
@@ -26,9 +27,9 @@ pub(super) struct Select {
     /// Only of this queue, with --all
     #[arg(long, requires = "all", value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// Only those that match, with --all: a filter as `jobs list` takes it
-    #[arg(long = "where", requires = "all", value_name = "FILTER", default_value = "", hide_default_value = true)]
-    pub(super) filter: Filter,
+    /// Only those that match, with --all: a filter as `jobs list` takes it; of several, all have to match
+    #[arg(long = "where", requires = "all", value_name = "FILTER")]
+    pub(super) filter: Vec<String>,
     /// Say how many jobs it would concern, with --all; change nothing
     #[arg(long, requires = "all")]
     pub(super) dry_run: bool,
@@ -48,34 +49,71 @@ pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
         };
         return Err(Failure::new(Exit::Usage, format!("`jobs {change}` needs jobs, as `{change} QUEUE/ID`, or {all}")));
     }
+    if select.all {
+        state(change, select)?;
+    }
+    terms::filter(&[&select.filter])?;
     Ok(())
 }
 
-pub(super) async fn repair(client: &Client, change: Change, reason: &str, select: Select) -> Result<(), Failure> {
+pub(super) async fn repair(client: &Client, change: Change, reason: &str, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector().because(reason);
-    if !select.all {
-        return named(&inspector, change, &select).await;
-    }
-    let state = state(change, &select)?;
-    all(client, &inspector, change, state, &select).await
+    if select.all { all(client, &inspector, change, select, false).await } else { named(&inspector, change, select).await }
 }
 
-/// A person has to say that all of them are to go.
-pub(super) fn confirm(select: &Select) -> Result<(), Failure> {
-    if !select.all || select.dry_run {
-        return Ok(());
+/// With a question first, a person has to say that all of them are to go.
+pub(super) async fn delete(client: &Client, select: &Select, asks: bool) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    if select.all { all(client, &inspector, Change::Delete, select, asks).await } else { named(&inspector, Change::Delete, select).await }
+}
+
+/// Tells how many jobs there are in these queues, and waits for a yes. Gives the queues that have any: no other may lose one.
+async fn confirmed(
+    inspector: &Inspector,
+    queues: &[String],
+    state: JobState,
+    filter: &Filter,
+    unreadable: &mut Vec<Unreadable>,
+) -> Result<Vec<String>, Failure> {
+    let concerned = queues.iter().filter(|queue| filter.allows_queue(queue)).cloned().collect();
+    let (figures, missing) = queues::of_each(concerned, async |queue| inspector.stats(queue).await).await?;
+    unreadable.extend(missing);
+    let counts = figures.into_iter().map(|(queue, stats)| (queue, stats.count(state)));
+    let counts: Vec<(String, u64)> = counts.filter(|(_, jobs)| *jobs > 0).collect();
+    if counts.is_empty() {
+        return Ok(Vec::new());
     }
-    let state = state(Change::Delete, select)?;
-    let queue = select.queue.as_deref().map_or_else(|| "of all queues".to_owned(), |queue| format!("of {queue}"));
-    let filter = if select.filter.is_empty() { String::new() } else { format!(" that match `{}`", select.filter) };
-    let what = format!("all {state} jobs {queue}{filter}");
-    match person::answer(&format!("{what} will be removed for good; write `yes` to go on"))? {
-        None => {
-            Err(Failure::new(Exit::Usage, format!("{what} would be removed for good; say --yes to do it, or --dry-run to see how many")))
+    let what = counted(&counts, state, filter);
+    let Some(answer) = person::answer(&format!("{what} will be removed for good; write `yes` to go on"))? else {
+        let count = if filter.is_empty() { "" } else { ", or --dry-run to see how many" };
+        return Err(Failure::new(Exit::Usage, format!("{what} would be removed for good; say --yes to do it{count}")));
+    };
+    if answer != "yes" {
+        return Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed")));
+    }
+    Ok(counts.into_iter().map(|(queue, _)| queue).collect())
+}
+
+/// `3,012 dead jobs of mail, orders`. How many of them match is not known.
+fn counted(counts: &[(String, u64)], state: JobState, filter: &Filter) -> String {
+    let total = counts.iter().map(|(_, jobs)| jobs).sum();
+    let queues: Vec<&str> = counts.iter().map(|(queue, _)| queue.as_str()).collect();
+    let (jobs, matches) = if total == 1 { ("job", "matches") } else { ("jobs", "match") };
+    let text = format!("{} {state} {jobs} of {}", in_thousands(total), queues.join(", "));
+    if filter.is_empty() { text } else { format!("at most {text} that {matches} `{filter}`") }
+}
+
+/// `1,234,567`.
+fn in_thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
         }
-        Some(answer) if answer == "yes" => Ok(()),
-        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed"))),
+        text.push(digit);
     }
+    text
 }
 
 /// The state of all those that are to be changed.
@@ -147,12 +185,17 @@ struct Total {
     operation: Option<Operation>,
 }
 
-/// An operation of each queue that has such jobs, one after the other.
-async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
+/// An operation of each queue that has such jobs, one after the other; `asks`: once a person has confirmed it.
+async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
+    let state = state(change, select)?;
     let (mut totals, mut looked) = (Vec::new(), Vec::new());
     let starting = Starting { dry_run: select.dry_run, detach: select.detach };
-    let filter: Filter = format!("state={state} {}", select.filter).parse()?;
-    let (queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
+    let only = terms::filter(&[&select.filter])?;
+    let filter = terms::filter(&[&[format!("state={state}")], &select.filter])?;
+    let (mut queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
+    if asks {
+        queues = confirmed(inspector, &queues, state, &only, &mut unreadable).await?;
+    }
     let mut queues = queues.into_iter();
     while let Some(queue) = queues.next() {
         let begun = match of_queue(inspector, &queue, change, state, &filter, &starting, &select.format).await {
@@ -195,7 +238,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobS
     if select.format.json {
         if select.dry_run { print_json(&looked)? } else { print_json(&totals)? }
     } else if unreadable.is_empty() && looked.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
-        note(&if select.filter.is_empty() { format!("no job is {state}") } else { format!("no job is {state} and matches the filter") });
+        note(&if only.is_empty() { format!("no job is {state}") } else { format!("no job is {state} and matches the filter") });
     }
     Unreadable::tell(&unreadable)
 }
@@ -225,4 +268,22 @@ async fn of_queue(
     }
     let new = NewOperation::new(change.into(), filter.clone());
     operations::begin(inspector, queue, new, starting, format).await.map(Some).map_err(Unended::Told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_says_how_many_jobs_of_which_queues() {
+        let told = |counts: &[(&str, u64)], filter: &str| {
+            let counts: Vec<_> = counts.iter().map(|(queue, jobs)| ((*queue).to_owned(), *jobs)).collect();
+            counted(&counts, JobState::Dead, &filter.parse().unwrap())
+        };
+        assert_eq!(told(&[("orders", 1)], ""), "1 dead job of orders");
+        assert_eq!(told(&[("mail", 3_000), ("orders", 12)], ""), "3,012 dead jobs of mail, orders");
+        assert_eq!(told(&[("orders", 3)], "task=greet"), "at most 3 dead jobs of orders that match `task=greet`");
+        let numbers = [0, 7, 999, 1_000, 1_234_567].map(in_thousands);
+        assert_eq!(numbers, ["0", "7", "999", "1,000", "1,234,567"]);
+    }
 }

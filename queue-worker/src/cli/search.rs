@@ -11,6 +11,7 @@ use super::{
     jobs::{HEADINGS, cells},
     output::{print, print_json, table},
     queues::{self, Unreadable},
+    terms,
 };
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,7 @@ struct Answer {
 }
 
 pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Failure> {
-    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
+    let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
     let mut search = client.inspector().search(filter).saying_why();
     for queue in &args.queue {
         search = queues::chosen(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));

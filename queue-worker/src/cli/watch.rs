@@ -9,6 +9,7 @@ use super::{
     args::Format,
     exit::Failure,
     output::{plain, print, utc},
+    terms,
 };
 
 pub(super) const HELP: &str = "Examples:
@@ -49,7 +50,7 @@ enum Line<'a> {
 }
 
 pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failure> {
-    let filter: Filter = [&args.filter[..], &args.terms].concat().join(" ").parse()?;
+    let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
     let mut watch = client.watch(filter)?;
     for queue in &args.queue {
         watch = watch.queue(queue)?;

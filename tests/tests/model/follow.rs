@@ -18,7 +18,7 @@ use crate::{
 /// A mark that is over before most stories are.
 pub(crate) const BRIEF: Duration = Duration::from_millis(150);
 
-/// In so many milliseconds a step is done. One that might see the end of a mark waits until it is over.
+/// How many milliseconds a step takes at most. One that might see the end of a mark waits until it is over.
 const STEP_MS: i64 = 40;
 
 /// Transitions of one answer, so that some take several.

@@ -23,7 +23,7 @@ use crate::{
 
 const NAMES: [&str; 2] = ["billing", "mail"];
 
-/// So many events of a story at most: those of one page, and fewer than a rewind passes in one step.
+/// How many events a story has at most: those of one page, and fewer than a rewind passes in one step.
 const EVENTS: usize = 45;
 
 const LONG: Duration = Duration::from_secs(3600);

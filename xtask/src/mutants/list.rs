@@ -138,6 +138,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
     "rewinds: on SQLite another one takes over",
     "rewinds: on SQLite half of one reads nothing",
     "operations: who goes from retry to scheduled is met",
+    "sqlite scan: a step through all jobs ends with a mebibyte",
 ];
 
 mutants! {
@@ -1190,7 +1191,7 @@ mutants! {
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }
     OPERATIONS_REDIS "queue-core/src/broker/scan.rs" {
-        "operations: who goes from active to scheduled is met": "places.clone().count() > 1 && !places.all(|state| are_due(&state))" => "false";
+        "operations: who goes from scheduled to active is met": "places.clone().count() > 1 && !places.all(|state| are_due(&state))" => "false";
     }
     OPERATIONS_CLI "queue-core/src/inspector/operations/mod.rs" {
         "operations: a start without an answer is named": "without_answer(error, queue, &id)" => "error";
@@ -1402,7 +1403,7 @@ mutants! {
     }
     TRANSITIONS_SQLITE "queue-core/src/sqlite/connection/migrations/told.sql" {
         "watching: on SQLite each change is told": "AFTER UPDATE OF state ON queue_jobs" => "AFTER UPDATE OF digest ON queue_jobs";
-        "watching: on SQLite so many bytes of a reason are told": "substr(CAST(NEW.note AS BLOB), 1, 200)" => "substr(NEW.note, 1, 200)";
+        "watching: on SQLite a reason is cut by its bytes": "substr(CAST(NEW.note AS BLOB), 1, 200)" => "substr(NEW.note, 1, 200)";
     }
     CORE "queue-core/src/broker/transition.rs" {
         "watching: what is lost is counted": "(upto - after).saturating_sub(told.len() as u64)" => "0";

@@ -1,5 +1,5 @@
 -- Taking jobs from the heads of the lines, with nothing left behind: no tomb says where they were.
---- include doors/end, doors/ready, doors/aging, people/look_on
+--- include doors/end, doors/ready, doors/aging, people/note_due_and_hint
 
 -- When a job was enqueued, by its envelope; 0 if that is not known.
 local function enqueued_at(envelope)
@@ -58,6 +58,6 @@ local function pop_jobs(upto)
       removed = removed + #gone
     end
   end
-  look_on()
+  note_due_and_hint()
   return removed, room <= 0
 end

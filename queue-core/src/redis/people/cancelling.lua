@@ -1,5 +1,5 @@
 -- Cancelling jobs in any state that is not final.
---- include doors/settle, doors/end, doors/ready, people/look_on
+--- include doors/settle, doors/end, doors/ready, people/note_due_and_hint
 
 -- Cancels a job that waits and does not run. False: it has ended, or there is none.
 local function cancel_waiting(id, reason)
@@ -36,7 +36,7 @@ local function cancel_jobs(ids, reason)
       answers[at] = cancel_waiting(id, reason) and 1 or 0
     end
   end
-  look_on()
+  note_due_and_hint()
   for lane, gone in pairs(notes) do
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end

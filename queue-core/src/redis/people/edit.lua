@@ -2,7 +2,7 @@
 -- ARGV: id, the feature bits that it needs then; as it was seen: envelope, priority, group or '', time or ''; as it is to be: envelope, priority, group
 -- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
 -- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
---- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/look_on
+--- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/note_due_and_hint
 --- begin
 
 local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
@@ -96,5 +96,5 @@ if leaves then
     wait_until(id, time)
   end
 end
-look_on()
+note_due_and_hint()
 return { 'yes' }

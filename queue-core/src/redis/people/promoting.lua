@@ -1,5 +1,5 @@
 -- scheduled or retry -> the tail of ready, before their time.
---- include doors/back, script/first_due
+--- include doors/back, people/note_due_and_hint
 
 -- Answers for each id: 0 not changed, 1 changed.
 local function promote_jobs(ids)
@@ -13,8 +13,8 @@ local function promote_jobs(ids)
     end
   end
   if back(early, false) then
-    hint()
+    opened = true
   end
-  look_due()
+  note_due_and_hint()
   return answers
 end

@@ -1,5 +1,5 @@
 -- Removing jobs that are not active.
---- include doors/end, doors/ready, people/look_on
+--- include doors/end, doors/ready, people/note_due_and_hint
 
 -- False: there is none of this id, or it is active.
 local function remove(id)
@@ -25,6 +25,6 @@ local function remove_jobs(ids)
   for at, id in ipairs(ids) do
     answers[at] = remove(id) and 1 or 0
   end
-  look_on()
+  note_due_and_hint()
   return answers
 end

@@ -23,7 +23,8 @@ use crate::{
 /// How long the record of a job is kept that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
-/// A scan that goes through the jobs in the order of the server takes this many at a time, and about 500 with one script, and it ends sooner where a large table has few jobs left.
+/// A scan that goes through the jobs in the order of the server asks for this many at a time, and for as many pieces at most. Its caller asks for 500 jobs at most, which are 20 pieces: the
+/// script takes the other pieces where a large table has few jobs left.
 const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
@@ -191,7 +192,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/edit"
         "people/follow"
         "people/key"
-        "people/look_on"
+        "people/note_due_and_hint"
         "people/pause"
         "people/pauses"
         "people/promote"

@@ -76,7 +76,7 @@ elseif step == 'cancel' then
       cancelled = cancelled + 1
     end
   end
-  look_on()
+  note_due_and_hint()
   return { cancelled, '', 0 }
 elseif step == 'forget' then
   local answer = step_through(mark, of.upto, function(id)
@@ -84,7 +84,7 @@ elseif step == 'forget' then
       free_id(id)
     end
   end)
-  look_on()
+  note_due_and_hint()
   return answer
 end
 -- Its place is that of the cursor that there was, but for the entries between.

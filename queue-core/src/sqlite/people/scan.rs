@@ -100,7 +100,7 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
         looked += 1;
-        // What has another type, which another program wrote, stands behind all ids.
+        // What has another type, which another program wrote, is not met: SQLite sorts numbers and texts before all ids.
         if let ValueRef::Blob(id) = row.get_ref(0)? {
             last = Some(id.to_vec());
         }

@@ -1,8 +1,8 @@
 -- What scripts do at last that have changed where jobs are.
 --- include doors/groups, script/first_due, script/hint
 
--- Looks when the next job is due, and tells the workers if a line was opened.
-local function look_on()
+-- Writes down when the next job is due, and tells the workers if there is work for them now.
+local function note_due_and_hint()
   look_due()
   if opened then
     hint()
