@@ -316,7 +316,7 @@ pub async fn a_search_for_one_state_reads_each_job_once(bed: Bed) {
     });
     let turn = lane.next().finish(endings.collect());
     assert!(lane.send(&turn).await.stale.is_empty());
-    let broker = Arc::new(CountsScans { inner: bed.broker.clone(), scans: AtomicU64::new(0) });
+    let broker = Arc::new(CountsScans::new(bed.broker.clone()));
     let inspector = Client::with_broker(broker.clone()).inspector();
     let mut search = inspector.search("state=cancelled task!=other".parse().unwrap()).queue(&*bed.queue).page(5);
     let mut seen = BTreeSet::new();
@@ -327,15 +327,26 @@ pub async fn a_search_for_one_state_reads_each_job_once(bed: Bed) {
         }
     }
     assert_eq!(seen.len(), 50);
-    let scans = broker.scans.load(Ordering::Relaxed);
+    let scans = broker.scans();
     assert!(scans <= 11, "ten pages need ten steps, and were read in {scans}");
 }
 
 /// Counts the steps of scans.
 #[derive(Debug)]
-struct CountsScans {
+pub(super) struct CountsScans {
     inner: DynBroker,
     scans: AtomicU64,
+}
+
+impl CountsScans {
+    pub(super) fn new(inner: DynBroker) -> Self {
+        CountsScans { inner, scans: AtomicU64::new(0) }
+    }
+
+    /// How many steps there were.
+    pub(super) fn scans(&self) -> u64 {
+        self.scans.load(Ordering::Relaxed)
+    }
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ use queue_core::{
     Client, Error, JobId, NewOperation, OperationKind, OperationState,
     broker::{
         Broker, Change, DynBroker, Ending, Inspect, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart,
-        OperationStep, Scan, Scanned,
+        OperationStep, Scan,
     },
     delegate_broker, delegate_inspect,
     envelope::Envelope,
@@ -24,6 +24,7 @@ use super::{
     bed::{Bed, Lane, eventually, finish, nack},
     groups::sound,
     operations::{filter, start},
+    searches::CountsScans,
 };
 use crate::Changes as _;
 
@@ -289,12 +290,12 @@ pub async fn a_preview_looks_at_jobs_in_the_states_of_its_operation(bed: Bed) {
     let requeue = NewOperation::new(OperationKind::Requeue, filter("state=cancelled"));
     let preview = inspector.preview_operation(&bed.queue, &requeue, 1_000).await.unwrap();
     assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (5, 5, 5, true));
-    let counts = Arc::new(CountsScans { inner: bed.broker.clone(), scans: AtomicUsize::new(0) });
+    let counts = Arc::new(CountsScans::new(bed.broker.clone()));
     let promote = NewOperation::new(OperationKind::Promote, filter("state=scheduled"));
     let client = Client::with_broker(counts.clone());
     let preview = client.inspector().preview_operation(&bed.queue, &promote, 250).await.unwrap();
     assert!(preview.looked <= 1 && preview.total == 1, "{preview:?}");
-    assert_eq!(counts.scans.load(Ordering::Relaxed), 1, "one step reads 250 jobs: {preview:?}");
+    assert_eq!(counts.scans(), 1, "one step reads 250 jobs: {preview:?}");
 }
 
 /// One that was cancelled, was requeued and is done has two ends, and is behind what ended between them.
@@ -320,28 +321,6 @@ pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
     assert_eq!((ids.len(), places.len(), ids.contains(&twice[0])), (10, 10, true));
     for (at, place) in places.into_iter().enumerate() {
         assert_eq!(scan(Some(place)).await.0, ids[at + 1..], "behind the job {at}");
-    }
-}
-
-/// Counts the steps of scans.
-#[derive(Debug)]
-struct CountsScans {
-    inner: DynBroker,
-    scans: AtomicUsize,
-}
-
-#[async_trait]
-impl Broker for CountsScans {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for CountsScans {
-    delegate_inspect!(self.inner, except scan);
-
-    async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
-        self.scans.fetch_add(1, Ordering::Relaxed);
-        self.inner.scan(request).await
     }
 }
 
