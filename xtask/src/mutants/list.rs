@@ -1218,7 +1218,7 @@ mutants! {
     OPERATIONS_SQLITE "queue-core/src/sqlite/people/scan.rs" {
         "sqlite scan: a step through the states ends with a mebibyte": "if size >= MAX_BYTES && last.is_some() {" => "if false {";
         "sqlite scan: a step through all jobs ends with a mebibyte": "        if size >= MAX_BYTES {\n            break;" => "        if false {\n            break;";
-        "sqlite scan: a step by a tag ends with a mebibyte": "while size < MAX_BYTES\n" => "while true\n";
+        "sqlite scan: a step by a tag ends with a mebibyte": "size < MAX_BYTES" => "true";
     }
     TAGS_REDIS "queue-core/src/inspector/search.rs" {
         "tags: an operation looks at the jobs that have the tag": "Some((name, value)) => self.tagged(name, value)," => "Some(_) => self,";
