@@ -458,11 +458,11 @@ macro_rules! __conformance_cases {
                 a_walk_meets_all_jobs_that_start_meanwhile
                 a_promoted_job_that_snoozes_is_not_promoted_again
                 the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts
-                a_runner_goes_on_from_what_is_stored_after_a_lost_answer
-                a_step_of_a_scan_ends_with_a_mebibyte_of_jobs
                 an_operation_whose_position_cannot_be_read_begins_anew
+                a_preview_looks_at_jobs_in_the_states_of_its_operation
                 a_scan_goes_on_behind_each_job_that_has_ended
-                a_preview_looks_at_jobs_in_the_states_of_its_operation;
+                a_runner_goes_on_from_what_is_stored_after_a_lost_answer
+                a_step_of_a_scan_ends_with_a_mebibyte_of_jobs;
             drained:
                 a_drain_leaves_nothing_of_what_waits
                 a_purge_leaves_nothing_but_what_runs

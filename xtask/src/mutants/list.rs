@@ -1221,7 +1221,7 @@ mutants! {
         "sqlite scan: a step by a tag ends with a mebibyte": "size < MAX_BYTES" => "true";
     }
     TAGS_REDIS "queue-core/src/inspector/search.rs" {
-        "tags: an operation looks at the jobs that have the tag": "Some((name, value)) => self.tagged(name, value)," => "Some(_) => self,";
+        "tags: an operation looks at the jobs that have the tag": "self.tagged(name, value)" => "self";
     }
     TAGS_REDIS "queue-core/src/inspector/walk.rs" {
         "tags: a list goes on where it was after an error": "self.place.clone()" => "self.place.take()";
