@@ -69,7 +69,7 @@ async fn snooze(lane: &mut Lane, delay: Duration) -> usize {
 /// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in `scheduled`.
 pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: Bed) {
     let mut lane = bed.lane().await;
-    // More than Redis gives in one piece, whatever it is asked for.
+    // More jobs than one call of `HSCAN` gives, also where the scan has no limit.
     let waits = scheduled(&bed, 600).await;
 
     let moves = bed.put(1).await.remove(0);
@@ -128,7 +128,7 @@ pub async fn a_walk_meets_all_jobs_that_go_from_retry_to_scheduled(bed: Bed) {
 
 /// Jobs that wait start while the walk is on its way. It is behind those that ran when it began.
 pub async fn a_walk_meets_all_jobs_that_start_meanwhile(bed: Bed) {
-    // More than Redis gives in one piece, whatever it is asked for.
+    // More jobs than one call of `HSCAN` gives, also where the scan has no limit.
     let many = 300;
     let moves = scheduled(&bed, many).await;
     let mut lane = bed.lane().await;

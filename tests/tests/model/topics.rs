@@ -278,7 +278,7 @@ pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicSte
         }
         published += events.len();
         if matches!(step, TopicStep::Trim) || !events.is_empty() {
-            // Whatever is there is older than no time at all.
+            // So that each event of the log is older than the clock when it is trimmed.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let at = |what: &str| format!("step {}, {step:?}: {what}", n + 1);
