@@ -206,10 +206,11 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         browser.write("[name=filter]", "queue=mail task=send_mail\u{e007}");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser.wait_for_text("Nothing has happened since this page was opened.");
-        // It has begun with the first look of the stream.
-        std::thread::sleep(std::time::Duration::from_secs(2));
         browser
     });
+    // It has begun once the mark is set, and the stream reads behind it.
+    let reads = || scene.calls.snapshot().iter().any(|(verb, of)| verb.to_string() == "transitions" && of.calls > 0);
+    queue_tests::patience::until("the page reads transitions", async || reads()).await;
     scene.bed.enqueue("second", None).await;
     tokio::task::block_in_place(|| {
         browser.wait_for_count("table.jobs tbody tr", 1);
@@ -219,10 +220,15 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         browser.wait("document.querySelector('[data-pause]').textContent === 'Go on'");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
     });
+    let mut other = scene.bed.client.watch("queue=mail".parse().unwrap()).unwrap();
+    assert!(other.next_within(Duration::ZERO).await.unwrap().is_none(), "it begins here");
     scene.bed.enqueue("third", None).await;
     scene.bed.client.inspector().cancel(&"mail/second".parse().unwrap()).await.unwrap();
+    // Another watcher hears of both: a page that is not paused would have heard as well.
+    for _ in 0..2 {
+        other.next_within(Duration::from_secs(20)).await.unwrap().expect("it is told in time");
+    }
     tokio::task::block_in_place(|| {
-        std::thread::sleep(std::time::Duration::from_secs(1));
         assert_eq!(browser.count("table.jobs tbody tr"), 1, "it stands still");
         browser.click("[data-pause]");
         // What happened meanwhile is above what was seen.
