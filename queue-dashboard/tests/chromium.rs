@@ -209,7 +209,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         browser
     });
     // It has begun once the mark is set, and the stream reads behind it.
-    let reads = || scene.calls.snapshot().iter().any(|(verb, of)| verb.to_string() == "transitions" && of.calls > 0);
+    let reads = || scene.calls.snapshot().iter().any(|(verb, of)| *verb == "transitions" && of.calls > 0);
     queue_tests::patience::until("the page reads transitions", async || reads()).await;
     scene.bed.enqueue("second", None).await;
     tokio::task::block_in_place(|| {
