@@ -175,6 +175,8 @@ pub(crate) struct Operations {
     /// Its states.
     states: Vec<JobState>,
     last: String,
+    /// The operation and the number of the last step that a program has taken under the name of a runner. The runner's own step of this number is taken for it, sent again.
+    foreign: Option<(String, u64)>,
 }
 
 impl Operations {
@@ -189,6 +191,7 @@ impl Operations {
             waits: BTreeMap::new(),
             states: Vec::new(),
             last: String::new(),
+            foreign: None,
         }
     }
 
@@ -234,13 +237,24 @@ impl Operations {
             Operating::Step { is_runner, off, change, states, jobs: _ } => {
                 if let Some(operation) = last {
                     let runner = operation.runner.clone().filter(|_| *is_runner).unwrap_or_else(|| "stranger".to_owned());
-                    let step = operation.step.saturating_add_signed(*off);
+                    let number = operation.step.saturating_add_signed(*off);
                     let part = OperationPart::Change { change: *change, reason: None, states: states.clone(), ids: named };
                     let position = operation.position.clone();
-                    let step =
-                        OperationStep { runner: runner.into(), step, part, position, looked: 1, skipped: 0, end: None, problem: None };
+                    let step = OperationStep {
+                        runner: runner.into(),
+                        step: number,
+                        part,
+                        position,
+                        looked: 1,
+                        skipped: 0,
+                        end: None,
+                        problem: None,
+                    };
                     let request = Operate::new(self.queue.clone(), &*operation.id, OperationDeed::Step(step));
-                    self.overheard.operate(&request).await.map_err(|error| error.to_string())?;
+                    let answer = self.overheard.operate(&request).await.map_err(|error| error.to_string())?;
+                    if matches!(answer, Operated::Done { .. }) {
+                        self.foreign = Some((operation.id, number));
+                    }
                 }
             }
         }
@@ -327,8 +341,8 @@ impl Operations {
                     same("an operation", &known.map(timeless), &found.clone().map(timeless))?;
                     if let Ok(Operated::Done { operation, .. }) = &found {
                         model.adopt_operation(operation);
-                        // One that was sent again has handed in nothing.
-                        if steps(model) != before {
+                        // One that was sent again has handed in nothing: its jobs were handed in before, unless a program has taken it.
+                        if steps(model) != before || self.is_foreign(&request) {
                             self.waits.retain(|id, _| !handed_in.contains(id));
                         }
                     }
@@ -336,6 +350,12 @@ impl Operations {
             }
         }
         Ok(())
+    }
+
+    /// Whether a program has taken this step under the name of its runner.
+    fn is_foreign(&self, request: &Operate) -> bool {
+        let OperationDeed::Step(step) = &request.deed else { return false };
+        self.foreign.as_ref().is_some_and(|(id, foreign)| **id == *request.id && *foreign == step.step)
     }
 
     /// The jobs that the broker has taken from the heads of its lines: it may take those that are ready, and were there before.
