@@ -203,18 +203,18 @@ impl Sentinels {
 
     /// Waits until one server is the replica of the other and has all that the other has.
     pub fn wait_for_sync(&self) {
-        wait_for("a master and a replica", || {
+        let (master, replica) = wait_for("a master and a replica", || {
             let (first, second) = (is_master(&self.servers[0]), is_master(&self.servers[1]));
             let (master, replica) = if first { (0, 1) } else { (1, 0) };
             (first != second && follows(&self.servers[replica], self.servers[master].port())).then_some((master, replica))
         });
+        self.wait_for_offset(replica, master);
     }
 
+    /// Waits until the replica has all that the master has now.
     fn wait_for_offset(&self, replica: usize, master: usize) {
-        wait_for("the replica to catch up", || {
-            let (has, wrote) = (offset(&self.servers[replica]), offset(&self.servers[master]));
-            (has.is_some() && has >= wrote).then_some(())
-        });
+        let wrote = wait_for("the master to say how much it has written", || offset(&self.servers[master]));
+        wait_for("the replica to catch up", || offset(&self.servers[replica]).is_some_and(|has| has >= wrote).then_some(()));
     }
 
     fn named_by(&self, sentinel: &Server) -> Option<usize> {

@@ -211,7 +211,8 @@ impl Default for Terms {
             aging_ms: None,
             ordered: Vec::new(),
             rate: None,
-            slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
+            // A queue gets a key of a kind with its first job that ends, is reported or fails: some twenty kinds. A key for each job would be hundreds.
+            slack: Resources { keys: 24, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }
 }

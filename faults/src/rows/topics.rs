@@ -220,7 +220,9 @@ fn lossy() -> Setup {
 
 fn master_killed(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        bed.handled(Subscriber::Plain, 40).await?;
+        bed.handled(Subscriber::Plain, 100).await?;
+        // What was published until then is not lost.
+        bed.settled()?;
         bed.cut_off_replicas()?;
         let lacks = bed.ms(200, 600);
         bed.pass(lacks).await?;
