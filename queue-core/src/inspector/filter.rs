@@ -19,7 +19,8 @@ use crate::{
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
 ///
 /// A filter is a text of terms with spaces between them; a job matches if it matches every term. A term is a field, an operator and a
-/// value. A value with a space in it is put in double quotes: `error~"timed out"`. The empty filter matches all jobs.
+/// value. A value with a space or a double quote in it is put in double quotes, in which `\"` is a double quote and `\\` a backslash: `error~"timed out"`, `group="the \"A\" team"`. The empty
+/// filter matches all jobs.
 ///
 /// | operator | the field's text |
 /// |---|---|
@@ -138,6 +139,21 @@ const FIELDS: [(&str, Field); 15] = [
 ];
 
 impl Filter {
+    /// A value as a filter takes it: in quotes if it needs them.
+    ///
+    /// ```
+    /// use queue_core::Filter;
+    ///
+    /// assert_eq!(Filter::quoted("acme"), "acme");
+    /// assert_eq!(Filter::quoted(r#"the "A" team"#), r#""the \"A\" team""#);
+    /// ```
+    pub fn quoted(value: &str) -> String {
+        if !value.contains(|c: char| c == '"' || c.is_whitespace()) {
+            return value.to_owned();
+        }
+        format!("\"{}\"", value.replace('\\', r"\\").replace('"', r#"\""#))
+    }
+
     /// Whether a job is wanted. `now` is for `older` and `newer`.
     pub fn matches(&self, job: &JobRecord, now: SystemTime) -> bool {
         self.terms.iter().all(|term| term.matches(job, now))
@@ -289,18 +305,25 @@ impl FromStr for Filter {
     }
 }
 
-/// Words between spaces; what stands in double quotes is one, without the quotes.
+/// Words between spaces; what stands in double quotes is one, without the quotes. In quotes `\"` is a double quote, and `\\` a backslash.
 fn words(text: &str) -> Result<Vec<String>> {
     let (mut words, mut quoted) = (vec![String::new()], false);
-    for c in text.chars() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_escape = quoted && c == '\\';
+        let escaped = chars.next_if(|next| is_escape && matches!(next, '"' | '\\'));
         match c {
             '"' => quoted = !quoted,
             c if c.is_whitespace() && !quoted => words.push(String::new()),
-            c => words.last_mut().expect("there is always one").push(c),
+            c => words.last_mut().expect("there is always one").push(escaped.unwrap_or(c)),
         }
     }
     if quoted {
-        return Err(Error::invalid("filter", text, "has a double quote that is not closed"));
+        return Err(Error::invalid(
+            "filter",
+            text,
+            r#"has a double quote that is not closed; in quotes `\"` is a double quote, and `\\` a backslash"#,
+        ));
     }
     words.retain(|word| !word.is_empty());
     Ok(words)
@@ -373,8 +396,7 @@ impl fmt::Display for Filter {
                         How::Contains => "~",
                         How::ContainsNot => "!~",
                     };
-                    let quote = if value.contains(char::is_whitespace) { "\"" } else { "" };
-                    write!(f, "{space}{name}{sign}{quote}{value}{quote}")?;
+                    write!(f, "{space}{name}{sign}{}", Filter::quoted(value))?;
                 }
             }
         }

@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{GroupName, GroupOrder, GroupRule};
+use queue_core::{Filter, GroupName, GroupOrder, GroupRule};
 
 use super::{
     Content, Stale,
@@ -126,6 +126,6 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 
 /// The list of the jobs of a group that run. Not every name fits into a filter.
 fn of_running(queue: &str, group: &str) -> Option<String> {
-    let fits = group.len() <= 150 && !group.contains(['"', '\\']) && !group.chars().any(char::is_control);
-    fits.then(|| query(&[("state", "active"), ("queue", queue), ("text", &format!("group=\"{group}\""))]))
+    let fits = group.len() <= 150 && !group.chars().any(char::is_control);
+    fits.then(|| query(&[("state", "active"), ("queue", queue), ("text", &format!("group={}", Filter::quoted(group)))]))
 }

@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
+use queue_core::{Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
     Content, Stale, edit,
@@ -269,7 +269,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
 
 /// The search for all jobs with a tag.
 fn alike(name: &str, value: &str) -> String {
-    query(&[("filter", &format!("tag.{name}=\"{value}\""))])
+    query(&[("filter", &format!("tag.{name}={}", Filter::quoted(value)))])
 }
 
 /// The limits of a job, and by which values.

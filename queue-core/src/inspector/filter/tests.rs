@@ -81,7 +81,14 @@ fn what_a_filter_excludes_is_not_listed() {
 
 #[test]
 fn a_filter_is_printed_as_it_is_read() {
-    for text in ["task=a error~\"b c\"", "older=\"2days\"", "header.user!=ada id!~x tag.order=17", "attempts>=3 attempts<7 attempts!=4"] {
+    for text in [
+        r#"group="the \"A\" team" unique="\"" payload~"\"path\":\"C:\\Temp\"""#,
+        r"error~C:\Temp\",
+        "task=a error~\"b c\"",
+        "older=\"2days\"",
+        "header.user!=ada id!~x tag.order=17",
+        "attempts>=3 attempts<7 attempts!=4",
+    ] {
         let filter: Filter = text.parse().unwrap();
         assert_eq!(filter.to_string(), text);
         assert_eq!(filter.to_string().parse::<Filter>().unwrap(), filter);
