@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use crate::address::JobAddress;
+use crate::{address::JobAddress, group::GroupName};
 
 /// The error of the operating system, the server or the database behind one of ours.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
@@ -63,8 +63,15 @@ pub enum Error {
     #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
     IdConflict(JobAddress),
     /// As many jobs of the job's group are ready as the rule of the group allows. Nothing was stored.
-    #[error("the group of the job is full in queue `{0}`: try again later, or allow it more with `groups set {0} GROUP --max-size N`")]
-    GroupFull(String),
+    #[error(
+        "group `{group}` of queue `{queue}` is full: try again later, or allow it more with `groups set {queue} '{group}' --max-size N`"
+    )]
+    GroupFull {
+        /// The queue.
+        queue: String,
+        /// The group.
+        group: String,
+    },
     /// No worker has ever served the queue, and the client enqueues to [served queues only](crate::Client::served_queues_only). Nothing was stored.
     #[error("no worker has ever served queue `{queue}`{}; nothing was stored", nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default())]
     Unserved {
@@ -268,7 +275,7 @@ impl Error {
             Error::Decode { .. } => "decode",
             Error::Refused { .. } => "refused",
             Error::IdConflict(_) => "id_conflict",
-            Error::GroupFull(_) => "group_full",
+            Error::GroupFull { .. } => "group_full",
             Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
             Error::NoSuchSchedule(_) => "no_such_schedule",
@@ -365,13 +372,22 @@ impl Error {
     }
 
     pub(crate) fn invalid(field: &'static str, value: impl AsRef<str>, problem: impl Into<String>) -> Self {
-        let value = value.as_ref();
-        let mut shown: String = value.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-        if shown.len() < value.len() && value.chars().count() > 80 {
-            shown.push('…');
-        }
-        Error::Invalid { field, value: shown, problem: problem.into() }
+        Error::Invalid { field, value: shown(value.as_ref()), problem: problem.into() }
     }
+
+    /// The group is the one in which a job should have been.
+    pub(crate) fn group_full(queue: &str, group: Option<&GroupName>) -> Self {
+        Error::GroupFull { queue: queue.to_owned(), group: group.map(|group| shown(group.as_str())).unwrap_or_default() }
+    }
+}
+
+/// The start of a value, without what a terminal would obey.
+fn shown(value: &str) -> String {
+    let mut shown: String = value.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if shown.len() < value.len() && value.chars().count() > 80 {
+        shown.push('…');
+    }
+    shown
 }
 
 /// The cause of an error that tells of a broker which could not be reached.

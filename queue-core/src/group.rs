@@ -213,6 +213,19 @@ impl GroupRule {
         }
     }
 
+    /// Whether it can be said of jobs without a group.
+    fn check_plain(&self) -> Result<()> {
+        let said = [
+            ("cap", self.cap.map(|cap| cap.to_string())),
+            ("max_size", self.max_size.map(|size| size.to_string())),
+            ("order", self.order.map(|order| order.to_string())),
+            ("paused", self.paused.then(|| "true".to_owned())),
+        ];
+        let wrong = said.into_iter().find_map(|(field, value)| Some((field, value?)));
+        let problem = "cannot be said of jobs without a group, which have a weight alone; pause the queue, or give the jobs a group";
+        wrong.map_or(Ok(()), |(field, value)| Err(Error::invalid(field, value, problem)))
+    }
+
     /// Whether what it says can be, for this party.
     ///
     /// # Errors
@@ -238,9 +251,8 @@ impl GroupRule {
         if self.max_size == Some(0) {
             return Err(Error::invalid("max_size", "0", "would refuse every job; use at least 1, or leave it out"));
         }
-        if *of == RuleOf::Plain && *self != (GroupRule { weight: self.weight, ..GroupRule::default() }) {
-            let problem = "have a weight alone; pause the queue, or give the jobs a group";
-            return Err(Error::invalid("rule", "plain", format!("is wrong: jobs without a group {problem}")));
+        if *of == RuleOf::Plain {
+            self.check_plain()?;
         }
         let is_of_all = matches!(of, RuleOf::Others | RuleOf::Declared);
         if is_of_all && self.paused {

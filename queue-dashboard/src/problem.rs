@@ -107,7 +107,7 @@ impl From<Error> for Problem {
                 Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed."))
             }
             Error::KeyHeld { .. } => Problem::new(StatusCode::CONFLICT, "The key is held", format!("{text}. Nothing was changed.")),
-            Error::GroupFull(_) => Problem::new(StatusCode::CONFLICT, "The group is full", text),
+            Error::GroupFull { .. } => Problem::new(StatusCode::CONFLICT, "The group is full", text),
             Error::WrongType { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Damaged", format!("{text}; `doctor --repair` repairs it"))
             }

@@ -1,6 +1,8 @@
 //! Limits on the command line: what a person sets holds from the next claim on, and what cannot be is refused with a way out.
 
-use queue_core::{Client, prelude::*};
+use std::collections::BTreeMap;
+
+use queue_core::{Client, Task, inspector::declare_limits, prelude::*};
 use queue_tests::command_line::Place;
 use serde_json::Value;
 
@@ -28,9 +30,15 @@ async fn a_person_sets_shows_and_removes_limits() {
     assert!(place.ok(&["limits", "list", "orders"]).contains("stripe"));
     let shown = place.ok(&["limits", "show", "orders/stripe"]);
     assert!(shown.contains("holds     concurrency 4, rate 100/1m, burst 20") && shown.contains("declared  nothing"), "{shown}");
-    assert!(place.ok(&["limits", "remove", "orders/stripe"]).contains("is removed; its jobs stay"));
+    let removed = place.run(&["limits", "remove", "orders/stripe"]);
+    assert_eq!((String::from_utf8(removed.stdout).unwrap().contains("is removed; its jobs stay"), removed.stderr.is_empty()), (true, true));
     assert!(place.fails(&["limits", "remove", "orders/stripe"]).contains("queue `orders` has no limit `stripe`; it has none"));
     assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 1);
+
+    let [declared] = <charge as Task>::definition().limits else { panic!("the task has one limit") };
+    declare_limits(client.broker(), &"orders".into(), "v1", &BTreeMap::from([(declared.name, declared.rule)])).await.unwrap();
+    let told = String::from_utf8(place.run(&["limits", "remove", "orders/stripe"]).stderr).unwrap();
+    assert!(told.contains("code has declared it (concurrency 2): a worker that declares it stores it again within a minute"), "{told}");
 }
 
 #[test]
@@ -51,4 +59,25 @@ fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
         assert!(error.contains(problem), "{arguments:?}: {error}");
     }
     assert!(place.fails(&["limits", "show", "orders/stripe"]).contains("has no limit `stripe`"));
+}
+
+#[test]
+fn an_enqueue_by_limits_that_could_not_hold_is_refused() {
+    let place = Place::sqlite(SHOP);
+    let enqueue = |options: &[&str]| place.run(&[&["enqueue", "close_order", "--args", r#"{"order_id":1}"#], options].concat());
+    assert!(enqueue(&[]).status.success());
+    place.ok(&["limits", "set", "orders/tokens", "--rate", "1/1h", "--burst", "2", "--new"]);
+    for (options, problem) in [
+        (&["--limit", "tokens=a", "--cost", "3"][..], "cost `3` is more than the burst 2 of the limit `tokens`"),
+        (&["--limit", "tokens=a", "--limit", "tokens=b"], "--limit `tokens` is given twice"),
+        (&["--tag", "order=1", "--tag", "order=2"], "--tag `order` is given twice"),
+        (&["--header", "trace=1", "--header", "trace=2"], "--header `trace` is given twice"),
+    ] {
+        let output = enqueue(options);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(problem), "{options:?}: {error}");
+    }
+    assert!(enqueue(&["--limit", "tokens=a", "--cost", "2"]).status.success());
+    let jobs: Value = place.json(&["jobs", "list"]);
+    assert_eq!(jobs.as_array().map(Vec::len), Some(2), "what was refused is not stored: {jobs}");
 }

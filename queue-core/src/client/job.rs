@@ -283,7 +283,7 @@ impl RawJob {
     }
 
     /// The queue that was chosen for it, or else that of its task.
-    pub(super) fn its_queue(&self) -> &str {
+    pub fn its_queue(&self) -> &str {
         self.options.queue.as_deref().unwrap_or(&self.default_queue)
     }
 

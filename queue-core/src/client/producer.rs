@@ -29,6 +29,7 @@ use crate::{
     broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register, Registered},
     envelope::stamp,
     error::{Error, Result},
+    group::GroupName,
     pauses::Pauses,
 };
 
@@ -47,6 +48,8 @@ const STALE: Duration = Duration::from_secs(20);
 pub(super) struct Answer {
     enqueued: Enqueued,
     confirmed: Option<Confirmed>,
+    /// The group that was full, if that is the answer.
+    full: Option<GroupName>,
 }
 
 impl Answer {
@@ -68,7 +71,7 @@ impl Answer {
                 address.id = id;
                 Stored::Buffered
             }
-            Enqueued::GroupFull => return Err(Error::GroupFull(address.queue.to_string())),
+            Enqueued::GroupFull => return Err(Error::group_full(&address.queue, self.full.as_ref())),
         };
         Ok((address, stored, self.confirmed))
     }
@@ -310,7 +313,11 @@ impl Route {
         if answers.len() != request.jobs.len() {
             return Err(Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())));
         }
-        Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect())
+        let answer = |(enqueued, job): (Enqueued, &NewJob)| {
+            let full = job.group.clone().filter(|_| enqueued == Enqueued::GroupFull);
+            Answer { enqueued, confirmed, full }
+        };
+        Ok(answers.into_iter().zip(&request.jobs).map(answer).collect())
     }
 
     /// Whether it was told already that nobody serves the queue. The next who asks is told that it was.

@@ -61,6 +61,7 @@ impl Inspector {
             return Ok(Duplicated { job: copy, served: true });
         }
         let new = copied(job, &copy.id, stored)?;
+        let group = new.group.clone();
         let address = copy.clone();
         let sent = self.run_until(until, move |broker| async move {
             let producer = broker.register(&Register::producer(&*address.queue, ProcessId::random())).await?;
@@ -81,7 +82,7 @@ impl Inspector {
                 Err(Error::KeyHeld { job: job.clone(), verb: "duplicate", holder })
             }
             Some(Enqueued::IdConflict) => Err(Error::IdConflict(copy)),
-            Some(Enqueued::GroupFull) => Err(Error::GroupFull(copy.queue.to_string())),
+            Some(Enqueued::GroupFull) => Err(Error::group_full(&copy.queue, group.as_ref())),
             _ => Ok(Duplicated { job: copy, served }),
         }
     }

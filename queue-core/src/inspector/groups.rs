@@ -78,7 +78,7 @@ impl Inspector {
         Err(Error::Internal(format!("others change the rule of `{of}` all the time")))
     }
 
-    /// Forgets what code declares of all groups of a queue, until a worker starts that declares it: for what no release declares any more. Gives what was
+    /// Forgets what code declares of all groups of a queue, until a worker that declares it looks again, within a minute if one runs: for what no release declares any more. Gives what was
     /// declared; what a person has set stays.
     ///
     /// # Errors

@@ -111,8 +111,8 @@ impl Inspector {
         .await
     }
 
-    /// Takes back what was set of a limit at run time: what code declares holds again. If nothing was set, the limit itself is removed, until a worker starts
-    /// that declares it. Its jobs stay, and are subject to it no longer. False: there is none.
+    /// Takes back what was set of a limit at run time: what code declares holds again. If nothing was set, the limit itself is removed, until a worker that declares it
+    /// looks again, within a minute if one runs. Its jobs stay, and are subject to it no longer. False: there is none.
     ///
     /// # Errors
     /// Those of [`set_limit`](Self::set_limit).

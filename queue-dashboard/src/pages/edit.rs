@@ -235,7 +235,7 @@ fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, er
                 | Error::WrongState { .. }
                 | Error::EditConflict { .. }
                 | Error::KeyHeld { .. }
-                | Error::GroupFull(_)
+                | Error::GroupFull { .. }
         )
     );
     if !is_refused {

@@ -1,6 +1,6 @@
 //! `enqueue`: stores a job.
 
-use std::io::Read;
+use std::{collections::BTreeSet, io::Read};
 
 use queue_core::{Client, Error, Stored, client::RawJob, registry::Registry};
 use serde::Serialize;
@@ -18,7 +18,7 @@ const STDIN_MAX: u64 = 8 * 1024 * 1024;
 /// The job that the arguments describe.
 pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Failure> {
     let task = tasks::find(registry, &args.task)?;
-    Ok(with_options(RawJob::from_json(task, &json(args)?)?, args))
+    with_options(RawJob::from_json(task, &json(args)?)?, args)
 }
 
 /// The same in a program that does not have the task: its parameters are not checked, and its queue is not known.
@@ -27,7 +27,7 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
         let way_out = "say which with --queue, or use the worker binary of your application";
         return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
     }
-    Ok(with_options(raw_job(&args.task, &json(args)?)?, args))
+    with_options(raw_job(&args.task, &json(args)?)?, args)
 }
 
 /// A job of a task that this program does not have.
@@ -50,7 +50,10 @@ pub(super) fn json_of(argument: &str) -> Result<String, Failure> {
     }
 }
 
-fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
+fn with_options(mut job: RawJob, args: &EnqueueArgs) -> Result<RawJob, Failure> {
+    check_once("header", args.header.iter().map(|(name, _)| name))?;
+    check_once("tag", args.tag.iter().map(|(name, _)| name))?;
+    check_once("limit", args.limit.iter().map(|(name, _)| name))?;
     if let Some(queue) = &args.queue {
         job = job.queue(queue);
     }
@@ -96,7 +99,7 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     if let Some(cost) = args.cost {
         job = job.cost(cost);
     }
-    job
+    Ok(job)
 }
 
 #[derive(Serialize)]
@@ -106,8 +109,36 @@ struct Answer {
     stored: &'static str,
 }
 
+/// Refuses a name that is given twice: the first of the two would be lost.
+pub(super) fn check_once<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Failure::new(Exit::Usage, format!("--{option} `{name}` is given twice; leave one of the two out")));
+        }
+    }
+    Ok(())
+}
+
+/// A job that names its limits itself: its cost is compared with what is stored of them. Where nothing is, or the broker does not answer, the enqueue says what there is to say.
+async fn check_cost(client: &Client, job: &RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
+    let Some(cost) = args.cost.filter(|_| !args.limit.is_empty()) else { return Ok(()) };
+    for limit in client.inspector().limits(job.its_queue()).await.unwrap_or_default() {
+        let is_named = args.limit.iter().any(|(name, _)| *name == limit.name);
+        let burst = limit.rule.burst();
+        if is_named && limit.rule.rate.is_some() && cost > burst {
+            let name = limit.name;
+            let problem =
+                format!("is more than the burst {burst} of the limit `{name}`; lower the cost, or raise the burst with `limits set`");
+            return Err(Error::Invalid { field: "cost", value: cost.to_string(), problem }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Stores it and prints its address.
 pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
+    check_cost(client, &job, args).await?;
     let (address, stored) = match client.served_queues_only().enqueue_raw(job.clone()).await {
         Err(Error::Unserved { queue, nearest }) if !args.strict => {
             let hint = nearest.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();

@@ -94,7 +94,7 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         | Error::IdConflict(_)
         | Error::EditConflict { .. }
         | Error::KeyHeld { .. }
-        | Error::GroupFull(_) => Exit::WrongState,
+        | Error::GroupFull { .. } => Exit::WrongState,
         Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,

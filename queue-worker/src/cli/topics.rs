@@ -17,6 +17,7 @@ use self::{
 };
 use super::{
     args::{Format, header},
+    enqueue::check_once,
     exit::{Exit, Failure, note},
     output::{coarse, exact, print, print_json, relative, short, table, utc},
 };
@@ -338,6 +339,7 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     if let Some(id) = args.id {
         event = event.id(id);
     }
+    check_once("tag", args.tag.iter().map(|(name, _)| name))?;
     for (name, value) in args.tag {
         event = event.tag(name, value);
     }
