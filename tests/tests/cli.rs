@@ -265,6 +265,13 @@ fn a_filter_says_which_jobs_are_listed_and_changed() {
     let cancelled = place.ok(&["jobs", "cancel", "--all", "--state", "ready", "--where", "id~b"]);
     assert_eq!(cancelled, "greetings: 1 ready job cancelled");
     assert_eq!(listed("state=cancelled"), ["greetings/Bob"]);
+    // Whatever state they are in: one that moves meanwhile is met all the same.
+    let both = place.ok(&["jobs", "cancel", "--all", "--where", "id!=Ada", "--where", "task!=other"]);
+    assert_eq!(both, "greetings: 1 job cancelled\norders: 1 job cancelled");
+    let again = place.ok(&["jobs", "requeue", "--all", "--where", "state=cancelled", "--where", "id=Bob"]);
+    assert_eq!(again, "greetings: 1 cancelled job requeued");
+    let none = place.run(&["jobs", "cancel", "--all", "--state", "scheduled,retry"]);
+    assert_eq!((none.code, none.stderr.trim_end()), (0, "no job can be cancelled"));
 }
 
 #[test]
@@ -345,16 +352,18 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "cancel", "--all", "--state", "ready", "--where", "older=2"], "`older=2d`"),
         (
             &["jobs", "cancel", "--all", "--state", "dead"],
-            "jobs that are dead cannot be cancelled; `jobs cancel --all` takes one of --state scheduled,",
+            "jobs that are dead cannot be cancelled; `jobs cancel --all` takes --state scheduled,",
         ),
         (&["jobs", "cancel", "--all"], "--state"),
         (&["jobs", "promote", "--all"], "--state"),
-        (&["jobs", "promote", "--all", "--state", "dead"], "takes one of --state scheduled, retry"),
+        (&["jobs", "promote", "--all", "--state", "dead"], "takes --state scheduled, retry"),
         (&["jobs", "delete", "--all", "--state", "active"], "jobs that are active cannot be deleted"),
         (&["jobs", "requeue", "--all", "--where", "task=greet", "--where", "older=2"], "`older=2d`"),
         (&["jobs", "delete", "orders/one", "--yes"], "--all"),
         (&["queues", "pause", "orders", "--until", "25:00"], "a time of day as `09:00` (UTC)"),
-        (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead, cancelled, expired"),
+        (&["jobs", "requeue", "--all", "--state", "ready"], "takes --state dead, cancelled, expired"),
+        (&["jobs", "cancel", "--all", "--where", "state=dead"], "the filter `state=dead` leaves no job that can be cancelled"),
+        (&["jobs", "cancel", "--all", "--state", "ready,retry", "--where", "state=held"], "leaves no job that can be cancelled"),
         (&["jobs", "cancel"], "`jobs cancel` needs jobs, as `cancel QUEUE/ID`, or `--all --state STATE`"),
         (&["jobs", "requeue"], "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", "a/b"], "percent-encode the rest, as `%2F` for a slash"),
@@ -683,7 +692,9 @@ fn a_paused_queue_is_shown_and_resumed() {
     assert!(refused.code == 2 && refused.stderr.contains("neither a time to wait nor a time"), "{}", refused.stderr);
     let refused = place.run(&["queues", "pause", "greetings", "--reason", &"x".repeat(1025)]);
     assert!(refused.code != 0 && refused.stderr.contains("has 1025 bytes; use at most 1024"), "{}", refused.stderr);
-    place.ok(&["queues", "resume", "greetings"]);
+    let row = |paused: bool| serde_json::json!([{ "queue": "greetings", "paused": paused }]);
+    assert_eq!(place.json(&["queues", "pause", "greetings", "--json"]), row(true));
+    assert_eq!(place.json(&["queues", "resume", "greetings", "--json"]), row(false));
     assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], false);
 }
 
@@ -701,6 +712,8 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
     let why = place.ok(&["jobs", "why", &job]);
     assert!(why.starts_with("its task `greet` is paused until 20") && why.contains(": it is late"), "{why}");
     assert!(place.ok(&["tasks", "list", "--queue", "greetings"]).contains("it is late"));
+    let again = place.json(&["tasks", "pause", "greet", "--queue", "greetings", "--json"]);
+    assert_eq!(again, serde_json::json!([{ "queue": "greetings", "task": "greet", "paused": true }]));
     assert_eq!(place.ok(&["tasks", "resume", "greet", "--queue", "greetings"]), "greetings greet goes on");
     assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!([]));
     assert!(place.json(&["tasks", "--json"]).as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
@@ -904,6 +917,9 @@ fn a_unique_key_is_shown_looked_for_and_released() {
             "{filter}"
         );
     }
+
+    let quoted = place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Jo\"}", "--unique-key", r#"the "A" team"#]);
+    assert_eq!(place.json(&["jobs", "list", r#"unique="the \"A\" team""#, "--json"])[0]["job"], quoted);
 
     let queue = job.split_once('/').unwrap().0;
     assert_eq!(place.ok(&["jobs", "release-key", queue, key]), format!("{job} no longer holds the key"));

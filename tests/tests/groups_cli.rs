@@ -92,6 +92,48 @@ fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
     assert!(plain.contains("weight alone"), "{plain}");
 }
 
+#[test]
+fn what_stands_for_many_groups_is_no_group() {
+    let place = Place::sqlite(SHOP);
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
+    for command in ["pause", "resume", "show", "drain", "cancel"] {
+        let all = place.fails(&["groups", command, "orders", "*"]);
+        assert!(all.contains("`*` stands for all groups") && all.contains("`queues pause` stops a whole queue"), "{command}: {all}");
+        let none = place.fails(&["groups", command, "orders", "-"]);
+        assert!(none.contains("`-` stands for jobs without a group"), "{command}: {none}");
+    }
+    let cap = place.fails(&["groups", "set", "orders", "-", "--cap", "3"]);
+    assert!(cap.contains("cap `3` cannot be said of jobs without a group"), "{cap}");
+    place.ok(&["groups", "set", "orders", "acme", "--max-size", "1"]);
+    let full = place.refused(4, &["enqueue", "close_order", "--args", r#"{"order_id":2}"#, "--group", "acme"]);
+    assert!(full.contains("group `acme` of queue `orders` is full") && full.contains("groups set orders 'acme' --max-size N"), "{full}");
+}
+
+/// A name comes from the data of tenants: a terminal obeys none of it, and a shell takes it as it is.
+#[test]
+fn the_name_of_a_group_is_plain_text() {
+    let place = Place::sqlite(SHOP);
+    let (red, quote, line) = ("a\u{1b}[31mred", "it's", "two\nlines");
+    for (n, group) in [red, quote, line, "z", "the longest comes last"].into_iter().enumerate() {
+        place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#), "--group", group]);
+    }
+    let told = [
+        place.ok(&["groups", "pause", "orders", red, "--reason", "\u{1b}[31mlate"]),
+        place.ok(&["groups", "show", "orders", red]),
+        place.ok(&["groups", "show", "orders", line]),
+        place.ok(&["groups", "resume", "orders", red]),
+        place.ok(&["groups", "drain", "orders", line]),
+    ];
+    assert!(!told.concat().contains('\u{1b}') && told[2].contains("two lines") && told[4].lines().count() == 1, "{told:?}");
+    let page = |after: &str| {
+        let page = place.run(&["groups", "list", "orders", "--limit", "1", "--after", after]);
+        String::from_utf8(page.stderr).unwrap()
+    };
+    // Short names come first.
+    assert!(page("z").contains(r"--after 'it'\''s'"), "{}", page("z"));
+    assert!(page(quote).contains("`--json` has the group behind which they are"), "{}", page(quote));
+}
+
 #[tokio::test]
 async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
     let place = Place::sqlite(SHOP);

@@ -99,10 +99,15 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
     let (folder, url) = in_folder();
     let client = Client::connect(&url).await.unwrap();
     put(&client, 3).await;
-    let told = ok(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach", "--yes"]);
+    let detached = run(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach", "--yes"]);
+    let [told, noted] = [detached.stdout, detached.stderr].map(|said| String::from_utf8(said).unwrap());
     let operation = client.inspector().operations("orders").await.unwrap().remove(0);
     let address = operation.address();
     assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");
+    assert!(
+        noted.contains(&format!("no worker serves orders now: it begins with the next one, or with `operations resume {address}`")),
+        "{noted}"
+    );
     client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue("quiet")).await.unwrap();
     let (code, problem) = refused(&folder, &url, &["jobs", "cancel", "--all", "--state", "ready"]);
     assert_eq!(client.inspector().stats("quiet").await.unwrap().count(JobState::Cancelled), 1, "the other queues are gone on with");

@@ -118,7 +118,9 @@ fn asks(place: &Place) {
     assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
     assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
     assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());
-    assert_eq!(place.ok(&["workers", "quiet", &second, "--no-wait"]), format!("{second} was asked: quiet\n"));
+    let row = |worker: &str, outcome: &str| serde_json::json!([{ "worker": worker, "asked": "quiet", "outcome": outcome }]);
+    assert_eq!(place.json(&["workers", "quiet", &first]), row(&first, "confirmed"));
+    assert_eq!(place.json(&["workers", "quiet", &second, "--no-wait"]), row(&second, "asked"));
     until("both are quiet", || listed().iter().all(|row| row["mode"] == "quiet").then_some(()));
     assert!(place.ok(&["workers"]).matches(" quiet").count() == 2);
     enqueue("waits");

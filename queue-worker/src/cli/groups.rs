@@ -5,11 +5,13 @@ use std::{str::FromStr, time::Duration};
 use clap::Subcommand;
 use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup, address::check_queue};
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
+    answers::each,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{coarse, exact, print, print_json, short, table},
+    output::{coarse, exact, plain, print, print_json, short, table},
     pauses::{self, PauseArgs},
 };
 
@@ -44,7 +46,7 @@ pub(super) enum GroupsCommand {
         #[arg(value_parser = queue)]
         queue: String,
         /// The group
-        #[arg(value_parser = GroupName::from_str)]
+        #[arg(value_parser = one_group)]
         group: GroupName,
         #[command(flatten)]
         format: Format,
@@ -58,7 +60,7 @@ pub(super) enum GroupsCommand {
   {bin} groups set mail acme --clear             as if nothing had been set
 
 What is set goes over what code declares. `--clear` of `*` where nothing is set forgets what code has declared,
-until a worker starts that declares it.")]
+until a worker that declares it looks again: within a minute, if one runs.")]
     Set(SetArgs),
     /// Stop claims of groups: their jobs wait, those that run go on
     #[command(after_help = "Examples:
@@ -70,10 +72,12 @@ until a worker starts that declares it.")]
         #[arg(value_parser = queue)]
         queue: String,
         /// The groups
-        #[arg(required = true, value_parser = GroupName::from_str)]
+        #[arg(required = true, value_parser = one_group)]
         groups: Vec<GroupName>,
         #[command(flatten)]
         pause: PauseArgs,
+        #[command(flatten)]
+        format: Format,
     },
     /// Let the jobs of groups be claimed again
     #[command(after_help = "Examples:
@@ -83,8 +87,10 @@ until a worker starts that declares it.")]
         #[arg(value_parser = queue)]
         queue: String,
         /// The groups
-        #[arg(required = true, value_parser = GroupName::from_str)]
+        #[arg(required = true, value_parser = one_group)]
         groups: Vec<GroupName>,
+        #[command(flatten)]
+        format: Format,
     },
     /// Cancel the jobs of groups that wait; those that run go on
     #[command(after_help = "Examples:
@@ -107,7 +113,7 @@ pub(super) struct ClearArgs {
     #[arg(value_parser = queue)]
     queue: String,
     /// The groups
-    #[arg(required = true, value_parser = GroupName::from_str)]
+    #[arg(required = true, value_parser = one_group)]
     groups: Vec<GroupName>,
     /// Why: each job keeps it as its note
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -144,6 +150,20 @@ pub(super) struct SetArgs {
 
 fn queue(name: &str) -> Result<String, queue_core::Error> {
     check_queue(name).map(|()| name.to_owned())
+}
+
+/// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for the jobs without one.
+fn one_group(name: &str) -> Result<GroupName, queue_core::Error> {
+    let problem = match name {
+        "*" => {
+            "stands for all groups, and this command takes groups by name; `groups list` shows the rule of all, and `queues pause` stops a whole queue"
+        }
+        "-" => {
+            "stands for jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs` commands take a filter"
+        }
+        name => return GroupName::new(name),
+    };
+    Err(queue_core::Error::Invalid { field: "group", value: name.to_owned(), problem: problem.to_owned() })
 }
 
 /// A group or its rule, as JSON.
@@ -202,19 +222,21 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
-        GroupsCommand::Pause { queue, groups, pause } => {
-            for group in &groups {
+        GroupsCommand::Pause { queue, groups, pause, format } => {
+            each(&groups, &format, async |group| {
                 inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
-                print(&format!("{queue} {group} is paused{}", pause.end()))?;
-            }
-            Ok(())
+                let row = json!({ "queue": queue, "group": group.as_str(), "paused": true });
+                Ok((format!("{queue} {group} is paused{}", pause.end()), row))
+            })
+            .await
         }
-        GroupsCommand::Resume { queue, groups } => {
-            for group in &groups {
+        GroupsCommand::Resume { queue, groups, format } => {
+            each(&groups, &format, async |group| {
                 inspector.resume_group(&queue, group).await?;
-                print(&format!("{queue} {group} goes on"))?;
-            }
-            Ok(())
+                let row = json!({ "queue": queue, "group": group.as_str(), "paused": false });
+                Ok((format!("{queue} {group} goes on"), row))
+            })
+            .await
         }
         GroupsCommand::Drain(args) => clear(client, args, Cleared::Waiting).await,
         GroupsCommand::Cancel(args) => clear(client, args, Cleared::All).await,
@@ -242,7 +264,8 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
         };
         let cancelled = clearing.cancelled();
         if !args.format.json {
-            print(&format!("{} {group}: {cancelled} {} cancelled", args.queue, if cancelled == 1 { "job" } else { "jobs" }))?;
+            let jobs = if cancelled == 1 { "job" } else { "jobs" };
+            print(&plain(&format!("{} {group}: {cancelled} {jobs} cancelled", args.queue)))?;
         }
         ended?;
         totals.push(Total { queue: args.queue.clone(), group: group.to_string(), cancelled });
@@ -281,9 +304,17 @@ async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<Grou
         rules.chain(groups),
     ))?;
     if let Some(after) = after {
-        note(&format!("there are more: --after '{after}'"));
+        note(&format!("there are more: {}", behind(after.as_str())));
     }
     Ok(())
+}
+
+/// How the page behind a group is asked for in a shell.
+fn behind(group: &str) -> String {
+    if group.contains(char::is_control) {
+        return "`--json` has the group behind which they are, as `next`".to_owned();
+    }
+    format!("--after '{}'", group.replace('\'', r"'\''"))
 }
 
 fn cells(name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by: Option<String>) -> [String; 10] {
@@ -327,7 +358,7 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
     lines.extend(group.pause.map(|pause| ("paused", pauses::told(Some(&pause), 200))));
     lines.extend(group.held_by.map(|job| ("held by", job.to_string())));
-    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
+    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {}", plain(&value))).collect();
     Ok(print(&text.join("\n"))?)
 }
 
@@ -345,7 +376,9 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
         let declared = inspector.forget_declared_groups(&args.queue).await?;
         if !declared.is_empty() {
-            note(&format!("what code declared is forgotten until a worker starts that declares it: {declared}"));
+            note(&format!(
+                "what code declared is forgotten until a worker that declares it looks again, within a minute if one runs: {declared}"
+            ));
         }
     }
     let rule = inspector

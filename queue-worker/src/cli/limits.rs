@@ -8,6 +8,7 @@ use queue_core::{
     address::{check_name, check_queue},
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     args::Format,
@@ -55,6 +56,8 @@ pub(super) enum LimitsCommand {
         /// The queue and the limit
         #[arg(value_name = "QUEUE/LIMIT")]
         limit: Named,
+        #[command(flatten)]
+        format: Format,
     },
 }
 
@@ -78,6 +81,9 @@ pub(super) struct SetArgs {
     #[command(flatten)]
     format: Format,
 }
+
+/// How a person keeps a limit from holding that code declares.
+const OVER_CODE: &str = "to let every job start meanwhile, set another one over it with `limits set`, as `--concurrency 100000`";
 
 /// `orders/stripe`.
 #[derive(Clone, Debug)]
@@ -184,14 +190,26 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             show(found, keys, &format)
         }
         LimitsCommand::Set(args) => set(client, args).await,
-        LimitsCommand::Remove { limit: Named { queue, limit } } => {
+        LimitsCommand::Remove { limit: Named { queue, limit }, format } => {
             let before = inspector.limit(&queue, &limit).await?;
             if !inspector.remove_limit(&queue, &limit).await? {
                 return Err(unknown(client, &queue, &limit, "").await);
             }
-            match before.and_then(|before| before.set.and(before.declared)) {
-                Some(declared) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
-                None => print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?,
+            let (set, declared) = before.map_or((None, None), |before| (before.set, before.declared));
+            if format.json {
+                let is_gone = set.is_none() || declared.is_none();
+                let declared = declared.map(Rule::from);
+                return Ok(print_json(&json!({ "queue": queue, "limit": limit, "removed": is_gone, "declared": declared }))?);
+            }
+            match (set, declared) {
+                (Some(_), Some(declared)) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
+                (None, Some(declared)) => {
+                    print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?;
+                    note(&format!(
+                        "code has declared it ({declared}): a worker that declares it stores it again within a minute; {OVER_CODE}"
+                    ));
+                }
+                (_, None) => print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?,
             }
             Ok(())
         }

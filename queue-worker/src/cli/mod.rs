@@ -4,6 +4,7 @@
 //! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
 
 mod again;
+mod answers;
 mod args;
 #[cfg(feature = "sqlite")]
 mod backup;

@@ -189,6 +189,9 @@ pub(super) async fn begin(
         if !format.json {
             let address = operation.address();
             print(&format!("{address} is started: the workers of {queue} do it; `operations show {address}` says how far it is"))?;
+            if inspector.workers_of(queue).await.is_ok_and(|workers| workers.iter().all(|worker| worker.lease_left.is_zero())) {
+                note(&format!("no worker serves {queue} now: it begins with the next one, or with `operations resume {address}`"));
+            }
         }
         return Ok(Begun::Started(Box::new(operation)));
     }

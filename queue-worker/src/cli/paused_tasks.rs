@@ -3,8 +3,10 @@
 use clap::Subcommand;
 use queue_core::{Client, Pause, PauseOf, StoredPause, address::check_queue};
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
+    answers::each,
     args::Format,
     exit::{Failure, note},
     output::{print, print_json, table},
@@ -38,6 +40,8 @@ pub(super) enum TasksCommand {
         queue: String,
         #[command(flatten)]
         pause: PauseArgs,
+        #[command(flatten)]
+        format: Format,
     },
     /// Let the jobs of tasks run again; those that are parked come first
     #[command(after_help = "Examples:
@@ -49,6 +53,8 @@ pub(super) enum TasksCommand {
         /// The queue
         #[arg(long, value_name = "QUEUE", value_parser = queue)]
         queue: String,
+        #[command(flatten)]
+        format: Format,
     },
 }
 
@@ -69,19 +75,20 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
     let inspector = client.inspector();
     match command {
         TasksCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
-        TasksCommand::Pause { tasks, queue, pause } => {
-            for task in &chosen_tasks(client, tasks, &queue).await? {
+        TasksCommand::Pause { tasks, queue, pause, format } => {
+            each(&chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
                 inspector.pause_as(&queue, PauseOf::Task(task.as_str().into()), pause.pausing()).await?;
-                print(&format!("{queue} {task} is paused{}", pause.end()))?;
-            }
-            Ok(())
+                let row = json!({ "queue": queue, "task": task, "paused": true });
+                Ok((format!("{queue} {task} is paused{}", pause.end()), row))
+            })
+            .await
         }
-        TasksCommand::Resume { tasks, queue } => {
-            for task in &chosen_tasks(client, tasks, &queue).await? {
+        TasksCommand::Resume { tasks, queue, format } => {
+            each(&chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
                 inspector.resume_of(&queue, PauseOf::Task(task.as_str().into())).await?;
-                print(&format!("{queue} {task} goes on"))?;
-            }
-            Ok(())
+                Ok((format!("{queue} {task} goes on"), json!({ "queue": queue, "task": task, "paused": false })))
+            })
+            .await
         }
     }
 }

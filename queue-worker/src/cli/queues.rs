@@ -6,9 +6,11 @@ use clap::Subcommand;
 use futures_util::{StreamExt, stream};
 use queue_core::{Aging, Client, Error, OperationKind, Pause, PauseOf, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     again::Listing,
+    answers::each,
     args::{Format, aging},
     drains::{self, DrainArgs},
     exit::{Exit, Failure, note, tell},
@@ -35,6 +37,8 @@ pub(super) enum QueuesCommand {
         queues: Vec<String>,
         #[command(flatten)]
         pause: PauseArgs,
+        #[command(flatten)]
+        format: Format,
     },
     /// Let jobs rise by one priority each time that they have waited for so long
     #[command(after_help = "Examples:
@@ -47,6 +51,8 @@ pub(super) enum QueuesCommand {
         /// A time, `off`, or `declared`
         #[arg(long, value_name = "TIME", value_parser = aging)]
         aging: Aging,
+        #[command(flatten)]
+        format: Format,
     },
     /// Remove all jobs that wait: ready, scheduled, held and parked ones, and those that wait for a retry; those that run go on
     #[command(after_help = "Examples:
@@ -66,6 +72,8 @@ pub(super) enum QueuesCommand {
         /// The queues
         #[arg(required = true, value_name = "QUEUE")]
         queues: Vec<String>,
+        #[command(flatten)]
+        format: Format,
     },
 }
 
@@ -157,16 +165,20 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
     let inspector = client.inspector();
     match command {
         QueuesCommand::List(listing) => listing.again.print(async || list(client, &listing.format).await).await,
-        QueuesCommand::Pause { queues, pause } => {
-            for queue in known(client, queues).await? {
-                inspector.pause_as(&queue, PauseOf::Queue, pause.pausing()).await?;
-                print(&format!("{queue} is paused{}", pause.end()))?;
-            }
-            Ok(())
+        QueuesCommand::Pause { queues, pause, format } => {
+            each(&known(client, queues).await?, &format, async |queue| {
+                inspector.pause_as(queue, PauseOf::Queue, pause.pausing()).await?;
+                Ok((format!("{queue} is paused{}", pause.end()), json!({ "queue": queue, "paused": true })))
+            })
+            .await
         }
-        QueuesCommand::Set { queue, aging } => {
+        QueuesCommand::Set { queue, aging, format } => {
             let known = known(client, vec![queue]).await?.remove(0);
-            let what = match inspector.set_aging(&known, aging).await? {
+            let every = inspector.set_aging(&known, aging).await?;
+            if format.json {
+                return Ok(print_json(&json!({ "queue": known, "aging_ms": every.map(in_ms) }))?);
+            }
+            let what = match every {
                 Some(every) => format!("a job of {known} that waits rises by one priority every {}", told(every)),
                 None => format!("jobs of {known} that wait do not rise"),
             };
@@ -174,12 +186,12 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         }
         QueuesCommand::Drain(args) => drains::drain(client, OperationKind::Drain, args).await,
         QueuesCommand::Purge(args) => drains::drain(client, OperationKind::Purge, args).await,
-        QueuesCommand::Resume { queues } => {
-            for queue in known(client, queues).await? {
-                inspector.resume(&queue).await?;
-                print(&format!("{queue} is served"))?;
-            }
-            Ok(())
+        QueuesCommand::Resume { queues, format } => {
+            each(&known(client, queues).await?, &format, async |queue| {
+                inspector.resume(queue).await?;
+                Ok((format!("{queue} is served"), json!({ "queue": queue, "paused": false })))
+            })
+            .await
         }
     }
 }
@@ -189,7 +201,7 @@ async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
     let of_each = figures.into_iter();
     let rows: Vec<_> = of_each
         .map(|(queue, stats)| {
-            let aging_ms = stats.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+            let aging_ms = stats.aging.map(in_ms);
             let QueueStats { paused, workers, lanes, pause, .. } = stats;
             QueueRow { queue, paused, pause, workers, lanes, aging_ms }
         })
@@ -208,6 +220,10 @@ async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
     });
     print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
     Unreadable::tell(&unreadable)
+}
+
+fn in_ms(every: Duration) -> u64 {
+    u64::try_from(every.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn told(every: Duration) -> String {

@@ -1,6 +1,8 @@
 //! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
-use queue_core::{Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, NewOperation, Operation, outcome::error_text};
+use queue_core::{
+    Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, NewOperation, Operation, QueueStats, outcome::error_text,
+};
 use serde::Serialize;
 
 use super::{
@@ -18,12 +20,12 @@ pub(super) struct Select {
     /// The jobs; without any, --all
     #[arg(value_name = "QUEUE/ID", conflicts_with_all = ["all", "state", "queue", "filter", "dry_run", "detach"])]
     pub(super) jobs: Vec<String>,
-    /// All jobs of a state
+    /// All jobs of a state, or that match --where
     #[arg(long)]
     pub(super) all: bool,
-    /// Which state, with --all; only `requeue` has a default, dead
-    #[arg(long, requires = "all", value_parser = state_parser())]
-    pub(super) state: Option<JobState>,
+    /// Which states, with --all, several with commas between them; without it all that --where matches. `requeue` takes dead jobs then, unless --where names states
+    #[arg(long, requires = "all", value_name = "STATE", value_delimiter = ',', value_parser = state_parser())]
+    pub(super) state: Vec<JobState>,
     /// Only of this queue, with --all
     #[arg(long, requires = "all", value_name = "QUEUE")]
     pub(super) queue: Option<String>,
@@ -45,14 +47,13 @@ pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
     if !select.all && select.jobs.is_empty() {
         let all = match change {
             Change::Requeue => "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue",
-            _ => "`--all --state STATE` for all jobs in a state",
+            _ => "`--all --state STATE` for all jobs in a state, or `--all --where FILTER`",
         };
         return Err(Failure::new(Exit::Usage, format!("`jobs {change}` needs jobs, as `{change} QUEUE/ID`, or {all}")));
     }
     if select.all {
-        state(change, select)?;
+        Which::of(change, select)?;
     }
-    terms::filter(&[&select.filter])?;
     Ok(())
 }
 
@@ -71,21 +72,20 @@ pub(super) async fn delete(client: &Client, select: &Select, asks: bool) -> Resu
 async fn confirmed(
     inspector: &Inspector,
     queues: &[String],
-    state: JobState,
-    filter: &Filter,
+    which: &Which,
     unreadable: &mut Vec<Unreadable>,
 ) -> Result<Vec<String>, Failure> {
-    let concerned = queues.iter().filter(|queue| filter.allows_queue(queue)).cloned().collect();
+    let concerned = queues.iter().filter(|queue| which.only.allows_queue(queue)).cloned().collect();
     let (figures, missing) = queues::of_each(concerned, async |queue| inspector.stats(queue).await).await?;
     unreadable.extend(missing);
-    let counts = figures.into_iter().map(|(queue, stats)| (queue, stats.count(state)));
+    let counts = figures.into_iter().map(|(queue, stats)| (queue, which.count(&stats)));
     let counts: Vec<(String, u64)> = counts.filter(|(_, jobs)| *jobs > 0).collect();
     if counts.is_empty() {
         return Ok(Vec::new());
     }
-    let what = counted(&counts, state, filter);
+    let what = counted(&counts, which);
     let Some(answer) = person::answer(&format!("{what} will be removed for good; write `yes` to go on"))? else {
-        let count = if filter.is_empty() { "" } else { ", or --dry-run to see how many" };
+        let count = if which.only.is_empty() { "" } else { ", or --dry-run to see how many" };
         return Err(Failure::new(Exit::Usage, format!("{what} would be removed for good; say --yes to do it{count}")));
     };
     if answer != "yes" {
@@ -95,12 +95,12 @@ async fn confirmed(
 }
 
 /// `3,012 dead jobs of mail, orders`. How many of them match is not known.
-fn counted(counts: &[(String, u64)], state: JobState, filter: &Filter) -> String {
+fn counted(counts: &[(String, u64)], which: &Which) -> String {
     let total = counts.iter().map(|(_, jobs)| jobs).sum();
     let queues: Vec<&str> = counts.iter().map(|(queue, _)| queue.as_str()).collect();
-    let (jobs, matches) = if total == 1 { ("job", "matches") } else { ("jobs", "match") };
-    let text = format!("{} {state} {jobs} of {}", in_thousands(total), queues.join(", "));
-    if filter.is_empty() { text } else { format!("at most {text} that {matches} `{filter}`") }
+    let matches = if total == 1 { "matches" } else { "match" };
+    let text = format!("{} {} of {}", in_thousands(total), which.jobs(total), queues.join(", "));
+    if which.only.is_empty() { text } else { format!("at most {text} that {matches} `{}`", which.only) }
 }
 
 /// `1,234,567`.
@@ -116,17 +116,63 @@ fn in_thousands(n: u64) -> String {
     text
 }
 
-/// The state of all those that are to be changed.
-fn state(change: Change, select: &Select) -> Result<JobState, Failure> {
-    let state = select.state.or((change == Change::Requeue).then_some(JobState::Dead));
-    let of_all = |problem: &str| {
-        let states: Vec<_> = JobState::ALL.into_iter().filter(|state| change.applies_to(*state)).map(JobState::name).collect();
-        Failure::new(Exit::Usage, format!("{problem}; `jobs {change} --all` takes one of --state {}", states.join(", ")))
-    };
-    match state {
-        Some(state) if change.applies_to(state) => Ok(state),
-        Some(state) => Err(of_all(&format!("jobs that are {state} cannot be {}", change.done()))),
-        None => Err(of_all("the state is missing")),
+/// Which jobs an `--all` means.
+struct Which {
+    /// Their states: those of `--state`, or else those of the filter to which the change applies.
+    states: Vec<JobState>,
+    /// What `--where` says.
+    only: Filter,
+    /// Both.
+    filter: Filter,
+}
+
+impl Which {
+    fn of(change: Change, select: &Select) -> Result<Which, Failure> {
+        let only = terms::filter(&[&select.filter])?;
+        let applies: Vec<JobState> = JobState::ALL.into_iter().filter(|state| change.applies_to(*state)).collect();
+        let refused = |problem: &str| {
+            let names: Vec<_> = applies.iter().map(|state| state.name()).collect();
+            Failure::new(
+                Exit::Usage,
+                format!("{problem}; `jobs {change} --all` takes --state {}, several with commas between them", names.join(", ")),
+            )
+        };
+        let says_state = only.states().len() < JobState::ALL.len();
+        let said = match (&select.state[..], change) {
+            ([], Change::Requeue) if !says_state => vec![JobState::Dead],
+            ([], _) if only.is_empty() => return Err(refused("the state is missing, and there is no --where")),
+            ([], _) => applies.clone(),
+            (said, _) => said.to_vec(),
+        };
+        if let Some(state) = said.iter().find(|state| !change.applies_to(**state)) {
+            return Err(refused(&format!("jobs that are {state} cannot be {}", change.done())));
+        }
+        let is_meant = |state: &JobState| said.contains(state) && only.states().contains(state);
+        let states: Vec<JobState> = applies.iter().copied().filter(is_meant).collect();
+        // A filter names one state, or those that it leaves out.
+        let terms: Vec<String> = match &states[..] {
+            [] => return Err(refused(&format!("the filter `{only}` leaves no job that can be {}", change.done()))),
+            [state] => vec![format!("state={state}")],
+            states => applies.iter().filter(|state| !states.contains(state)).map(|state| format!("state!={state}")).collect(),
+        };
+        let filter = terms::filter(&[&terms, &select.filter])?;
+        Ok(Which { states, only, filter })
+    }
+
+    /// `dead jobs`; `jobs` if they are of several states.
+    fn jobs(&self, n: u64) -> String {
+        let jobs = if n == 1 { "job" } else { "jobs" };
+        self.state().map_or_else(|| jobs.to_owned(), |state| format!("{state} {jobs}"))
+    }
+
+    /// The one state of them.
+    fn state(&self) -> Option<JobState> {
+        if let [state] = self.states[..] { Some(state) } else { None }
+    }
+
+    /// How many jobs are in these states.
+    fn count(&self, stats: &QueueStats) -> u64 {
+        self.states.iter().map(|state| stats.count(*state)).sum()
     }
 }
 
@@ -179,7 +225,8 @@ async fn of_text(inspector: &Inspector, change: Change, job: &str) -> Result<(Jo
 #[derive(Serialize)]
 struct Total {
     queue: String,
-    state: &'static str,
+    /// `None`: of several.
+    state: Option<&'static str>,
     done: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<Operation>,
@@ -187,18 +234,16 @@ struct Total {
 
 /// An operation of each queue that has such jobs, one after the other; `asks`: once a person has confirmed it.
 async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
-    let state = state(change, select)?;
+    let which = Which::of(change, select)?;
     let (mut totals, mut looked) = (Vec::new(), Vec::new());
     let starting = Starting { dry_run: select.dry_run, detach: select.detach };
-    let only = terms::filter(&[&select.filter])?;
-    let filter = terms::filter(&[&[format!("state={state}")], &select.filter])?;
     let (mut queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
     if asks {
-        queues = confirmed(inspector, &queues, state, &only, &mut unreadable).await?;
+        queues = confirmed(inspector, &queues, &which, &mut unreadable).await?;
     }
     let mut queues = queues.into_iter();
     while let Some(queue) = queues.next() {
-        let begun = match of_queue(inspector, &queue, change, state, &filter, &starting, &select.format).await {
+        let begun = match of_queue(inspector, &queue, change, &which, &starting, &select.format).await {
             Ok(begun) => begun,
             Err(Unended::Ours(error)) => {
                 unreadable.push(Unreadable::from(&queue, error)?);
@@ -228,17 +273,18 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
         let done = operation.as_ref().map_or(0, |operation| operation.changed);
         let is_over = operation.as_ref().is_some_and(|operation| !operation.is_running());
         if !select.format.json && is_over && done > 0 {
-            print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, change.done()))?;
+            print(&format!("{queue}: {done} {} {}", which.jobs(done), change.done()))?;
         }
         if let Some(operation) = operation.as_ref().filter(|operation| operation.failed > 0) {
             note(&operations::told(operation));
         }
-        totals.push(Total { queue, state: state.name(), done, operation });
+        totals.push(Total { queue, state: which.state().map(JobState::name), done, operation });
     }
     if select.format.json {
         if select.dry_run { print_json(&looked)? } else { print_json(&totals)? }
     } else if unreadable.is_empty() && looked.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
-        note(&if only.is_empty() { format!("no job is {state}") } else { format!("no job is {state} and matches the filter") });
+        let state = which.state().map_or_else(|| format!("can be {}", change.done()), |state| format!("is {state}"));
+        note(&if which.only.is_empty() { format!("no job {state}") } else { format!("no job {state} and matches the filter") });
     }
     Unreadable::tell(&unreadable)
 }
@@ -258,15 +304,14 @@ async fn of_queue(
     inspector: &Inspector,
     queue: &str,
     change: Change,
-    state: JobState,
-    filter: &Filter,
+    which: &Which,
     starting: &Starting,
     format: &Format,
 ) -> Result<Option<Begun>, Unended> {
-    if !filter.allows_queue(queue) || inspector.stats(queue).await.map_err(Unended::Ours)?.count(state) == 0 {
+    if !which.filter.allows_queue(queue) || which.count(&inspector.stats(queue).await.map_err(Unended::Ours)?) == 0 {
         return Ok(None);
     }
-    let new = NewOperation::new(change.into(), filter.clone());
+    let new = NewOperation::new(change.into(), which.filter.clone());
     operations::begin(inspector, queue, new, starting, format).await.map(Some).map_err(Unended::Told)
 }
 
@@ -275,10 +320,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_states_are_those_that_were_said_or_those_of_the_filter() {
+        let which = |change, states: &[JobState], filter: &str| {
+            let filter = Vec::from_iter((!filter.is_empty()).then(|| filter.to_owned()));
+            let select = Select {
+                jobs: Vec::new(),
+                all: true,
+                state: states.to_vec(),
+                queue: None,
+                filter,
+                dry_run: false,
+                detach: false,
+                format: Format { json: false },
+            };
+            Which::of(change, &select)
+                .map(|which| (which.filter.to_string(), which.states))
+                .map_err(|failure| failure.into_parts().1.unwrap())
+        };
+        use JobState::*;
+        let all = vec![Scheduled, Ready, Active, Retry, Parked, Held];
+        assert_eq!(which(Change::Cancel, &[], "unique=k2"), Ok(("unique=k2".to_owned(), all)));
+        assert_eq!(which(Change::Cancel, &[], "state=ready id=7"), Ok(("state=ready state=ready id=7".to_owned(), vec![Ready])));
+        let two = "state!=active state!=parked state!=held state!=retry".split(' ').collect::<std::collections::BTreeSet<_>>();
+        let (terms, states) = which(Change::Cancel, &[Ready, Scheduled], "").unwrap();
+        assert_eq!((terms.split(' ').collect(), states), (two, vec![Scheduled, Ready]));
+        assert_eq!(which(Change::Requeue, &[], "error~x"), Ok(("state=dead error~x".to_owned(), vec![Dead])));
+        assert_eq!(which(Change::Requeue, &[], "state=expired").unwrap().1, [Expired]);
+        assert!(which(Change::Cancel, &[], "").unwrap_err().starts_with("the state is missing, and there is no --where"));
+        assert!(
+            which(Change::Cancel, &[Ready], "state=dead")
+                .unwrap_err()
+                .starts_with("the filter `state=dead` leaves no job that can be cancelled")
+        );
+        assert!(which(Change::Cancel, &[Dead], "").unwrap_err().starts_with("jobs that are dead cannot be cancelled"));
+    }
+
+    #[test]
     fn a_question_says_how_many_jobs_of_which_queues() {
         let told = |counts: &[(&str, u64)], filter: &str| {
             let counts: Vec<_> = counts.iter().map(|(queue, jobs)| ((*queue).to_owned(), *jobs)).collect();
-            counted(&counts, JobState::Dead, &filter.parse().unwrap())
+            counted(&counts, &Which { states: vec![JobState::Dead], only: filter.parse().unwrap(), filter: Filter::default() })
         };
         assert_eq!(told(&[("orders", 1)], ""), "1 dead job of orders");
         assert_eq!(told(&[("mail", 3_000), ("orders", 12)], ""), "3,012 dead jobs of mail, orders");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     time::{Duration, Instant},
 };
 
@@ -10,11 +11,13 @@ use queue_core::{
     broker::{ProcessId, WorkerAsked},
 };
 
+use serde_json::{Value, json};
+
 use super::{alive, known, missing, named};
 use crate::cli::{
-    args::duration,
+    args::{Format, duration},
     exit::{Exit, Failure, note},
-    output::{print, short},
+    output::{print, print_json, short},
     person,
 };
 
@@ -22,7 +25,7 @@ use crate::cli::{
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Between two lines of progress.
-const TOLD: Duration = Duration::from_secs(5);
+const NOTED: Duration = Duration::from_secs(5);
 
 /// Most workers that a question names.
 const NAMED: usize = 20;
@@ -50,12 +53,26 @@ pub(super) struct AskArgs {
     /// How long to wait for the workers to confirm
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, conflicts_with = "no_wait")]
     timeout: Duration,
+    #[command(flatten)]
+    format: Format,
 }
 
-/// What became of a request.
-struct Asked {
-    worker: WorkerRecord,
-    number: u64,
+/// What became of the requests: a line of each, or with `--json` one list of all.
+struct Told {
+    mode: WorkerMode,
+    json: bool,
+    rows: Vec<Value>,
+}
+
+impl Told {
+    fn say(&mut self, worker: ProcessId, outcome: &str, line: &str) -> io::Result<()> {
+        self.rows.push(json!({ "worker": worker.to_string(), "asked": self.mode.name(), "outcome": outcome }));
+        if self.json { Ok(()) } else { print(line) }
+    }
+
+    fn end(&self) -> io::Result<()> {
+        if self.json { print_json(&self.rows) } else { Ok(()) }
+    }
 }
 
 pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<(), Failure> {
@@ -73,12 +90,17 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     let mut asked = BTreeMap::new();
     for worker in chosen {
         let number = inspector.ask_worker(&worker, mode, &by).await?;
-        asked.insert(worker.id, Asked { worker, number });
+        asked.insert(worker.id, number);
     }
-    if args.no_wait {
-        return asked.values().try_for_each(|asked| Ok(print(&format!("{} was asked: {mode}", asked.worker.id))?));
-    }
-    wait(client, asked, args.timeout, mode, &by).await
+    let mut told = Told { mode, json: args.format.json, rows: Vec::new() };
+    let ended = if args.no_wait {
+        let ids = asked.into_keys();
+        ids.map(|id| told.say(id, "asked", &format!("{id} was asked: {mode}"))).collect::<io::Result<()>>().map_err(Failure::from)
+    } else {
+        wait(client, asked, args.timeout, &by, &mut told).await
+    };
+    told.end()?;
+    ended
 }
 
 /// Those that are meant. Of all of some kind nothing is asked before a person has seen which they are.
@@ -110,13 +132,13 @@ fn line(worker: &WorkerRecord) -> String {
 }
 
 /// Until each has confirmed the request, or has left.
-async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Duration, mode: WorkerMode, by: &str) -> Result<(), Failure> {
-    let (inspector, end, mut told) = (client.inspector(), Instant::now() + timeout, Instant::now());
+async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Duration, by: &str, told: &mut Told) -> Result<(), Failure> {
+    let (inspector, mode, end, mut noted) = (client.inspector(), told.mode, Instant::now() + timeout, Instant::now());
     let mut left = Vec::new();
     while !open.is_empty() {
         let now: BTreeMap<ProcessId, WorkerRecord> = inspector.workers().await?.into_iter().map(|worker| (worker.id, worker)).collect();
         let (mut done, mut again) = (Vec::new(), Vec::new());
-        for (id, Asked { number, .. }) in &open {
+        for (id, number) in &open {
             match now.get(id).filter(|worker| !worker.lease_left.is_zero()) {
                 None => done.push((*id, false)),
                 Some(worker) if worker.load.is_some_and(|load| load.heard >= *number) => done.push((*id, true)),
@@ -133,8 +155,8 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Du
         for (id, heard) in done {
             open.remove(&id);
             match (heard, mode) {
-                (true, _) => print(&format!("{id} {mode}"))?,
-                (false, WorkerMode::Stops) => print(&format!("{id} has left"))?,
+                (true, _) => told.say(id, "confirmed", &format!("{id} {mode}"))?,
+                (false, WorkerMode::Stops) => told.say(id, "left", &format!("{id} has left"))?,
                 (false, _) => left.push(id.to_string()),
             }
         }
@@ -149,8 +171,8 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Du
             );
             return Err(Failure::new(Exit::Unavailable, text));
         }
-        if told.elapsed() >= TOLD {
-            told = Instant::now();
+        if noted.elapsed() >= NOTED {
+            noted = Instant::now();
             note(&format!("{} workers have not confirmed the request yet", open.len()));
         }
         tokio::time::sleep(LOOK).await;

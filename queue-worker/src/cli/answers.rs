@@ -1,0 +1,37 @@
+//! What commands that change one thing after the other say of each: a line, or with `--json` one list of all that was done.
+
+use queue_core::Error;
+use serde_json::Value;
+
+use super::{
+    args::Format,
+    exit::Failure,
+    output::{plain, print, print_json},
+};
+
+/// Does it to each, until one is refused: a line and a row of those before are printed all the same.
+pub(super) async fn each<T>(
+    items: &[T],
+    format: &Format,
+    change: impl AsyncFn(&T) -> Result<(String, Value), Error>,
+) -> Result<(), Failure> {
+    let (mut rows, mut ended) = (Vec::with_capacity(items.len()), Ok(()));
+    for item in items {
+        match change(item).await {
+            Ok((line, row)) => {
+                if !format.json {
+                    print(&plain(&line))?;
+                }
+                rows.push(row);
+            }
+            Err(error) => {
+                ended = Err(error.into());
+                break;
+            }
+        }
+    }
+    if format.json {
+        print_json(&rows)?;
+    }
+    ended
+}
