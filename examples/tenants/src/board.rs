@@ -98,14 +98,19 @@ impl Board {
         }
     }
 
-    /// How many are done, of how many.
+    /// How many are done, of how many. Jobs that another program has left in the queue are not told of, here and in the report.
     pub(crate) fn progress(&self) -> Vec<(String, usize, usize)> {
-        self.lock().iter().map(|(name, tenant)| (name.clone(), tenant.done.len(), tenant.jobs)).collect()
+        self.lock()
+            .iter()
+            .filter(|(_, tenant)| tenant.jobs > 0)
+            .map(|(name, tenant)| (name.clone(), tenant.done.len(), tenant.jobs))
+            .collect()
     }
 
     /// The largest tenant first.
     pub(crate) fn report(&self) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.lock().iter().map(|(name, tenant)| tenant.line(name)).collect();
+        let mut lines: Vec<Line> =
+            self.lock().iter().filter(|(_, tenant)| tenant.jobs > 0).map(|(name, tenant)| tenant.line(name)).collect();
         lines.sort_by_key(|line| Reverse(line.jobs));
         lines
     }
