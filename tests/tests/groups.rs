@@ -11,7 +11,7 @@ use std::{
 
 use queue_core::{
     Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
-    broker::{Audit, DamageKind, DynBroker, NewJob, SweepLimits},
+    broker::{Audit, DamageKind, DynBroker, JobState, NewJob, SweepLimits},
     prelude::*,
     redis::RedisBroker,
     sqlite::SqliteBroker,
@@ -27,6 +27,7 @@ on_servers! {
     slots_and_turns_are_counted_anew_from_the_jobs
     a_lane_that_knows_no_groups_keeps_them_out
     a_large_group_is_cancelled_while_others_are_served
+    jobs_of_groups_that_are_not_looked_at_are_in_no_count
 }
 
 const QUEUE: &str = "grouped";
@@ -185,6 +186,49 @@ async fn a_large_group_in_a_sqlite_file_is_cancelled_while_others_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     is_cancelled_beside_others(&broker).await;
+}
+
+/// Of 10,000 groups it is counted what their jobs wait for. What those of further groups wait for is not known.
+async fn further_groups_are_in_no_count(broker: &DynBroker) {
+    const GROUPS: u64 = 10_000;
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let mut producer = Producer::on(broker, QUEUE).await;
+    let _lane = Lane::on(broker, QUEUE).await;
+    let stored = async |producer: &mut Producer, groups: std::ops::Range<u64>| {
+        let jobs: Vec<NewJob> = groups.map(|n| job(&format!("{n:05}"))).collect();
+        for jobs in jobs.chunks(500) {
+            producer.stored(jobs.to_vec()).await;
+        }
+    };
+    stored(&mut producer, 0..GROUPS).await;
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+    let paused = RuleOf::Group(GroupName::new("09999").unwrap());
+    inspector.set_group_rule(QUEUE, &paused, |rule| rule.paused = true).await.unwrap();
+    assert_eq!(inspector.waiting(QUEUE).await.unwrap(), [("behind", GROUPS), ("group_paused", 1)].into());
+    let stats = inspector.stats(QUEUE).await.unwrap();
+    assert_eq!(inspector.waiting_of(QUEUE, &stats).await.unwrap(), [("behind", 2_000)].into(), "asked again and again, it looks at fewer");
+    stored(&mut producer, GROUPS..GROUPS + 20).await;
+    assert_eq!(inspector.waiting(QUEUE).await.unwrap(), [("behind", GROUPS - 1), ("group_paused", 1)].into());
+    // The first and the last one.
+    for group in ["00000", "10019"] {
+        let paused = RuleOf::Group(GroupName::new(group).unwrap());
+        inspector.set_group_rule(QUEUE, &paused, |rule| rule.paused = true).await.unwrap();
+    }
+    assert_eq!(inspector.waiting(QUEUE).await.unwrap(), [("behind", GROUPS - 2), ("group_paused", 2)].into());
+    assert_eq!(inspector.stats(QUEUE).await.unwrap().count(JobState::Ready), GROUPS + 21);
+}
+
+async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    further_groups_are_in_no_count(&broker).await;
+}
+
+#[tokio::test]
+async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count_of_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
+    further_groups_are_in_no_count(&broker).await;
 }
 
 /// A library that knows no groups refuses a file from the first job or rule of one on, and not before. Nor are there tables of groups before,

@@ -6,11 +6,15 @@ use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
     broker::{
-        DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, Standing, StoredLimitKey, StoredPause,
-        WorkerMode, WorkerRecord,
+        DynBroker, GroupLine, GroupOrder, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, Standing, StoredLimitKey,
+        StoredPause, WorkerMode, WorkerRecord,
     },
     error::{Error, Result},
 };
+
+/// Groups of a queue that are looked at to count what its jobs wait for, and where that is asked again and again.
+const GROUPS_COUNTED: usize = 10_000;
+const GROUPS_WATCHED: usize = 2_000;
 
 impl Inspector {
     /// Why a job does not run: its record, whose [`waiting`](JobRecord::waiting) has every reason that holds at the moment of asking, at least one. What is
@@ -81,8 +85,11 @@ impl Inspector {
     }
 
     /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
-    /// its workers, of its first 500 groups, and of its limits: jobs of further groups, of further kinds that wait for a limit, and suspects, count as `behind`. Parked jobs count as
+    /// its workers, of its first 10,000 groups, and of its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Parked jobs count as
     /// `task_paused` where their task is paused, and all others as `no_worker_for_task`.
+    ///
+    /// In a queue with more groups it is not known what the jobs of the others wait for: as many ready jobs as are in none of the first 10,000 groups are left out
+    /// of `behind`, and the counts are less than the depth of the queue.
     ///
     /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a paused or full group: as many as are counted for groups are taken
     /// to be, and are left out. So the counts of limits may be too small where there are such groups, and `behind` is an upper bound.
@@ -91,14 +98,19 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn waiting(&self, queue: &str) -> Result<BTreeMap<&'static str, u64>> {
         let stats = self.stats(queue).await?;
-        self.waiting_of(queue, &stats).await
+        self.waiting_in_groups(queue, &stats, GROUPS_COUNTED).await
     }
 
-    /// The same where the numbers of the queue are known. Up to five calls of the broker, if jobs wait for anything that is not among these.
+    /// The same where the numbers of the queue are known, for programs that ask again and again: of its first 2,000 groups. Up to five calls of the broker, if jobs
+    /// wait for anything that is not among these, and two more for each further 500 groups.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn waiting_of(&self, queue: &str, stats: &QueueStats) -> Result<BTreeMap<&'static str, u64>> {
+        self.waiting_in_groups(queue, stats, GROUPS_WATCHED).await
+    }
+
+    async fn waiting_in_groups(&self, queue: &str, stats: &QueueStats, groups: usize) -> Result<BTreeMap<&'static str, u64>> {
         let mut counts = waiting_in(stats);
         if let Some(parked) = counts.remove("no_worker_for_task") {
             let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
@@ -110,7 +122,8 @@ impl Inspector {
                 return Ok(counts);
             }
             let ready = behind;
-            for (reason, jobs) in self.waiting_for_groups(queue).await? {
+            let (groups, unknown) = self.waiting_for_groups(queue, ready, groups).await?;
+            for (reason, jobs) in groups {
                 let jobs = jobs.min(behind);
                 behind -= jobs;
                 *counts.entry(reason).or_default() += jobs;
@@ -126,15 +139,30 @@ impl Inspector {
                     *counts.entry(reason).or_default() += jobs;
                 }
             }
-            counts.insert("behind", behind);
+            counts.insert("behind", behind.saturating_sub(unknown));
             counts.retain(|_, jobs| *jobs > 0);
         }
         Ok(counts)
     }
 
-    /// How many ready jobs wait for what their groups allow, by group.
-    async fn waiting_for_groups(&self, queue: &str) -> Result<Vec<(&'static str, u64)>> {
-        let page = self.groups(queue, None, MAX_ITEMS).await?;
+    /// How many of so many ready jobs wait for what their groups allow, by group; and how many jobs are in none of the groups that were looked at, if there
+    /// are more: at most `groups` are.
+    async fn waiting_for_groups(&self, queue: &str, ready: u64, groups: usize) -> Result<(Vec<(&'static str, u64)>, u64)> {
+        let (mut waiting, mut looked, mut after) = (Vec::new(), 0, None);
+        for _ in 0..groups / MAX_ITEMS {
+            let page = self.groups(queue, after, MAX_ITEMS).await?;
+            waiting.extend(self.waiting_on(queue, &page).await?);
+            looked += page.groups.iter().map(|group| group.ready).sum::<u64>();
+            if page.next.is_none() || looked >= ready {
+                return Ok((waiting, 0));
+            }
+            after = page.next;
+        }
+        Ok((waiting, ready.saturating_sub(looked)))
+    }
+
+    /// The same of the groups of a page.
+    async fn waiting_on(&self, queue: &str, page: &GroupPage) -> Result<Vec<(&'static str, u64)>> {
         let defaults = page.defaults();
         let (mut waiting, mut holders) = (Vec::new(), Vec::new());
         for group in &page.groups {

@@ -131,7 +131,8 @@ macro_rules! __conformance_cases {
                 the_rule_of_all_groups_holds_for_each
                 a_group_that_is_full_of_waiting_jobs_refuses_more
                 a_rule_that_was_changed_meanwhile_is_stale
-                groups_are_listed_by_page;
+                groups_are_listed_by_page
+                jobs_with_limits_and_without_a_group_are_on_no_page;
             pauses:
                 a_queue_says_who_paused_it_and_why
                 a_queue_goes_on_by_itself_when_the_end_comes
@@ -151,6 +152,10 @@ macro_rules! __conformance_cases {
                 a_pause_says_why_until_it_ends
                 the_line_of_a_group_is_read_in_order
                 the_age_of_the_oldest_job_of_a_group_is_told
+                the_age_of_the_oldest_job_with_limits_is_told
+                the_age_of_the_oldest_job_is_told_while_all_groups_are_paused
+                the_age_of_the_oldest_job_is_told_while_a_limit_is_closed
+                the_age_of_the_oldest_job_is_told_while_a_line_is_held
                 the_waiting_jobs_of_a_group_are_cancelled_in_steps
                 all_jobs_of_a_group_are_cancelled_in_steps;
             slots:
@@ -550,6 +555,7 @@ macro_rules! __conformance_cases {
                 a_job_says_who_holds_its_key
                 many_are_asked_for_at_once
                 no_job_is_counted_for_its_group_and_for_its_limit
+                the_jobs_of_more_groups_than_a_page_has_are_counted
                 who_holds_a_line_is_not_counted_as_out_of_order;
             keys:
                 every_end_frees_the_key

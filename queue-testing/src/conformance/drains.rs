@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use queue_core::{
-    Cleared, JobId,
-    broker::{Change, Due, GroupList, JobState, NewJob, Priority},
+    Cleared, GroupOrder, JobId, LimitKey,
+    broker::{Change, Due, GroupList, JobLimits, JobState, NewJob, Priority},
 };
 
 use super::{
     bed::{Bed, LONG, Lane, nack},
-    groups::{cap, depth, group, group_rule, groups, job, name, put, sound},
+    groups::{cap, depth, group, group_rule, groups, job, name, order, put, sound},
     history::enqueued,
+    limits,
 };
 
 /// A pause may have a reason, which stands while it lasts, whatever else of the rule changes.
@@ -57,28 +58,39 @@ pub async fn the_line_of_a_group_is_read_in_order(bed: Bed) {
     assert_eq!(line(500).await, rest);
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn is_about(oldest: Option<Duration>, hours: u32) {
+    let (oldest, age) = (oldest.expect("its age is known"), HOUR * hours);
+    assert!(oldest + HOUR / 60 > age && oldest < age + HOUR / 60, "{oldest:?} instead of {age:?}");
+}
+
+/// A job of a group, or of none, that was enqueued so long ago.
+fn old(group: &str, hours: u32) -> NewJob {
+    let mut job = enqueued("send", HOUR * hours, Duration::ZERO);
+    job.group = (!group.is_empty()).then(|| name(group));
+    job
+}
+
+/// The same, subject to a limit.
+fn old_limited(group: &str, hours: u32, key: LimitKey) -> NewJob {
+    let mut job = old(group, hours);
+    job.limits = JobLimits::new(vec![key], 1).map(Box::new);
+    job
+}
+
 /// How long the oldest ready job of a group has waited. What has failed before says nothing of it.
 pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
-    const HOUR: Duration = Duration::from_secs(3600);
-    let is_about = |oldest: Option<Duration>, hours: u32| {
-        let (oldest, age) = (oldest.expect("its age is known"), HOUR * hours);
-        assert!(oldest + HOUR / 60 > age && oldest < age + HOUR / 60, "{oldest:?} instead of {age:?}");
-    };
-    let of = |group: &str, hours: u32| {
-        let mut job = enqueued("send", HOUR * hours, Duration::ZERO);
-        job.group = Some(name(group));
-        job
-    };
     let oldest = async |of| group(&bed, of).await.oldest;
     assert_eq!((oldest("a").await, bed.stats().await.oldest), (None, None));
-    let mut urgent = of("b", 5);
+    let mut urgent = old("b", 5);
     urgent.priority = Priority::Critical;
-    bed.producer().await.stored(vec![of("a", 2), of("a", 1), of("b", 4), urgent, of("b", 3)]).await;
+    bed.producer().await.stored(vec![old("a", 2), old("a", 1), old("b", 4), urgent, old("b", 3)]).await;
     is_about(oldest("a").await, 2);
     is_about(oldest("b").await, 5);
     is_about(bed.stats().await.oldest, 5);
     cap(&bed, "b", 0).await;
-    is_about(bed.stats().await.oldest, 2);
+    is_about(bed.stats().await.oldest, 5);
     let mut lane = bed.lane().await;
     let taken = lane.claim_one().await;
     is_about(oldest("a").await, 1);
@@ -86,6 +98,73 @@ pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
     bed.broker.change(&bed.queue, Change::Promote, None, &[taken.id]).await.expect("jobs can be promoted");
     assert_eq!(depth(&bed, "a").await, (2, 0));
     is_about(oldest("a").await, 1);
+}
+
+/// Of jobs with limits as well: of a group the heads of each of its kinds, and without a group that of the queue.
+pub async fn the_age_of_the_oldest_job_with_limits_is_told(bed: Bed) {
+    let key = |value| limits::key("account", value);
+    let oldest = async |of| group(&bed, of).await.oldest;
+    bed.producer().await.stored(vec![old_limited("", 1, key("x")), old_limited("", 3, key("y")), old_limited("", 2, key("z"))]).await;
+    is_about(bed.stats().await.oldest, 3);
+    let mut urgent = old_limited("a", 6, key("x"));
+    urgent.priority = Priority::Critical;
+    bed.producer().await.stored(vec![old("a", 4), old_limited("a", 5, key("x"))]).await;
+    is_about(oldest("a").await, 5);
+    is_about(bed.stats().await.oldest, 5);
+    // Many of one kind hide no other kind.
+    let many = (0..12)
+        .flat_map(|_| ["x", "y", "z"].map(|value| old_limited("b", 1, key(value))))
+        .chain([old("b", 1), old_limited("b", 7, key("w"))]);
+    bed.producer().await.stored(many.collect()).await;
+    is_about(oldest("b").await, 7);
+    bed.producer().await.stored(vec![urgent]).await;
+    is_about(oldest("a").await, 6);
+    is_about(bed.stats().await.oldest, 7);
+}
+
+/// A queue whose groups are all paused has jobs that are ready, and tells how old they are.
+pub async fn the_age_of_the_oldest_job_is_told_while_all_groups_are_paused(bed: Bed) {
+    bed.producer().await.stored(vec![old("a", 1), old("b", 3), old("cc", 2)]).await;
+    for of in ["a", "b", "cc"] {
+        group_rule(&bed, of, |rule| rule.paused = true).await;
+    }
+    is_about(bed.stats().await.oldest, 3);
+    // Of many that wait it is the age of some.
+    let mut lane = bed.lane().await;
+    let groups: Vec<String> = (0..30).map(|n| format!("g{n}")).collect();
+    for of in &groups {
+        cap(&bed, of, 0).await;
+    }
+    bed.producer().await.stored(groups.iter().map(|of| old(of, 1)).collect()).await;
+    assert!(lane.claim(5).await.is_empty());
+    let oldest = bed.stats().await.oldest.expect("that of some is known");
+    assert!(oldest + HOUR / 60 > HOUR, "{oldest:?}");
+}
+
+/// So has one whose jobs wait for a limit that lets none start, with groups and without.
+pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed) {
+    let of = limits::key("stripe", "");
+    limits::concurrency(&bed, "stripe", 0).await;
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored(vec![old_limited("", 2, of)]).await;
+    assert!(limits::claim_all(&mut lane, 5).await.is_empty());
+    is_about(bed.stats().await.oldest, 2);
+    bed.producer().await.stored(vec![old_limited("a", 3, of), old_limited("b", 4, of)]).await;
+    assert!(limits::claim_all(&mut lane, 5).await.is_empty());
+    is_about(bed.stats().await.oldest, 4);
+    is_about(group(&bed, "a").await.oldest, 3);
+}
+
+/// So has one whose only group is ordered, and whose line is held by a job that runs or waits for its retry.
+pub async fn the_age_of_the_oldest_job_is_told_while_a_line_is_held(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    bed.producer().await.stored(vec![old("a", 3), old("a", 2), old("a", 1)]).await;
+    let mut lane = bed.lane().await;
+    let holder = lane.claim_one().await;
+    is_about(bed.stats().await.oldest, 2);
+    assert!(lane.end(&holder, nack(LONG)).await);
+    assert!(lane.claim(5).await.is_empty());
+    is_about(bed.stats().await.oldest, 2);
 }
 
 /// Jobs of the group in every state, and of another group beside each. Gives a job of each that runs.

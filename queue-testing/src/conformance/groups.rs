@@ -398,3 +398,34 @@ pub async fn groups_are_listed_by_page(bed: Bed) {
     assert_eq!(names(&page(None, 500).await).len(), 5);
     assert_eq!(group(&bed, "nobody").await, StoredGroup::new(name("nobody")));
 }
+
+/// Jobs with limits and without a group are none: no page has them, and none ends for them.
+pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
+    let of = [super::limits::key("one", "")];
+    for group in ["a", "b", "c", "dd"] {
+        put(&bed, group, 1).await;
+    }
+    super::limits::put(&bed, "", &of, 2).await;
+    let pages = async |limit| {
+        let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = bed.inspector().groups(&bed.queue, after, limit).await.expect("groups can be listed");
+            found.extend(page.groups.iter().map(|group| group.name.to_string()));
+            (after, pages) = (page.next, pages + 1);
+            if after.is_none() {
+                return (found.concat(), pages);
+            }
+        }
+    };
+    for (limit, n) in [(1, 4), (3, 2), (4, 1), (500, 1)] {
+        assert_eq!(pages(limit).await, ("abcdd".to_owned(), n), "{limit} on a page");
+    }
+    // One of them runs, and a group has limits as well.
+    let mut lane = bed.lane().await;
+    assert_eq!(super::limits::claim_all(&mut lane, 9).await.len(), 6);
+    super::limits::put(&bed, "a", &of, 1).await;
+    super::limits::put(&bed, "", &of, 1).await;
+    for limit in [1, 3] {
+        assert_eq!(pages(limit).await.0, "abcdd", "{limit} on a page");
+    }
+}

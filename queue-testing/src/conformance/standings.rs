@@ -1,13 +1,13 @@
 //! Where jobs stand: why each does not run, as far as the broker knows.
 
 use queue_core::{
-    GroupOrder, JobId,
-    broker::{Ending, HOLDERS_NAMED, JobState, Line, Priority, SetPause, Standing},
+    GroupOrder, JobId, RuleOf,
+    broker::{Ending, HOLDERS_NAMED, JobState, Line, NewJob, Priority, SetPause, Standing},
 };
 
 use super::{
     bed::{Bed, LONG, eventually, nack},
-    groups::{RULE, cap, group_rule, job, order, put},
+    groups::{RULE, cap, group_rule, job, order, put, rule},
     limits, unique,
 };
 
@@ -203,6 +203,28 @@ pub async fn no_job_is_counted_for_its_group_and_for_its_limit(bed: Bed) {
     limits::put(&bed, "", &of, 2).await;
     assert_eq!(limits::claim_all(&mut lane, 10).await.len(), 2);
     assert_eq!(counts().await, [("group_paused", 3), ("limit_full", 2)].into());
+}
+
+/// Groups are looked at page by page.
+pub async fn the_jobs_of_more_groups_than_a_page_has_are_counted(bed: Bed) {
+    const GROUPS: usize = 1010;
+    let (mut producer, mut lane) = (bed.producer().await, bed.lane().await);
+    let mut one_of_each = async || {
+        let jobs: Vec<NewJob> = (0..GROUPS).map(|n| job(&format!("g{n}"))).collect();
+        for jobs in jobs.chunks(500) {
+            producer.stored(jobs.to_vec()).await;
+        }
+    };
+    one_of_each().await;
+    for _ in 0..3 {
+        limits::claim_all(&mut lane, 400).await;
+    }
+    assert_eq!(bed.depth(JobState::Active).await, GROUPS as u64);
+    rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(1)).await;
+    one_of_each().await;
+    bed.put(2).await;
+    let counts = bed.inspector().waiting(&bed.queue).await.expect("a queue can be asked");
+    assert_eq!(counts, [("group_full", 1010), ("behind", 2)].into());
 }
 
 /// The others of an ordered group wait for the job that holds its line, which waits for none of them.

@@ -1,12 +1,12 @@
 //! What people do: change jobs, pause, count.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use queue_core::{
-    JobId,
+    JobId, LimitKey,
     broker::{
         AskWorker, Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, StoredWorker, WorkerAsk, WorkerAsked, WorkerRecord,
     },
@@ -133,30 +133,40 @@ impl Model {
         stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;
         stats.paused = self.paused;
         stats.aging = self.aging();
-        for line in self.ready.priorities() {
-            let since = line.iter().filter_map(|id| self.ready_since(&self.jobs[id]));
-            if let Some(since) = { since }.next() {
-                stats.note_ready_since(since, self.now);
-            }
+        for since in self.ready.priorities().iter().filter_map(|line| self.since(line)) {
+            stats.note_ready_since(since, self.now);
         }
-        for since in self.groups.next(HEADS).into_iter().filter_map(|group| self.groups_since(group)) {
+        // The groups whose turn comes first, and some others, which may have none.
+        let next = self.groups.next(HEADS);
+        let others = self.groups.names().filter(|name| !next.contains(name)).take(HEADS);
+        for since in next.iter().copied().chain(others).filter_map(|group| self.groups_since(group)) {
             stats.note_ready_since(since, self.now);
         }
         stats
     }
 
-    /// Since when a job could start. `None` if that is not known: it waited for another time meanwhile, or its task repeats.
-    /// How long the oldest ready job of a group has waited, of the first ones of each priority.
+    /// How long the oldest ready job of a group has waited, of the first ones of each priority and chain.
     pub(in crate::model) fn oldest_of(&self, group: &GroupName) -> Option<Duration> {
         let since = self.groups_since(group)?;
         Some(Duration::from_millis(u64::try_from(self.now.saturating_sub(since)).unwrap_or(0)))
     }
 
     fn groups_since(&self, group: &GroupName) -> Option<i64> {
-        let since = |jobs: &VecDeque<JobId>| jobs.iter().take(HEADS).find_map(|id| self.ready_since(&self.jobs[id]));
-        self.groups.priorities(group).filter_map(since).min()
+        self.groups.priorities(group).filter_map(|jobs| self.since(jobs)).min()
     }
 
+    /// Since when the oldest job of a line could start: of each of its chains the first ones are looked at.
+    fn since(&self, line: &VecDeque<JobId>) -> Option<i64> {
+        let mut chains: BTreeMap<(usize, &[LimitKey]), Vec<&Job>> = BTreeMap::new();
+        for job in line.iter().map(|id| &self.jobs[id]) {
+            let keys = job.limit_keys();
+            chains.entry((keys.len(), keys)).or_default().push(job);
+        }
+        let heads = chains.values().take(HEADS);
+        heads.filter_map(|jobs| jobs.iter().take(HEADS).find_map(|job| self.ready_since(job))).min()
+    }
+
+    /// Since when a job could start. `None` if that is not known: it waited for another time meanwhile, or its task repeats.
     fn ready_since(&self, job: &Job) -> Option<i64> {
         let envelope = Envelope::decode(&job.envelope).ok()?;
         let repeats = self.tasks.get(&*envelope.task).is_some_and(|(_, repeats)| *repeats);

@@ -224,7 +224,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
-        let advice = "start more workers, or look whether its jobs take longer than they should";
+        let advice = "look with `jobs list --state ready` what its jobs wait for, start more workers, or look whether its jobs take longer than they should";
         problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
     }
     if clustered && waiting > LARGE {

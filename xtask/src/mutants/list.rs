@@ -446,6 +446,9 @@ mutants! {
     WORKERS_CLI "queue-core/src/inspector/why.rs" {
         "why: a job waits for quiet workers": "up().all(|worker| worker.mode() != WorkerMode::Works)" => "false";
     }
+    SQLITE "queue-core/src/inspector/why.rs" {
+        "why: groups are counted page by page": "page.next.is_none() || looked >= ready" => "true";
+    }
     REDIS "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
         "fence: a lease that ends too late is over": " or is_ahead(ARGV[i], deadline)" => "";
@@ -1091,6 +1094,23 @@ mutants! {
     }
     GROUPS_SQLITE "queue-core/src/sqlite/doors/rules.rs" {
         "sqlite groups: what code declares holds where nothing is set": "RuleOf::Declared.stored()" => "RuleOf::Others.stored()";
+    }
+    GROUPS_REDIS "queue-core/src/redis/groups/list.lua" {
+        "groups: jobs without a group are on no page": "ARGV[2] == '' and NO_GROUP or ARGV[2]" => "ARGV[2]";
+    }
+    GROUPS_SQLITE "queue-core/src/sqlite/groups/mod.rs" {
+        "sqlite groups: jobs without a group are on no page": "after.map_or_else(|| NO_GROUP.to_vec(), GroupName::stored)" => "after.map_or_else(Vec::new, GroupName::stored)";
+    }
+    GROUPS_REDIS "queue-core/src/redis/people/since.lua" {
+        "groups: the age of each kind of jobs is told": "if more_chains == 0 then" => "if true then";
+    }
+    GROUPS_REDIS "queue-core/src/redis/people/stats.lua" {
+        "groups: the age of groups without a turn is told": "for _ = 1, 2 * C.heads do" => "for _ = 1, 0 do";
+        "groups: the age of jobs with limits and no group is told": "  look(NO_GROUP)" => "";
+    }
+    GROUPS_SQLITE "queue-core/src/sqlite/people/stats.rs" {
+        "sqlite groups: the age of groups without a turn is told": "!looked.contains(name)" => "false";
+        "sqlite groups: the age of each kind of jobs is told": "limits::chains(tx, queue, group, HEADS)?" => "limits::chains(tx, queue, group, 0)?";
     }
     GROUPS_REDIS "queue-core/src/redis/groups/set.lua" {
         "groups: a reason stands while it pauses": "wanted = wanted .. why" => "wanted = wanted";

@@ -9,7 +9,8 @@ local bits = nil
 
 local names = { ARGV[2] }
 if ARGV[1] == 'all' then
-  local seen, found = {}, {}
+  -- Jobs with limits and without a group are no group, and stand before all others.
+  local seen, found, after = {}, {}, ARGV[2] == '' and NO_GROUP or ARGV[2]
   -- Names are compared by bytes: no text is the beginning of another, as its length goes first.
   local function before(one, other)
     for at = 1, math.min(#one, #other) do
@@ -20,13 +21,13 @@ if ARGV[1] == 'all' then
     return #one < #other
   end
   local function note(group)
-    if not seen[group] and (ARGV[2] == '' or before(ARGV[2], group)) then
+    if not seen[group] and before(after, group) then
       seen[group], found[#found + 1] = true, group
     end
   end
   -- The next groups of `line`, of its suspects, and of those that run.
   for _, look in ipairs({ { K.line, '' }, { K.line, '\255' }, { K.holders, '' } }) do
-    local from = ARGV[2] == '' and '[' .. look[2] or '(' .. look[2] .. ARGV[2] .. '\255'
+    local from = '(' .. look[2] .. after .. '\255'
     for _ = 0, ARGV[3] do
       local member = call('ZRANGEBYLEX', look[1], from, look[2] == '' and '(\255' or '+', 'LIMIT', 0, 1)[1]
       if not member then

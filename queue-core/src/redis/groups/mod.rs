@@ -17,21 +17,37 @@ use crate::{
 const REVIEWED: usize = 500;
 
 pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &GroupList) -> Result<GroupPage> {
+    let mut after = match which {
+        GroupList::All { after, .. } => after.as_ref().map(GroupName::stored).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    loop {
+        let (page, behind) = page(broker, queue, which, &after).await?;
+        match behind {
+            Some(behind) if page.groups.is_empty() => after = behind,
+            _ => return Ok(page),
+        }
+    }
+}
+
+/// A page, and if there are more groups the last stored name on it.
+async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]) -> Result<(GroupPage, Option<Vec<u8>>)> {
     let mut call = GROUPS.call(&broker.keys, queue);
     match which {
         GroupList::One(name) => call.arg("one").arg(name.stored()),
         GroupList::Line { group, .. } => call.arg("line").arg(group.stored()).arg(which.limit()),
-        GroupList::All { after, .. } => call.arg("all").arg(after.as_ref().map(GroupName::stored).unwrap_or_default()).arg(which.limit()),
+        GroupList::All { .. } => call.arg("all").arg(after).arg(which.limit()),
     };
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
     let (others, declared, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?, words(next(&mut values)?)?);
     let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
     // What is no id is for the auditor to find.
     let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
-    let mut groups = Vec::new();
+    let (mut groups, mut names) = (Vec::new(), Vec::new());
     while let Some(name) = values.next() {
-        // What is no name is for the auditor to find.
-        let name = GroupName::of_stored(&bytes(name)?);
+        names.push(bytes(name)?);
+        // What is no name is for the auditor to find. It has a place on the page all the same.
+        let name = GroupName::of_stored(&names[names.len() - 1]).filter(|_| names.len() <= which.limit());
         let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
         let (rule, holder, since) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?, words(next(&mut values)?)?);
         let Some(name) = name else { continue };
@@ -42,12 +58,12 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
         group.held_by = JobId::from_bytes(&holder).ok();
         groups.push(group);
     }
-    let more = groups.len() > which.limit();
-    groups.truncate(which.limit());
-    let next = groups.last().filter(|_| more).map(|group| group.name.clone());
+    let more = names.len() > which.limit();
+    let behind = names.into_iter().take(which.limit()).last().filter(|_| more);
+    let next = groups.last().filter(|_| more).map(|group: &StoredGroup| group.name.clone());
     let mut page = GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next);
     (page.line, page.stored_declared, page.now_ms) = (line, declared, now);
-    Ok(page)
+    Ok((page, behind))
 }
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> Result<GroupSet> {

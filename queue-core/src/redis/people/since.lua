@@ -36,17 +36,39 @@ local function since_of(id, list)
   return math.max(since + whole(map.d or 0), whole(map.t or 0))
 end
 
--- Since when the oldest ready job of a group could start: the first ones of each priority are looked at.
+-- How many more chains one script looks at, beside the first of each priority of a group. Nothing: it has not been asked whether there are any.
+local more_chains = nil
+
+local function chain_of(member)
+  local _, _, _, chain = parts_of(member)
+  return chain
+end
+
+-- Since when the oldest ready job of a group could start: of each priority the first jobs of its first chains are looked at.
 local function oldest_of(group)
   local oldest = nil
   for digit = 0, 3 do
-    for _, member in ipairs(call('ZRANGEBYLEX', K.line, '[' .. group .. digit, '(' .. group .. digit + 1, 'LIMIT', 0, C.heads)) do
-      local _, id = parts_of(member)
-      local since = since_of(id)
-      if since then
-        oldest = math.min(oldest or since, since)
+    local from = '[' .. group .. digit
+    for _ = 1, C.heads do
+      local members = call('ZRANGEBYLEX', K.line, from, '(' .. group .. digit + 1, 'LIMIT', 0, C.heads)
+      local chain = members[1] and chain_of(members[1])
+      for _, member in ipairs(members) do
+        local _, id, _, its_chain = parts_of(member)
+        local since = its_chain == chain and since_of(id)
+        if since or its_chain ~= chain then
+          oldest = since and math.min(oldest or since, since) or oldest
+          break
+        end
+      end
+      if not chain or #members < C.heads and chain_of(members[#members]) == chain then
         break
       end
+      more_chains = more_chains or (call('EXISTS', K.chains) == 1 and C.kinds_counted or 0)
+      if more_chains == 0 then
+        break
+      end
+      more_chains = more_chains - 1
+      from = '(' .. group .. digit .. chain .. '\255'
     end
   end
   return oldest

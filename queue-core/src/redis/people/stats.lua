@@ -17,13 +17,30 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
--- And of the groups whose turn comes first.
-for _, group in ipairs(call('ZRANGE', K.turns, 0, C.heads - 1)) do
-  local since = oldest_of(group)
-  oldest = since and math.min(oldest or since, since) or oldest
+-- Of the groups whose turn comes first, of jobs that have limits and no group, and of some other groups: none of them may have a turn.
+local lined = call('ZCARD', K.line)
+if lined > 0 then
+  local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'
+  local function look(group)
+    local since = not seen[group] and oldest_of(group)
+    oldest, seen[group] = since and math.min(oldest or since, since) or oldest, true
+  end
+  for _, group in ipairs(call('ZRANGE', K.turns, 0, C.heads - 1)) do
+    look(group)
+  end
+  look(NO_GROUP)
+  for _ = 1, 2 * C.heads do
+    local member = left > 0 and call('ZRANGEBYLEX', K.line, behind, '(\255', 'LIMIT', 0, 1)[1]
+    if not member then
+      break
+    end
+    local group = parts_of(member)
+    left, behind = seen[group] and left or left - 1, '(' .. group .. '\255'
+    look(group)
+  end
 end
 
-local ready = call('ZCARD', K.line) - call('HLEN', K.tomb)
+local ready = lined - call('HLEN', K.tomb)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end

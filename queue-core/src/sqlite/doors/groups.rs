@@ -72,6 +72,22 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     tx.sql(NEXT)?.query_map(params![queue.key, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
 }
 
+/// Groups with a job that is ready, at most so many, whether they may be served or not: those with the first lines, and of those whose jobs have limits
+/// the first by name.
+pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+    let read = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Bytes>(0)?.0);
+    let mut lined = tx.sql(sql!("groups_lined.sql"))?;
+    let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, most], read)?.collect::<rusqlite::Result<_>>()?;
+    if tx.limited() {
+        let mut chained = tx.sql(sql!("groups_chained.sql"))?;
+        found.extend(chained.query_map(params![queue.key, most], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(most);
+    Ok(found)
+}
+
 /// The number of the line of a group.
 pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<i64>> {
     Ok(row(tx, queue, name)?.map(|row| row.line))

@@ -18,7 +18,9 @@ use rusqlite::{OptionalExtension, ToSql, params};
 use super::{ledger::Ledger, row::CHAINED};
 use crate::{
     address::JobId,
-    broker::{GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, StoredLimitKey, Used},
+    broker::{
+        GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, Used,
+    },
     sqlite::connection::{
         lenient::{Bytes, Number},
         tx::{Queue, Tx},
@@ -113,6 +115,16 @@ pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
         WHERE other.queue = queue_chains.queue AND other.name = queue_chains.name AND other.priority = queue_chains.priority AND other.shut IS NULL), 0)
         WHERE chain = ?1";
     tx.sql(OPEN)?.execute([chain]).map(drop)
+}
+
+/// The first chains of a group in the order of their keys: at most so many for each priority that there is.
+pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<i64>> {
+    const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority >= 0 ORDER BY keys, priority LIMIT ?3";
+    if !tx.limited() {
+        return Ok(Vec::new());
+    }
+    let most = most * (usize::from(Priority::Low.number()) + 1);
+    tx.sql(CHAINS)?.query_map(params![queue.key, name, most], |row| Ok(row.get::<_, Number>(0)?.0))?.collect()
 }
 
 /// Whether a chain has a job that is ready.

@@ -14,7 +14,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
             writer::Writer,
         },
-        doors::{groups, pauses},
+        doors::{groups, limits::NO_GROUP, pauses},
         people,
     },
 };
@@ -32,32 +32,43 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     };
     let rule = |of: RuleOf| groups::stored_rule(tx, &queue, &of.stored());
     let (others, plain) = (rule(RuleOf::Others)?, rule(RuleOf::Plain)?);
-    let mut names = match which {
-        GroupList::One(name) | GroupList::Line { group: name, .. } => vec![name.stored()],
-        GroupList::All { after, .. } => {
-            let after = after.as_ref().map(GroupName::stored).unwrap_or_default();
-            let limit = which.limit() + 1;
-            let mut names = tx.sql(sql!("list.sql"))?;
-            names.query_map(params![queue.key, after, limit], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect::<rusqlite::Result<_>>()?
-        }
+    let (names, more) = match which {
+        GroupList::One(name) | GroupList::Line { group: name, .. } => (vec![name.clone()], false),
+        GroupList::All { after, .. } => names(tx, &queue, after.as_ref(), which.limit())?,
     };
     let line = match which {
         GroupList::Line { group, .. } => groups::line(tx, &queue, &group.stored(), which.limit())?,
         _ => Vec::new(),
     };
-    let more = names.len() > which.limit();
-    names.truncate(which.limit());
-    let groups = names.iter().filter_map(|stored| Some((stored, GroupName::of_stored(stored)?)));
-    let groups: Vec<StoredGroup> = groups.map(|(stored, name)| group(tx, &queue, stored, name)).collect::<Result<_, Failed>>()?;
+    let groups: Vec<StoredGroup> = names.into_iter().map(|name| group(tx, &queue, name)).collect::<Result<_, Failed>>()?;
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, others, plain, next);
     (page.line, page.stored_declared, page.now_ms) = (line, groups::stored_text(tx, &queue, &RuleOf::Declared.stored())?, tx.now);
     Ok(page)
 }
 
-fn group(tx: &Tx<'_>, queue: &Queue<'_>, stored: &[u8], name: GroupName) -> Result<StoredGroup, Failed> {
+/// The names of a page, and whether there are more. Jobs with limits and without a group are no group, and stand before all others.
+fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize) -> Result<(Vec<GroupName>, bool), Failed> {
+    let mut after = after.map_or_else(|| NO_GROUP.to_vec(), GroupName::stored);
+    loop {
+        let mut names = tx.sql(sql!("list.sql"))?;
+        let mut found: Vec<Vec<u8>> =
+            names.query_map(params![queue.key, after, limit + 1], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect::<rusqlite::Result<_>>()?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        // What is no name is for the auditor to find. It has a place on the page all the same.
+        let names: Vec<GroupName> = found.iter().filter_map(|stored| GroupName::of_stored(stored)).collect();
+        match found.pop() {
+            Some(last) if more && names.is_empty() => after = last,
+            _ => return Ok((names, more)),
+        }
+    }
+}
+
+fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: GroupName) -> Result<StoredGroup, Failed> {
     const FRONT: &str = "SELECT front FROM queue_groups WHERE queue = ?1 AND name = ?2";
-    let mut group = StoredGroup::new(name);
+    let stored = &name.stored();
+    let mut group = StoredGroup::new(name.clone());
     group.ready = groups::depth(tx, queue, stored)?;
     group.active = groups::running(tx, queue, stored)?;
     group.set_rule(&groups::stored_text(tx, queue, stored)?);

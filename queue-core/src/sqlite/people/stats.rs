@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Row, params};
 
 use crate::{
-    broker::{AgingRecord, HEADS, Priority, QueueStats},
+    broker::{AgingRecord, HEADS, JobState, Priority, QueueStats},
     envelope::Envelope,
     sqlite::{
         connection::{
@@ -13,8 +13,8 @@ use crate::{
             tx::{Failed, Queue, Tx},
         },
         doors::{
-            aging, groups, ready,
-            row::{LINED, READY},
+            aging, groups, limits, ready,
+            row::{CHAINED, LINED, READY},
         },
         history,
     },
@@ -49,15 +49,22 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
             stats.note_ready_since(since, tx.now);
         }
     }
-    for group in groups::next(tx, &queue, HEADS)? {
-        if let Some(since) = since_of(tx, &queue, &group)? {
-            stats.note_ready_since(since, tx.now);
+    // Of the groups whose turn comes first, of jobs that have limits and no group, and of some other groups: none of them may have a turn.
+    if tx.grouped() && stats.count(JobState::Ready) > 0 {
+        let mut looked = groups::next(tx, &queue, HEADS)?;
+        looked.push(limits::NO_GROUP.to_vec());
+        let others = groups::some_with_jobs(tx, &queue, HEADS + looked.len())?;
+        let others: Vec<Vec<u8>> = others.into_iter().filter(|name| !looked.contains(name)).take(HEADS).collect();
+        for group in looked.iter().chain(&others) {
+            if let Some(since) = since_of(tx, &queue, group)? {
+                stats.note_ready_since(since, tx.now);
+            }
         }
     }
     Ok(stats)
 }
 
-/// How long ago the oldest ready job of a group could start, of the first ones of each priority.
+/// How long ago the oldest ready job of a group could start, of the first ones of each priority and of each of its first chains.
 pub(crate) fn oldest_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
     let age = |since: i64| Duration::from_millis(tx.now.saturating_sub(since).max(0).unsigned_abs());
     Ok(since_of(tx, queue, group)?.map(age))
@@ -68,6 +75,12 @@ fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>,
     let mut oldest: Option<i64> = None;
     for priority in 0..=i64::from(Priority::Low.number()) {
         if let Some(since) = head_since(tx, queue, (LINED, line), groups::places_of(priority))? {
+            oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+        }
+    }
+    // Of its chains the first ones.
+    for chain in limits::chains(tx, queue, group, HEADS)? {
+        if let Some(since) = head_since(tx, queue, (CHAINED, chain), (i64::MIN, i64::MAX))? {
             oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
         }
     }

@@ -16,6 +16,11 @@ impl Groups {
         self.lines.get(group).into_iter().flat_map(|line| &line.jobs[1..])
     }
 
+    /// Those with a job that is ready, by name.
+    pub(in crate::model) fn names(&self) -> impl Iterator<Item = &GroupName> {
+        self.lines.keys()
+    }
+
     /// The groups whose turn comes first.
     pub(in crate::model) fn next(&self, most: usize) -> Vec<&GroupName> {
         let mut next: Vec<_> = self.turns.iter().map(|(group, start)| (start, group)).collect();
