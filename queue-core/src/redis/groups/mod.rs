@@ -59,7 +59,7 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
         groups.push(group);
     }
     let more = names.len() > which.limit();
-    let behind = names.into_iter().take(which.limit()).last().filter(|_| more);
+    let behind = names.into_iter().nth(which.limit() - 1).filter(|_| more);
     let next = groups.last().filter(|_| more).map(|group: &StoredGroup| group.name.clone());
     let mut page = GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next);
     (page.line, page.stored_declared, page.now_ms) = (line, declared, now);

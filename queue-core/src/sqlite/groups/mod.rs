@@ -40,7 +40,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
         GroupList::Line { group, .. } => groups::line(tx, &queue, &group.stored(), which.limit())?,
         _ => Vec::new(),
     };
-    let groups: Vec<StoredGroup> = names.into_iter().map(|name| group(tx, &queue, name)).collect::<Result<_, Failed>>()?;
+    let groups: Vec<StoredGroup> = names.iter().map(|name| group(tx, &queue, name)).collect::<Result<_, Failed>>()?;
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, others, plain, next);
     (page.line, page.stored_declared, page.now_ms) = (line, groups::stored_text(tx, &queue, &RuleOf::Declared.stored())?, tx.now);
@@ -65,7 +65,7 @@ fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize
     }
 }
 
-fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: GroupName) -> Result<StoredGroup, Failed> {
+fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup, Failed> {
     const FRONT: &str = "SELECT front FROM queue_groups WHERE queue = ?1 AND name = ?2";
     let stored = &name.stored();
     let mut group = StoredGroup::new(name.clone());
