@@ -98,6 +98,14 @@ pub enum Error {
          give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
     )]
     NotKept(JobAddress),
+    /// The job is done, but its result was too large or could not be encoded, so that it was dropped.
+    #[error("the result of job `{job}` was dropped: {problem}")]
+    ResultDropped {
+        /// The job.
+        job: JobAddress,
+        /// Why: its size and the bound, or what cannot be encoded.
+        problem: String,
+    },
     /// A job is in a state in which this cannot be done.
     #[error("cannot {verb} job `{job}`: it is {state}{}", way_out(verb, state))]
     WrongState {
@@ -282,6 +290,7 @@ impl Error {
             Error::NoSuchOperation(_) => "no_such_operation",
             Error::OperationUnderWay(_) => "operation_under_way",
             Error::NotKept(_) => "not_kept",
+            Error::ResultDropped { .. } => "result_dropped",
             Error::WrongState { .. } => "wrong_state",
             Error::EditConflict { .. } => "edit_conflict",
             Error::KeyHeld { .. } => "key_held",

@@ -112,16 +112,17 @@ pub enum CancelCause {
     Shutdown,
 }
 
-/// A result in its stored form. If it cannot be stored, it has the reason; then the job is done without it, and the worker logs an error.
+/// A result in its stored form. If it is too large or cannot be encoded, it has the reason, which is stored in its place: who reads the result gets
+/// [`Error::ResultDropped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(Result<Vec<u8>, String>);
 
 impl Encoded {
     /// Encodes a result.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Encoded(codec::encode(value).and_then(|bytes| match bytes.len() {
+        Encoded(codec::encode(value).map_err(|problem| format!("it cannot be encoded: {problem}")).and_then(|bytes| match bytes.len() {
             0..=RESULT_MAX => Ok(bytes),
-            size => Err(format!("the result has {size} bytes, more than the {RESULT_MAX} that are kept")),
+            size => Err(format!("it has {size} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return where")),
         }))
     }
 
@@ -134,12 +135,26 @@ impl Encoded {
         decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
     }
 
-    /// The encoded bytes. For workers.
-    ///
-    /// # Errors
-    /// The reason why the result cannot be stored.
-    pub fn into_bytes(self) -> Result<Vec<u8>, String> {
-        self.0
+    /// What a worker stores, and why that is not the result, if it is not.
+    pub fn into_stored(self) -> (Vec<u8>, Option<String>) {
+        match self.0 {
+            Ok(bytes) => (bytes, None),
+            Err(problem) => {
+                let problem = codec::in_few_words(problem);
+                ([&[DROPPED], problem.as_bytes()].concat(), Some(problem))
+            }
+        }
+    }
+}
+
+/// The first byte of what is stored in place of a result: the reason follows. No MessagePack value begins with this byte.
+const DROPPED: u8 = 0xc1;
+
+/// What is stored of a result, or the reason that is stored in place of it.
+pub(crate) fn stored_result(bytes: &[u8]) -> Result<&[u8], String> {
+    match bytes {
+        [DROPPED, reason @ ..] if !reason.is_empty() => Err(String::from_utf8_lossy(reason).into_owned()),
+        _ => Ok(bytes),
     }
 }
 
@@ -368,5 +383,18 @@ mod tests {
         assert_eq!(Ok::<_, String>(7u8).end(false), Outcome::Done);
         assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded(Ok(vec![7]))));
         assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded(Err(_)))));
+    }
+
+    #[test]
+    fn a_reason_is_stored_in_place_of_a_result_and_no_result_is_taken_for_one() {
+        assert_eq!(Encoded::of("x").into_stored(), (b"\xa1x".to_vec(), None));
+        let (stored, problem) = Encoded(Err("no".to_owned())).into_stored();
+        assert_eq!(
+            (stored.as_slice(), problem, stored_result(&stored).unwrap_err()),
+            (&b"\xc1no"[..], Some("no".to_owned()), "no".to_owned())
+        );
+        for result in [&b"\xa1x"[..], b"\xc0", b"", b"\xc1"] {
+            assert_eq!(stored_result(result).unwrap(), result);
+        }
     }
 }

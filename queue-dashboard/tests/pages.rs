@@ -9,6 +9,7 @@ use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, Schedule,
     broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
     client::RawJob,
+    outcome::Encoded,
 };
 use queue_tests::server::{Kind, Server};
 use queue_worker::{Shutdown, Worker};
@@ -24,6 +25,7 @@ on_brokers! {
     an_operation_says_how_far_it_is_and_is_gone_on_with
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
+    a_job_says_that_its_result_was_too_large_to_keep
     progress_and_log_of_a_job_are_live_and_hide_secrets
     a_queue_is_paused_and_resumed
     a_job_says_why_it_does_not_run
@@ -544,6 +546,18 @@ async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
     assert!(!page.contains("hunter2"), "{page}");
     let page = site.get("/jobs/mail/good").await.body;
     assert!(page.contains("sent to good@example.com") && page.contains(">done<"), "{page}");
+}
+
+async fn a_job_says_that_its_result_was_too_large_to_keep(bed: Bed) {
+    bed.enqueue("huge", None).await;
+    let (broker, lease) = (bed.client.broker(), Duration::from_secs(30));
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+    let claimed = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries;
+    let (result, why) = Encoded::of(&"x".repeat(170_000)).into_stored();
+    let ending = Ending::Ack { result: Some(result), keep: Some(lease) };
+    broker.turn(&Turn::new("mail", lane, 2, lease).finish(vec![Finish::new(&claimed[0], ending)])).await.unwrap();
+    let page = bed.site().await.get("/jobs/mail/huge").await.body;
+    assert!(page.contains(&format!("(dropped: {}", why.expect("it is too large"))) && page.contains("it has 170005 bytes"), "{page}");
 }
 
 async fn progress_and_log_of_a_job_are_live_and_hide_secrets(bed: Bed) {

@@ -671,6 +671,25 @@ fn a_shell_waits_for_jobs() {
 }
 
 #[test]
+fn a_shell_is_told_that_a_result_was_too_large_to_keep() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ada","times":10000}"#, "--id", "huge"]);
+    place.work_until(&job, "done");
+    let why = "it has 160003 bytes, at most 65536 are kept; return less, or store it elsewhere and return where";
+    let waited = place.run(&["jobs", "wait", &job]);
+    assert_eq!((waited.code, waited.stdout.trim_end()), (3, format!("{job} done, but its result was dropped: {why}").as_str()));
+    assert!(waited.stderr.contains(&format!("the result of job `{job}` was dropped: {why}")), "{}", waited.stderr);
+    let waited = place.run(&["jobs", "wait", &job, "--json"]);
+    let told: Value = serde_json::from_str(&waited.stdout).unwrap();
+    assert_eq!((waited.code, &told[0]["state"], &told[0]["result"]), (3, &"done".into(), &Value::Null));
+    assert_eq!(told[0]["result_dropped"], why);
+    assert!(place.ok(&["jobs", "show", &job]).contains(&format!("(dropped: {why})")));
+    // A copy runs, and has its own end.
+    let copy = place.ok(&["jobs", "duplicate", &job]);
+    assert!(!place.ok(&["jobs", "show", &copy]).contains("dropped"));
+}
+
+#[test]
 fn a_paused_queue_is_shown_and_resumed() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);

@@ -25,6 +25,7 @@ on_servers! {
     a_full_server_has_no_room_for_marks_and_who_waits_looks
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
     a_job_that_runs_is_told_at_once_that_it_is_cancelled
+    who_asks_for_a_result_over_64_kib_is_told_its_size
 }
 
 const QUEUE: &str = "watched";
@@ -39,6 +40,24 @@ async fn double(n: u64) -> Result<u64, std::convert::Infallible> {
 async fn triple(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert::Infallible> {
     gate.acquire().await.expect("it is never closed").forget();
     Ok(n * 3)
+}
+
+/// Results of this size, as a task may return them.
+#[task(queue = "watched", retention = "1h")]
+async fn text(size: usize) -> Result<String, std::convert::Infallible> {
+    Ok("x".repeat(size))
+}
+
+#[task(queue = "watched", retention = "1h")]
+async fn perhaps(size: usize) -> Result<Option<String>, std::convert::Infallible> {
+    Ok(Some("x".repeat(size)))
+}
+
+/// Ends when it may, and is not kept.
+#[task(queue = "watched")]
+async fn perhaps_not_kept(size: usize, gate: Data<Arc<Semaphore>>) -> Result<Option<String>, std::convert::Infallible> {
+    gate.acquire().await.expect("it is never closed").forget();
+    Ok(Some("x".repeat(size)))
 }
 
 /// Runs until it is told to stop.
@@ -216,4 +235,57 @@ async fn are_told(client: &Client, elsewhere: &Client) {
     };
     let cancels = async { tokio::time::timeout(Duration::from_secs(25), cancels).await.expect("they are told before the beats") };
     worker.run(cancels).await.unwrap();
+}
+
+async fn who_asks_for_a_result_over_64_kib_is_told_its_size(kind: Kind) {
+    let server = Server::start(kind);
+    let ((client, _), (elsewhere, _)) = (connected(&server).await, connected(&server).await);
+    are_told_of_a_large_result(&client, &elsewhere).await;
+}
+
+#[tokio::test]
+async fn who_asks_a_sqlite_file_for_a_result_over_64_kib_is_told_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    are_told_of_a_large_result(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+}
+
+/// A result of 64 KiB has a prefix of three bytes, and one over it five. The largest that is kept is returned as it is.
+async fn are_told_of_a_large_result(client: &Client, elsewhere: &Client) {
+    const MOST: usize = 65_536 - 3;
+    let (gate, wait) = (Arc::new(Semaphore::new(0)), Duration::from_secs(30));
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).data(gate.clone());
+    let worker = worker.register::<text>().register::<perhaps>().register::<perhaps_not_kept>();
+    let waits = async {
+        let largest = text::job(MOST).enqueue(client).await.unwrap().wait(wait).await.unwrap();
+        assert_eq!(largest, JobResult::Done("x".repeat(MOST)));
+        told_the_size("a text", 65_537, text::job(MOST + 1).enqueue(client).await.unwrap().wait(wait).await);
+        told_the_size("a text that may be missing", 170_005, perhaps::job(170_000).call(client, wait).await);
+        // Nobody keeps this one, and both wait for it.
+        let job = perhaps_not_kept::job(170_000).enqueue(client).await.unwrap();
+        let calls = Arc::new(Calls::default());
+        let here = client.with_observer(calls.clone()).handle::<perhaps_not_kept>(job.address().clone());
+        let there = elsewhere.handle::<perhaps_not_kept>(job.address().clone());
+        let released = async {
+            while job.status().await.unwrap() != Some(JobState::Active) || !calls.snapshot().contains_key("watch") {
+                tokio::task::yield_now().await;
+            }
+            let mut told = client.broker().watch_hints(QUEUE);
+            told.next().await;
+            job.status().await.unwrap();
+            gate.add_permits(1);
+        };
+        let (here, there, ()) = tokio::join!(here.wait(wait), there.wait(wait), released);
+        told_the_size("one who waits here", 170_005, here);
+        told_the_size("one who waits elsewhere", 170_005, there);
+    };
+    worker.run(waits).await.unwrap();
+}
+
+fn told_the_size<T: std::fmt::Debug>(what: &str, size: usize, answer: Result<JobResult<T>, Error>) {
+    let Err(error) = answer else { panic!("{what}: no error, but an answer that tells nothing of the size") };
+    assert_eq!(error.kind(), "result_dropped", "{what}: {error}");
+    let text = error.to_string();
+    let expected = format!("it has {size} bytes, at most 65536 are kept; return less, or store it elsewhere and return where");
+    assert!(text.ends_with(&expected), "{what}: {text}");
 }

@@ -11,6 +11,7 @@ use crate::{
     broker::{Changed, Confirmed, JobState, StoredJob, after, on_broker_until},
     codec,
     error::{Error, Result},
+    outcome::stored_result,
     task::{Task, TaskDef, TaskOutput},
 };
 
@@ -171,7 +172,8 @@ where
     /// Reads the result of the job, without waiting.
     ///
     /// # Errors
-    /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
+    /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::ResultDropped`] when
+    /// the result was over 64 KiB or could not be encoded; [`Error::Decode`] when it is not of the task's type.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
         self.result_of(self.record(after(self.client.deadline())).await?)
     }
@@ -182,11 +184,11 @@ where
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
         Ok(match record.state {
-            JobState::Done => match self.decode(record.result.as_deref()) {
-                // Its worker had not heard yet that somebody waits.
-                Err(_) if self.kept == Kept::No && record.result.is_none() => return Err(Error::NotKept(self.address.clone())),
-                decoded => JobResult::Done(decoded?),
-            },
+            // Its worker had not heard yet that somebody waits: every result but those without content is stored otherwise, also a `None`.
+            JobState::Done if self.kept == Kept::No && record.result.is_none() && size_of::<TaskOutput<T>>() > 0 => {
+                return Err(Error::NotKept(self.address.clone()));
+            }
+            JobState::Done => JobResult::Done(self.decode(record.result.as_deref())?),
             JobState::Dead => {
                 let reason = record.reason.map_or("dead", |reason| reason.name());
                 JobResult::Dead(match record.failures.last() {
@@ -216,8 +218,9 @@ where
 
     fn decode(&self, bytes: Option<&[u8]>) -> Result<TaskOutput<T>> {
         // A result without content is not stored; nil reads back as `()`.
-        codec::decode(bytes.unwrap_or(&[0xc0]))
-            .map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
+        let bytes = stored_result(bytes.unwrap_or(&[0xc0]));
+        let bytes = bytes.map_err(|problem| Error::ResultDropped { job: self.address.clone(), problem })?;
+        codec::decode(bytes).map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
     }
 }
 

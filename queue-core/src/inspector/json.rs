@@ -62,13 +62,17 @@ struct Json<'a> {
     undecodable: Option<String>,
     bytes: Option<String>,
     result: Option<Value>,
+    result_dropped: Option<String>,
 }
 
 impl Serialize for JobRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let payload = self.payload_json().map_err(problem).and_then(|json| value(&json));
         let undecodable = payload.as_ref().err().cloned();
-        let result = self.result_json().map_err(problem).and_then(|json| json.as_deref().map(value).transpose());
+        let (result, result_dropped) = match self.result_json() {
+            Err(Error::ResultDropped { problem, .. }) => (Ok(None), Some(problem)),
+            json => (json.map_err(problem).and_then(|json| json.as_deref().map(value).transpose()), None),
+        };
         Json {
             job: &self.address,
             task: self.task.as_deref(),
@@ -107,6 +111,7 @@ impl Serialize for JobRecord {
             progress: self.progress.as_ref(),
             undecodable,
             result: result.unwrap_or_else(|problem| Some(Value::String(format!("(unreadable: {problem})")))),
+            result_dropped,
         }
         .serialize(serializer)
     }
@@ -313,6 +318,7 @@ mod tests {
                 "failure": "9390298f3fb0c5b1",
                 "note": null, "unique_key": null, "unique": null, "rises_at": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
+                "result_dropped": null,
             })
         );
     }
@@ -357,6 +363,10 @@ mod tests {
         assert_eq!((done.result_json().unwrap().as_deref(), done.result::<Vec<u8>>().unwrap()), (Some("[1,2]"), Some(vec![1, 2])));
         assert!(matches!(done.result::<String>(), Err(Error::Decode { .. })));
         assert_eq!(with(None).result::<u8>().unwrap(), None);
+        let dropped = with(Some(b"\xc1it has 70000 bytes".to_vec()));
+        assert!(matches!(dropped.result::<Option<u8>>(), Err(Error::ResultDropped { problem, .. }) if problem == "it has 70000 bytes"));
+        let dropped = serde_json::to_value(dropped).unwrap();
+        assert_eq!((&dropped["result"], &dropped["result_dropped"]), (&Value::Null, &"it has 70000 bytes".into()));
         let broken = serde_json::to_value(with(Some(vec![0xc1]))).unwrap();
         assert!(broken["result"].as_str().unwrap().starts_with("(unreadable: "), "{broken}");
     }

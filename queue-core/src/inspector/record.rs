@@ -15,6 +15,7 @@ use crate::{
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
     fingerprint::Fingerprint,
+    outcome::stored_result,
     payload,
 };
 
@@ -28,7 +29,7 @@ use crate::{
 /// `None`, [`undecodable`](Self::undecodable) says why, and [`stored`](Self::stored) gives the bytes.
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the address as `job`, times as RFC 3339 in UTC, durations
-/// in milliseconds (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If `payload` cannot be decoded, it is null,
+/// in milliseconds (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If the result was dropped, `result` is null and `result_dropped` says why. If `payload` cannot be decoded, it is null,
 /// `undecodable` says why, and `bytes` has the stored form in hexadecimal.
 ///
 /// ```
@@ -212,7 +213,7 @@ impl JobRecord {
     /// The result as JSON, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
     ///
     /// # Errors
-    /// [`Error::Decode`] if the stored result cannot be decoded.
+    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded; [`Error::Decode`] if the stored result cannot be decoded.
     pub fn result_json(&self) -> Result<Option<String>> {
         self.with_result(payload::to_json)
     }
@@ -220,7 +221,7 @@ impl JobRecord {
     /// The result as an `R`, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
     ///
     /// # Errors
-    /// [`Error::Decode`] if the stored result is not an `R`.
+    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded; [`Error::Decode`] if the stored result is not an `R`.
     pub fn result<R: DeserializeOwned>(&self) -> Result<Option<R>> {
         self.with_result(|bytes| codec::decode(bytes))
     }
@@ -256,8 +257,9 @@ impl JobRecord {
     }
 
     fn with_result<R>(&self, decode: impl FnOnce(&[u8]) -> Result<R, String>) -> Result<Option<R>> {
-        let decoded = self.result.as_deref().map(decode).transpose();
-        decoded.map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
+        let Some(stored) = &self.result else { return Ok(None) };
+        let bytes = stored_result(stored).map_err(|problem| Error::ResultDropped { job: self.address.clone(), problem })?;
+        decode(bytes).map(Some).map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
     }
 }
 

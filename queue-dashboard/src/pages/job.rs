@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
+use queue_core::{Error, Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
     Content, Stale, edit,
@@ -139,6 +139,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     let payload = job.payload_json().map_err(|error| error.to_string()).and_then(shown);
     let result = match job.result_json() {
         Ok(json) => json.map(|json| shown(json).unwrap_or_else(|problem| format!("(unreadable: {problem})"))),
+        Err(Error::ResultDropped { problem, .. }) => Some(format!("(dropped: {})", secrets.text(&problem))),
         Err(error) => Some(format!("(unreadable: {error})")),
     };
     let page = Page {

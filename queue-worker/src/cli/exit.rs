@@ -87,6 +87,7 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         | Error::NoSuchSchedule(_)
         | Error::NoSuchOperation(_)
         | Error::NotKept(_)
+        | Error::ResultDropped { .. }
         | Error::NoDatabase { .. }
         | Error::Unserved { .. } => Exit::NotFound,
         Error::WrongState { .. }

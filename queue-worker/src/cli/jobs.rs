@@ -73,7 +73,7 @@ Exit code 5: of a cluster a master is out of reach, and its queues were left out
   {bin} jobs wait orders/close-17 --timeout 10m --json | jq '.[0].result'
   {bin} jobs wait $({bin} enqueue cleanup --retention 1h)
 
-Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in another way, or has not ended in time")]
+Exit codes: 0 all are done; 3 no such job, or it or its result was not kept; 4 one ended in another way, or has not ended in time")]
     Wait {
         /// The jobs
         #[arg(required = true, value_name = "QUEUE/ID")]

@@ -43,7 +43,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
     for job in jobs {
         addresses.push(inspector.find(job).await?);
     }
-    let (mut records, mut others) = (Vec::new(), Vec::new());
+    let (mut records, mut others, mut dropped) = (Vec::new(), Vec::new(), None);
     // One after the other: who comes to it later finds what has ended meanwhile.
     for address in &addresses {
         let record = inspector.wait(address, end.saturating_duration_since(Instant::now())).await?;
@@ -52,18 +52,27 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
         }
         if record.state != JobState::Done {
             others.push(address.to_string());
+        } else if let Err(error @ Error::ResultDropped { .. }) = record.result_json() {
+            dropped.get_or_insert(error);
         }
         records.push(record);
     }
     if format.json {
         print_json(&records)?;
     }
-    if others.is_empty() { Ok(()) } else { Err(Failure::new(Exit::WrongState, format!("not done: {}", others.join(", ")))) }
+    match dropped {
+        _ if !others.is_empty() => Err(Failure::new(Exit::WrongState, format!("not done: {}", others.join(", ")))),
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
 /// How a job has ended, or that it has not.
 fn ended(record: &JobRecord) -> String {
     let state = record.state;
+    if let Err(Error::ResultDropped { problem, .. }) = record.result_json() {
+        return format!("{state}, but its result was dropped: {}", plain(&problem));
+    }
     let why = match state {
         JobState::Dead => record.last_error().map(str::to_owned).or_else(|| record.reason.map(|reason| reason.name().to_owned())),
         JobState::Cancelled => record.note.clone(),
@@ -175,6 +184,7 @@ fn text(record: &JobRecord) -> String {
 
 fn unreadable(error: Error) -> String {
     match error {
+        Error::ResultDropped { problem, .. } => format!("(dropped: {problem})"),
         Error::Decode { problem, .. } => format!("(unreadable: {problem})"),
         error => format!("(unreadable: {error})"),
     }

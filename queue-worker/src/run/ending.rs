@@ -37,7 +37,7 @@ impl Run {
             (Outcome::Done, _) => Ending::Ack { result: None, keep: options.keep },
             (Outcome::DoneWith(result), _) => {
                 let is_wanted = options.keep.is_some() || self.watched.stands();
-                let result = if is_wanted { self.encoded(result, task, context) } else { None };
+                let result = is_wanted.then(|| self.stored(result, task, context));
                 Ending::Ack { result, keep: options.keep }
             }
             (Outcome::Stopped(CancelCause::TimedOut), Some(_)) => self.failed(task, options, None, timed_out().into(), context),
@@ -79,14 +79,13 @@ impl Run {
         Ending::Unreadable { task: task.name.to_owned(), release: release.to_owned(), error, within: within.min(LONGEST) }
     }
 
-    fn encoded(&self, result: Encoded, task: &TaskDef, context: &JobContext) -> Option<Vec<u8>> {
-        result
-            .into_bytes()
-            .inspect_err(|problem| {
-                let (job, attempt) = (address(&self.queue, context.id()), context.attempt());
-                tracing::error!(%job, task = task.name, attempt, error = problem, "the job is done, and its result was dropped");
-            })
-            .ok()
+    fn stored(&self, result: Encoded, task: &TaskDef, context: &JobContext) -> Vec<u8> {
+        let (stored, problem) = result.into_stored();
+        if let Some(problem) = problem {
+            let (job, attempt) = (address(&self.queue, context.id()), context.attempt());
+            tracing::error!(%job, task = task.name, attempt, error = problem, "the job is done, and its result was dropped");
+        }
+        stored
     }
 
     /// The job failed. It is retried after this delay, or after the backoff, or was at its last attempt.

@@ -469,6 +469,12 @@ mutants! {
         "audit: a record with a lane is no damage": "not stay[ARGV[i]] and stored > 0" => "stored > 0";
         "audit: only a record that was seen to be damaged is replaced": "(call('HGET', K.workers, worker) or '') == ARGV[i + 1]" => "false";
     }
+    CORE "queue-core/src/outcome.rs" {
+        "results: the reason in place of a result is no result": "if !reason.is_empty() => Err" => "if false => Err";
+    }
+    WATCHED "queue-core/src/client/handle.rs" {
+        "results: who waits for a dropped result is told": "stored_result(bytes.unwrap_or(&[0xc0]))" => "Ok::<_, String>(bytes.unwrap_or(&[0xc0]))";
+    }
     CORE "queue-core/src/broker/worker.rs" {
         "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";
         "workers: a record of a newer library is not damaged": "u64::from(*version) > VERSION" => "false";
