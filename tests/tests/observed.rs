@@ -42,6 +42,7 @@ async fn double(n: u32, by_worker: Data<Calls>) -> Result<u32, std::io::Error> {
 
 on_servers! {
     the_calls_of_a_client_and_of_its_worker_are_counted
+    a_worker_says_what_it_uses_when_it_begins_and_that_it_stops
 }
 
 /// A broker that fails on demand around one in memory; with an observer around it; and its counters.
@@ -235,4 +236,33 @@ async fn follow_a_job(bare: Client) {
     // Claims and the ending of the job.
     assert!(worker["turn"].calls >= 2 && worker["turn"].total >= worker["turn"].max, "{worker:?}");
     assert_eq!(client["enqueue"].calls, 1, "those of the worker are not the client's: {client:?}");
+}
+
+async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops(kind: Kind) {
+    let server = Server::start(kind);
+    begins_and_stops(Client::connect(&server.url()).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops_on_sqlite() {
+    begins_and_stops(Client::connect("sqlite://:memory:").await.unwrap()).await;
+}
+
+async fn begins_and_stops(client: Client) {
+    let inspector = client.inspector();
+    let listed = async || inspector.workers().await.unwrap().pop();
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<double>().data(Calls::default());
+    let begins = async {
+        until("it says what it uses", || async { listed().await.is_some_and(|worker| worker.load.is_some()) }).await;
+        let worker = listed().await.expect("it is listed");
+        let lived = worker.since.expect("it has registered").elapsed().expect("the clock goes on");
+        let load = worker.load.expect("it has said so");
+        // Beats come every five seconds.
+        assert!(lived.saturating_sub(load.age) < Duration::from_secs(4), "{worker:?}");
+        assert_eq!((load.busy, load.slots > 0, load.memory.is_some()), (0, true, cfg!(target_os = "linux")), "{worker:?}");
+    };
+    worker.run(begins).await.unwrap();
+    let left = listed().await.expect("it is listed until it is fenced");
+    assert_eq!((left.mode(), left.lease_left), (WorkerMode::Stops, Duration::ZERO));
+    assert!(left.lease_age < Duration::from_secs(20), "it was heard of when it stopped: {left:?}");
 }

@@ -116,7 +116,7 @@ pub struct WorkerRecord {
     pub since: Option<SystemTime>,
     /// How many lanes it has in these queues.
     pub lanes: u64,
-    /// How long ago it was last heard of: the age of its newest lease, by the broker's clock.
+    /// How long ago it was last heard of, by the broker's clock: the age of its newest lease or of its load. A worker that stops ends its leases, and says so.
     pub lease_age: Duration,
     /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and the worker has stopped or is out of reach.
     pub lease_left: Duration,
@@ -187,7 +187,8 @@ impl WorkerRecord {
             queues: vec![queue.to_owned()],
             since: since.and_then(|since| UNIX_EPOCH.checked_add(since)),
             lanes: 0,
-            lease_age: Duration::MAX,
+            // A lease that was given back would be as old as if it had run out.
+            lease_age: load.map_or(Duration::MAX, |load| load.age),
             lease_left: Duration::ZERO,
             speaks_in: load.map(|_| queue.to_owned()),
             load,

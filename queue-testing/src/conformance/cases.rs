@@ -387,6 +387,7 @@ macro_rules! __conformance_cases {
                 the_latest_request_to_a_worker_counts
                 a_request_goes_with_its_worker
                 a_worker_whose_lease_is_over_is_listed_and_not_counted
+                a_worker_that_has_stopped_was_heard_of_when_it_said_so
                 the_last_lane_of_a_worker_takes_its_record
                 a_worker_that_registers_again_is_listed_again
                 a_sweep_removes_no_worker

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use queue_core::{
     Error,
     broker::{
-        AskWorker, Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerAsk, WorkerAsked, WorkerInfo, WorkerLoad, WorkerMode,
+        AskWorker, Audit, ProcessId, Register, SweepLimits, TASKS_MAX, Turn, WorkerAsk, WorkerAsked, WorkerInfo, WorkerLoad, WorkerMode,
         WorkerRecord,
     },
 };
@@ -270,6 +270,20 @@ pub async fn a_worker_whose_lease_is_over_is_listed_and_not_counted(bed: Bed) {
     assert_eq!((worker.id.to_string().as_str(), worker.lanes), (lane.name.process(), 1));
     let stats = bed.stats().await;
     assert_eq!((stats.workers, stats.lanes), (0, 0));
+}
+
+/// A worker that stops gives its leases back, and says so: it was heard of then, not when a lease of the usual length would have begun.
+pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
+    let process = ProcessId::random();
+    let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let other = bed.lane_saying(process, LONG, info("v42")).await;
+    let load = WorkerLoad::new(0, 64).working(WorkerMode::Stops, 1);
+    assert!(bed.broker.extend(&[other.beat(Duration::ZERO).saying(load)]).await[0].is_ok());
+    lane.send(&Turn::new(bed.queue.clone(), lane.name.clone(), lane.answered + 1, Duration::ZERO)).await;
+    let worker = workers(&bed).await.remove(0);
+    assert_eq!((worker.lanes, worker.mode(), worker.lease_left), (2, WorkerMode::Stops, Duration::ZERO));
+    assert!(worker.lease_age < LONG / 2, "{worker:?}");
+    assert_eq!(bed.stats().await.workers, 0);
 }
 
 /// The record goes with the last lane of its worker, at once when that is fenced, and with no lane before it.

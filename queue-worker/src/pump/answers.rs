@@ -90,6 +90,7 @@ impl Pump {
                 self.forgotten(id);
             }
         }
+        self.speak_first();
         self.look_for_suspects();
     }
 

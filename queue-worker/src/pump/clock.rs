@@ -6,7 +6,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{WorkerAsk, WorkerMode},
+    broker::{Extend, WorkerAsk, WorkerLoad, WorkerMode},
     context::CancelCause,
 };
 
@@ -14,6 +14,7 @@ use super::{Pump, far, reason::Reason};
 use crate::{
     config::CANCEL_GRACE,
     heartbeat::{self, Beat},
+    lane::LaneId,
     letters::address,
     metrics,
     time::now,
@@ -37,11 +38,7 @@ impl Pump {
         }
         if now >= self.beat_at {
             self.beat_at = now + self.shared.settings.beat();
-            self.speaker = heartbeat::speaker(&self.queues, self.speaker);
-            let load = self.usage.load(self.slots.len() - self.free.len(), self.slots.len(), now).working(self.mode(), self.heard);
-            metrics::used(&load);
-            let speakers = heartbeat::speakers(&self.queues, self.speaker, load.mode);
-            let due = heartbeat::due(&self.queues, &self.shared, &speakers, load);
+            let due = self.due(now);
             // A beat that is still waited for is not doubled: it ends at its deadline.
             if due.is_empty() {
                 self.silent = None;
@@ -55,6 +52,31 @@ impl Pump {
             self.look_at_handlers(now);
             self.look_at_turns(now);
             self.shared.outage.look(now);
+        }
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<(LaneId, u32, Extend)> {
+        self.speaker = heartbeat::speaker(&self.queues, self.speaker);
+        let load = self.load(now);
+        let speakers = heartbeat::speakers(&self.queues, self.speaker, load.mode);
+        heartbeat::due(&self.queues, &self.shared, &speakers, load)
+    }
+
+    /// What the worker says of itself.
+    pub(super) fn load(&mut self, now: Instant) -> WorkerLoad {
+        let load = self.usage.load(self.slots.len() - self.free.len(), self.slots.len(), now).working(self.mode(), self.heard);
+        metrics::used(&load);
+        load
+    }
+
+    /// The first beat follows the first registration, and is that of the speaker alone: a worker that has not yet said what it uses cannot be asked for anything.
+    pub(super) fn speak_first(&mut self) {
+        if self.speaker.is_none() && self.stopping.is_none() {
+            let mut due = self.due(now());
+            due.retain(|(_, _, extend)| extend.load.is_some());
+            if !due.is_empty() {
+                self.beats.push(Box::pin(heartbeat::send(self.shared.clone(), due)));
+            }
         }
     }
 

@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
 use queue_core::{
-    broker::{Turn, WorkerMode},
+    broker::{Extend, Turn, WorkerMode},
     context::CancelCause,
 };
 
@@ -100,18 +103,24 @@ impl Pump {
         for queue in &mut self.queues {
             queue.lanes.iter_mut().for_each(|lane| letters::unconfirmed(&queue.name, &mut lane.burials));
         }
-        let mut last = FuturesUnordered::new();
-        for queue in &self.queues {
+        let (load, mut speaks_in) = (self.load(now()), self.speaker.map(|speaker| speaker.queue));
+        let last = FuturesUnordered::new();
+        for (index, queue) in self.queues.iter().enumerate() {
             for lane in queue.lanes.iter().filter(|lane| lane.held == 0 && !lane.in_flight && lane.finishes.is_empty()) {
-                if let Some(name) = &lane.name {
+                let Some(name) = &lane.name else { continue };
+                let broker = self.shared.broker.clone();
+                if speaks_in.take_if(|queue| *queue == index).is_some() {
+                    // People see that it has stopped, and when.
+                    let beat = Extend::new(queue.name.clone(), name.clone(), lane.answered, Duration::ZERO).saying(load);
+                    last.push(async move { drop(broker.extend(&[beat]).await) }.boxed());
+                } else {
                     let turn = Turn::new(queue.name.clone(), name.clone(), lane.answered + 1, Duration::ZERO);
-                    let broker = self.shared.broker.clone();
-                    last.push(async move { broker.turn(&turn).await });
+                    last.push(async move { drop(broker.turn(&turn).await) }.boxed());
                 }
             }
         }
         // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
-        let left = async { while last.next().await.is_some() {} };
+        let left = last.for_each(|()| std::future::ready(()));
         let _ = tokio::time::timeout(Duration::from_secs(1), futures_util::future::join(left, historian::tell(&self.shared))).await;
         self.stopped
     }

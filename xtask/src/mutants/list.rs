@@ -478,6 +478,7 @@ mutants! {
     CORE "queue-core/src/broker/worker.rs" {
         "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";
         "workers: a record of a newer library is not damaged": "u64::from(*version) > VERSION" => "false";
+        "workers: one that has stopped was heard of then": "lease_age: load.map_or(Duration::MAX, |load| load.age)" => "lease_age: Duration::MAX";
     }
     SQLITE "queue-core/src/sqlite/lease/deregister.sql" {
         "sqlite workers: a record stays with another lane": "AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced)" => "";
@@ -595,6 +596,15 @@ mutants! {
     }
     WORKER "queue-worker/src/outage.rs" {
         "worker: an outage is not over while a request has no answer": "state.waiting > 0" => "false";
+    }
+    OBSERVED "queue-worker/src/pump/answers.rs" {
+        "worker: it says what it uses when it begins": "self.speak_first()" => "()";
+    }
+    OBSERVED "queue-worker/src/pump/stop.rs" {
+        "worker: it says that it stops": "speaks_in.take_if(|queue| *queue == index).is_some()" => "false";
+    }
+    WORKER "queue-worker/src/usage.rs" {
+        "worker: a share of CPU is not that of some milliseconds": "passed >= SPAN" => "true";
     }
     WORKER "queue-worker/src/pump/stop.rs" {
         "worker: the grace time is what it says": "now + (settings.grace - settings.notice())" => "now + settings.grace";

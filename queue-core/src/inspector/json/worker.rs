@@ -77,7 +77,7 @@ mod tests {
         let expected = serde_json::json!({
             "worker": "00000000000000ff", "host": "web-1", "pid": 4711, "release": "v42", "queues": ["orders"],
             "tasks": ["orders.close"], "task_count": 1, "lanes": 1, "since": "2023-11-14T22:13:20.123Z",
-            "lease_age_ms": 3_000, "lease_left_ms": 27_000,
+            "lease_age_ms": 1_500, "lease_left_ms": 27_000,
             "memory": 48_234_496, "cpu": 1.25, "busy": 3, "slots": 8, "load_age_ms": 1_500,
             "mode": "quiet", "asked": "stops", "asked_by": "ada",
         });
