@@ -4,26 +4,34 @@ use std::time::{Duration, Instant};
 
 use queue_core::broker::WorkerLoad;
 
-/// Between two looks the CPU share is that of the time between them.
+/// A share of CPU is that of at least so long. Beats may come within milliseconds of each other, and what one request costs would be most of such a time.
+const SPAN: Duration = Duration::from_secs(1);
+
+/// The CPU share is that of the time between two looks. A look that comes within [`SPAN`] of the one before it repeats what that one told.
 #[derive(Debug)]
 pub(crate) struct Usage {
     /// When the CPU time was read last, and what it was.
     last: Option<(Instant, Duration)>,
+    /// The share then, in thousandths of one core. Unknown until the process has been looked at for a [`SPAN`].
+    share: Option<u64>,
 }
 
 impl Usage {
     /// The first look, at this time.
     pub(crate) fn begin(now: Instant) -> Self {
-        Usage { last: cpu_time().map(|used| (now, used)) }
+        Usage { last: cpu_time().map(|used| (now, used)), share: None }
     }
 
     /// The load at the time `now` of a worker with `slots` slots, of which `busy` hold a job.
     pub(crate) fn load(&mut self, busy: usize, slots: usize, now: Instant) -> WorkerLoad {
-        let used = cpu_time();
-        let millis =
-            self.last.zip(used).and_then(|((then, before), used)| millis(used.saturating_sub(before), now.saturating_duration_since(then)));
-        self.last = used.map(|used| (now, used));
-        WorkerLoad::new(busy as u64, slots as u64).using(memory(), millis)
+        let passed = self.last.map(|(then, _)| now.saturating_duration_since(then));
+        if passed.is_none_or(|passed| passed >= SPAN) {
+            let used = cpu_time();
+            self.share =
+                self.last.zip(used).zip(passed).and_then(|(((_, before), used), passed)| millis(used.saturating_sub(before), passed));
+            self.last = used.map(|used| (now, used));
+        }
+        WorkerLoad::new(busy as u64, slots as u64).using(memory(), self.share)
     }
 }
 
@@ -73,15 +81,34 @@ mod tests {
         assert_eq!((of(2_500, 5_000), of(7_500, 5_000), of(0, 5_000), of(5, 0)), (Some(500), Some(1_500), Some(0), None));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn looks_a_few_milliseconds_apart_tell_what_the_last_second_had() {
+        let began = Instant::now();
+        let mut usage = Usage::begin(began);
+        let mut cpu_at = |millis: u64| {
+            // What is divided by 5 ms would be a large share.
+            let used = cpu_time().unwrap();
+            while cpu_time().unwrap() < used + Duration::from_millis(2) {}
+            usage.load(0, 4, began + Duration::from_millis(millis)).cpu_millis
+        };
+        assert_eq!([5, 10, 15, 999].map(&mut cpu_at), [None; 4], "it has not lived for a second");
+        let first = cpu_at(1_000);
+        assert!(first.is_some());
+        assert_eq!([1_005, 1_010, 1_999].map(&mut cpu_at), [first; 3]);
+        assert!(cpu_at(6_000).is_some());
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_uses_memory_and_from_the_second_look_on_cpu() {
-        let (mut usage, began) = (Usage { last: None }, Instant::now());
+        let began = Instant::now();
+        let mut usage = Usage::begin(began);
         let first = usage.load(1, 4, began);
         assert_eq!((first.busy, first.slots, first.cpu_millis), (1, 4, None));
         assert!(first.memory.is_some_and(|bytes| bytes > 100_000), "{first:?}");
         while cpu_time().unwrap() < usage.last.unwrap().1 + Duration::from_millis(20) {}
-        let millis = usage.load(1, 4, Instant::now()).cpu_millis.expect("there was a look before");
+        let millis = usage.load(1, 4, began + Duration::from_secs(1)).cpu_millis.expect("there was a look before");
         assert!(millis > 0, "it has done nothing else");
     }
 }
