@@ -1,5 +1,7 @@
 //! The one error type of this crate, grouped by what the caller can do about it.
 
+mod kind;
+
 use std::{error::Error as StdError, sync::Arc};
 
 use crate::{address::JobAddress, group::GroupName};
@@ -274,44 +276,6 @@ fn way_out(verb: &str, state: &str) -> &'static str {
 }
 
 impl Error {
-    /// What kind of error it is, in one word: the variant's name in lower case with `_`. For the label of a metric.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Error::Invalid { .. } => "invalid",
-            Error::PayloadTooLarge { .. } => "payload_too_large",
-            Error::Encode { .. } => "encode",
-            Error::Decode { .. } => "decode",
-            Error::Refused { .. } => "refused",
-            Error::IdConflict(_) => "id_conflict",
-            Error::GroupFull { .. } => "group_full",
-            Error::Unserved { .. } => "unserved",
-            Error::NoSuchJob(_) => "no_such_job",
-            Error::NoSuchSchedule(_) => "no_such_schedule",
-            Error::NoSuchOperation(_) => "no_such_operation",
-            Error::OperationUnderWay(_) => "operation_under_way",
-            Error::NotKept(_) => "not_kept",
-            Error::ResultDropped { .. } => "result_dropped",
-            Error::WrongState { .. } => "wrong_state",
-            Error::EditConflict { .. } => "edit_conflict",
-            Error::KeyHeld { .. } => "key_held",
-            Error::Config(_) => "config",
-            Error::FeatureOff { .. } => "feature_off",
-            Error::SchemaTooNew { .. } => "schema_too_new",
-            Error::FeatureUnknown { .. } => "feature_unknown",
-            Error::NoDatabase { .. } => "no_database",
-            Error::Evicts { .. } => "evicts",
-            Error::AccessDenied { .. } => "access_denied",
-            Error::WrongType { .. } => "wrong_type",
-            Error::Unavailable { .. } => "unavailable",
-            Error::Ambiguous { .. } => "ambiguous",
-            Error::BrokerFull { .. } => "broker_full",
-            Error::Forgotten(_) => "forgotten",
-            Error::Old { .. } => "old",
-            Error::Unknown(_) => "unknown",
-            Error::Internal(_) => "internal",
-        }
-    }
-
     /// True when the same call may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Unavailable { .. } | Error::Ambiguous { .. } | Error::BrokerFull { .. })

@@ -9,7 +9,9 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Error, Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
+use queue_core::{
+    Error, Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes,
+};
 
 use super::{
     Content, Stale, edit,
