@@ -151,11 +151,12 @@ pub async fn an_end_is_forgotten_with_its_pause(bed: Bed) {
 
 /// What is paused stays so over registrations and housekeeping, and ends at its time all the same.
 pub async fn an_end_outlives_housekeeping(bed: Bed) {
-    pause(&bed, a(), Pausing::new().lasting(SHORT)).await;
+    pause(&bed, a(), Pausing::new().lasting(LONG)).await;
     put(&bed, "a", 1).await;
     bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.unwrap();
     let mut lane = bed.lane().await;
     assert!(lane.claim(1).await.is_empty());
+    pause(&bed, a(), Pausing::new().lasting(SHORT)).await;
     sleep(2 * SHORT).await;
     bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.unwrap();
     assert_eq!(lane.claim(1).await.len(), 1);

@@ -94,8 +94,7 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     }
     let mut told = Told { mode, json: args.format.json, rows: Vec::new() };
     let ended = if args.no_wait {
-        let ids = asked.into_keys();
-        ids.map(|id| told.say(id, "asked", &format!("{id} was asked: {mode}"))).collect::<io::Result<()>>().map_err(Failure::from)
+        asked.into_keys().try_for_each(|id| told.say(id, "asked", &format!("{id} was asked: {mode}"))).map_err(Failure::from)
     } else {
         wait(client, asked, args.timeout, &by, &mut told).await
     };
