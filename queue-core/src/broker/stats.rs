@@ -52,7 +52,7 @@ pub struct QueueStats {
     /// backup, a failover): a worker that registered anew had a lease which stood, and the broker did not know it. By the broker's clock.
     pub lost_at: Option<SystemTime>,
     /// How long ago the oldest ready job could start for the first time: the age of the first job of each priority is looked at, also of the ten
-    /// groups whose turn comes first, and of ten others, which may be shut, by the broker's clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
+    /// groups whose turn comes first, or else of ten others, which may be shut, by the broker's clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
     /// repeat. Of a job that a person requeued the age counts from its enqueue.
     pub oldest: Option<Duration>,
     /// Without those that are 0.

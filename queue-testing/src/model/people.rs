@@ -136,11 +136,16 @@ impl Model {
         for since in self.ready.priorities().iter().filter_map(|line| self.since(line)) {
             stats.note_ready_since(since, self.now);
         }
-        // The groups whose turn comes first, and some others, which may have none.
         let next = self.groups.next(HEADS);
-        let others = self.groups.names().filter(|name| !next.contains(name)).take(HEADS);
-        for since in next.iter().copied().chain(others).filter_map(|group| self.groups_since(group)) {
+        for since in next.iter().filter_map(|group| self.groups_since(group)) {
             stats.note_ready_since(since, self.now);
+        }
+        // None of these tells its age: some groups that may not be served.
+        if stats.oldest.is_none() {
+            let others = self.groups.names().filter(|name| !next.contains(name)).take(HEADS);
+            for since in others.filter_map(|group| self.groups_since(group)) {
+                stats.note_ready_since(since, self.now);
+            }
         }
         stats
     }

@@ -1121,7 +1121,7 @@ mutants! {
         "groups: the age of each kind of jobs is told": "if more_chains == 0 then" => "if true then";
     }
     GROUPS_REDIS "queue-core/src/redis/people/stats.lua" {
-        "groups: the age of groups without a turn is told": "for _ = 1, 2 * C.heads do" => "for _ = 1, 0 do";
+        "groups: the age of groups without a turn is told": "for _ = 1, oldest and 0 or 2 * C.heads do" => "for _ = 1, 0 do";
         "groups: the age of jobs with limits and no group is told": "  look(NO_GROUP)" => "";
     }
     GROUPS_SQLITE "queue-core/src/sqlite/people/stats.rs" {

@@ -17,7 +17,7 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
--- Of the groups whose turn comes first, of jobs that have limits and no group, and of some other groups: none of them may have a turn.
+-- Of the groups whose turn comes first, and of jobs that have limits and no group. Where none of these tells its age, of some groups that may not be served.
 local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'
@@ -29,7 +29,7 @@ if lined > 0 then
     look(group)
   end
   look(NO_GROUP)
-  for _ = 1, 2 * C.heads do
+  for _ = 1, oldest and 0 or 2 * C.heads do
     local member = left > 0 and call('ZRANGEBYLEX', K.line, behind, '(\255', 'LIMIT', 0, 1)[1]
     if not member then
       break

@@ -49,19 +49,28 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
             stats.note_ready_since(since, tx.now);
         }
     }
-    // Of the groups whose turn comes first, of jobs that have limits and no group, and of some other groups: none of them may have a turn.
     if tx.grouped() && stats.count(JobState::Ready) > 0 {
         let mut looked = groups::next(tx, &queue, HEADS)?;
         looked.push(limits::NO_GROUP.to_vec());
-        let others = groups::some_with_jobs(tx, &queue, HEADS + looked.len())?;
-        let others: Vec<Vec<u8>> = others.into_iter().filter(|name| !looked.contains(name)).take(HEADS).collect();
-        for group in looked.iter().chain(&others) {
-            if let Some(since) = since_of(tx, &queue, group)? {
-                stats.note_ready_since(since, tx.now);
-            }
+        note_oldest(tx, &queue, &looked, &mut stats)?;
+        // None of these tells its age: some groups that may not be served.
+        if stats.oldest.is_none() {
+            let others = groups::some_with_jobs(tx, &queue, HEADS + looked.len())?;
+            let others: Vec<Vec<u8>> = others.into_iter().filter(|name| !looked.contains(name)).take(HEADS).collect();
+            note_oldest(tx, &queue, &others, &mut stats)?;
         }
     }
     Ok(stats)
+}
+
+/// Notes the age of the oldest ready job of these groups.
+fn note_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut QueueStats) -> Result<(), Failed> {
+    for group in groups {
+        if let Some(since) = since_of(tx, queue, group)? {
+            stats.note_ready_since(since, tx.now);
+        }
+    }
+    Ok(())
 }
 
 /// How long ago the oldest ready job of a group could start, of the first ones of each priority and of each of its first chains.
