@@ -147,7 +147,6 @@ pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed)
     let of = limits::key("stripe", "");
     limits::concurrency(&bed, "stripe", 0).await;
     let mut lane = bed.lane().await;
-    bed.producer().await.stored(vec![old_limited("", 2, of)]).await;
     bed.producer().await.stored(vec![old_limited("a", 3, of), old_limited("b", 4, of)]).await;
     assert!(limits::claim_all(&mut lane, 5).await.is_empty());
     is_about(bed.stats().await.oldest, 4);
