@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::{
-    Cleared, GroupOrder, JobId, LimitKey,
+    Cleared, GroupOrder, JobAddress, JobId, LimitKey,
     broker::{Change, Due, GroupList, JobLimits, JobState, NewJob, Priority},
 };
 
@@ -147,14 +147,18 @@ pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed)
     let of = limits::key("stripe", "");
     limits::concurrency(&bed, "stripe", 0).await;
     let mut lane = bed.lane().await;
-    bed.producer().await.stored(vec![old_limited("a", 3, of), old_limited("b", 4, of)]).await;
-    assert!(limits::claim_all(&mut lane, 5).await.is_empty());
-    is_about(bed.stats().await.oldest, 4);
-    is_about(group(&bed, "a").await.oldest, 3);
-    // One without a group goes before groups that may not be served.
-    bed.producer().await.stored(vec![old_limited("", 2, of)]).await;
+    let plain = old_limited("", 2, of);
+    let plain_at = JobAddress { queue: bed.queue.clone(), id: plain.id.clone() };
+    bed.producer().await.stored(vec![plain]).await;
     assert!(limits::claim_all(&mut lane, 5).await.is_empty());
     is_about(bed.stats().await.oldest, 2);
+    // A job without a group goes before groups that may not be served.
+    bed.producer().await.stored(vec![old_limited("a", 3, of), old_limited("b", 4, of)]).await;
+    assert!(limits::claim_all(&mut lane, 5).await.is_empty());
+    is_about(bed.stats().await.oldest, 2);
+    is_about(group(&bed, "a").await.oldest, 3);
+    bed.inspector().change(Change::Cancel, &plain_at).await.expect("a waiting job can be cancelled");
+    is_about(bed.stats().await.oldest, 4);
 }
 
 /// So has one whose only group is ordered, and whose line is held by a job that runs or waits for its retry.

@@ -136,7 +136,10 @@ impl Model {
         for since in self.ready.priorities().iter().filter_map(|line| self.since(line)) {
             stats.note_ready_since(since, self.now);
         }
-        let next = self.groups.next(HEADS);
+        // A group whose jobs all wait for limits has no turn.
+        let may_start = |jobs: &VecDeque<JobId>| jobs.iter().any(|id| self.held_back(id).is_none());
+        let mut next = self.groups.next(HEADS);
+        next.retain(|group| self.groups.priorities(group).any(may_start));
         for since in next.iter().filter_map(|group| self.groups_since(group)) {
             stats.note_ready_since(since, self.now);
         }

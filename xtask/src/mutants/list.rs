@@ -470,7 +470,7 @@ mutants! {
         "audit: only a record that was seen to be damaged is replaced": "(call('HGET', K.workers, worker) or '') == ARGV[i + 1]" => "false";
     }
     CORE "queue-core/src/outcome.rs" {
-        "results: the reason in place of a result is no result": "if !reason.is_empty() => Err" => "if false => Err";
+        "results: the reason in place of a result is no result": "!reason.is_empty()" => "false";
     }
     WATCHED "queue-core/src/client/handle.rs" {
         "results: who waits for a dropped result is told": "stored_result(bytes.unwrap_or(&[0xc0]))" => "Ok::<_, String>(bytes.unwrap_or(&[0xc0]))";
