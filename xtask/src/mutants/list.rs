@@ -478,7 +478,7 @@ mutants! {
     CORE "queue-core/src/broker/worker.rs" {
         "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";
         "workers: a record of a newer library is not damaged": "u64::from(*version) > VERSION" => "false";
-        "workers: one that has stopped was heard of then": "lease_age: load.map_or(Duration::MAX, |load| load.age)" => "lease_age: Duration::MAX";
+        "workers: one that has stopped was heard of then": "load.map_or(Duration::MAX, |load| load.age)" => "Duration::MAX";
     }
     SQLITE "queue-core/src/sqlite/lease/deregister.sql" {
         "sqlite workers: a record stays with another lane": "AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced)" => "";
