@@ -102,6 +102,8 @@ fn what_stands_for_many_groups_is_no_group() {
         let none = place.fails(&["groups", command, "orders", "-"]);
         assert!(none.contains("`-` stands for jobs without a group"), "{command}: {none}");
     }
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":3}"#]);
+    assert_eq!(place.ok(&["jobs", "cancel", "--all", "--where", "group="]), "orders: 1 job cancelled\n", "the way out that is named");
     let cap = place.fails(&["groups", "set", "orders", "-", "--cap", "3"]);
     assert!(cap.contains("cap `3` cannot be said of jobs without a group"), "{cap}");
     place.ok(&["groups", "set", "orders", "acme", "--max-size", "1"]);

@@ -134,7 +134,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M34",
-        name: "other hands take leases away and ids out of lists, and the auditor repairs it",
+        name: "another program takes leases away and ids out of lists, and the auditor repairs it",
         grade: Grade::A,
         columns: REDIS,
         setup: || {

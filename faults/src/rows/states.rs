@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M33b",
-        name: "the same, and nobody has the file written anew: the auditor has to look",
+        name: "the same, and the server does not write the file anew: the auditor has to look",
         grade: Grade::A,
         columns: REDIS,
         setup: lossy,

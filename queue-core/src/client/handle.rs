@@ -184,7 +184,7 @@ where
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
         Ok(match record.state {
-            // Its worker had not heard yet that somebody waits: every result but those without content is stored otherwise, also a `None`.
+            // The worker had not heard yet that a caller waits: otherwise it stores every result that has content, a `None` too.
             JobState::Done if self.kept == Kept::No && record.result.is_none() && size_of::<TaskOutput<T>>() > 0 => {
                 return Err(Error::NotKept(self.address.clone()));
             }

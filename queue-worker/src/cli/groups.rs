@@ -159,7 +159,7 @@ fn one_group(name: &str) -> Result<GroupName, queue_core::Error> {
             "stands for all groups, and this command takes groups by name; `groups list` shows the rule of all, and `queues pause` stops a whole queue"
         }
         "-" => {
-            "stands for jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs` commands take a filter"
+            "stands for jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs cancel --all --where group=` cancels them"
         }
         name => return GroupName::new(name),
     };

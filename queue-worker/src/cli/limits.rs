@@ -203,13 +203,14 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             }
             match (set, declared) {
                 (Some(_), Some(declared)) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
-                (None, Some(declared)) => {
+                (_, declared) => {
                     print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?;
-                    note(&format!(
-                        "code has declared it ({declared}): a worker that declares it stores it again within a minute; {OVER_CODE}"
-                    ));
+                    if let Some(declared) = declared {
+                        note(&format!(
+                            "code has declared it ({declared}): a worker that declares it stores it again within a minute; {OVER_CODE}"
+                        ));
+                    }
                 }
-                (_, None) => print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?,
             }
             Ok(())
         }
