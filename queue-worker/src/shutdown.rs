@@ -1,6 +1,9 @@
 //! Stopping in two stages.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::watch;
 
@@ -33,35 +36,49 @@ pub(crate) enum Stage {
 /// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 /// ```
 #[derive(Clone, Debug)]
-pub struct Shutdown(watch::Sender<Stage>);
+pub struct Shutdown(Arc<Mutex<Switch>>);
+
+#[derive(Debug)]
+struct Switch {
+    stage: Stage,
+    /// The workers that run with it.
+    workers: Vec<watch::Sender<Stage>>,
+}
 
 impl Shutdown {
     /// A switch that was not used yet.
     pub fn new() -> Self {
-        Shutdown(watch::channel(Stage::Running).0)
+        Shutdown(Arc::new(Mutex::new(Switch { stage: Stage::Running, workers: Vec::new() })))
     }
 
     /// The first stage: no job is started, and running jobs may end within the grace time.
     pub fn drain(&self) {
-        advance(&self.0, Stage::Draining);
+        self.switch().advance(Stage::Draining);
     }
 
     /// The second stage: handlers are told to stop, and jobs that do not end soon are released uncharged.
     pub fn hurry(&self) {
-        advance(&self.0, Stage::Hurrying);
+        self.switch().advance(Stage::Hurrying);
     }
 
-    /// Passes every stage on to a worker, while it runs. Meant for the broker's I/O thread, where no handler can delay it.
-    pub(crate) async fn guide(self, worker: watch::Sender<Stage>) {
-        let mut stage = self.0.subscribe();
-        loop {
-            let now = *stage.borrow_and_update();
-            advance(&worker, now);
-            tokio::select! {
-                changed = stage.changed() => if changed.is_err() { return },
-                () = worker.closed() => return,
-            }
-        }
+    /// Stops `worker` as well, at once if the switch was used before.
+    pub(crate) fn attach(&self, worker: watch::Sender<Stage>) {
+        let mut switch = self.switch();
+        switch.workers.push(worker);
+        let stage = switch.stage;
+        switch.advance(stage);
+    }
+
+    fn switch(&self) -> MutexGuard<'_, Switch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Switch {
+    fn advance(&mut self, to: Stage) {
+        self.stage = self.stage.max(to);
+        self.workers.retain(|worker| !worker.is_closed());
+        self.workers.iter().for_each(|worker| advance(worker, to));
     }
 }
 

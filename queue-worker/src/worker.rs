@@ -325,8 +325,7 @@ impl Worker {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub async fn run_with(self, shutdown: Shutdown) -> Result<Stopped, WorkerError> {
-        let broker = self.client.broker().clone();
-        self.run_until(async move |control: &Control| broker.spawn(Box::pin(shutdown.guide(control.sender())))).await
+        self.run_until(async move |control: &Control| shutdown.attach(control.sender())).await
     }
 
     /// Runs jobs until SIGTERM or Ctrl-C, then drains as [`run`](Self::run) does. A second signal skips the grace time.
