@@ -216,7 +216,8 @@ async fn a_commit_is_announced_once_within_its_own_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_refused_while_eight_write_at_once() {
     const ROUNDS: u64 = 40;
-    let folder = TempDir::new().unwrap();
+    // A disk that stalls holds the lock longer than a writer waits, and is not what is tested: in memory, where the system has a folder there.
+    let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
     let path = folder.path().join("queue.db");
     let writers: Vec<_> = (0..8)
         .map(|_| {
