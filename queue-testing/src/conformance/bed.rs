@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use queue_core::{
     Client, Inspector, JobId,
     broker::{
-        Counter, CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobState, NewJob, PartyName, Priority,
-        ProcessId, QueueStats, Reclaimed, Register, StoredJob, Turn, TurnAnswer, WorkerInfo,
+        Counter, CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, Hints, JobState, NewJob, PartyName,
+        PauseOf, Pausing, Priority, ProcessId, QueueStats, Reclaimed, Register, SetPause, StoredJob, Turn, TurnAnswer, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -373,4 +373,19 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
         assert!(tokio::time::Instant::now() < end, "waited ten seconds in vain until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// A new listener, once it hears what is announced in its queue, and what it was told at first is over. It is its broker's, and of this queue.
+pub(super) async fn hears_of_nothing_yet(broker: &DynBroker, queue: &Arc<str>, mut hints: Hints) -> Hints {
+    // The end of a pause is announced. The listener of a server hears nothing before its subscription stands, which is that of all who listen to its queue.
+    let mut pauses = broker.hints(queue);
+    eventually("a pause is announced", async || {
+        let pause = SetPause::pause(queue.clone(), PauseOf::Queue, Pausing::new().lasting(LONG));
+        broker.set_pause(&pause).await.expect("it can be paused");
+        tokio::time::timeout(Duration::from_millis(100), pauses.next()).await.ok()
+    })
+    .await;
+    broker.set_pause(&SetPause::resume(queue.clone(), PauseOf::Queue)).await.expect("it can go on");
+    while tokio::time::timeout(Duration::from_millis(100), hints.next()).await.is_ok() {}
+    hints
 }

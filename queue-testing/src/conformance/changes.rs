@@ -93,11 +93,12 @@ pub async fn a_lane_at_work_sees_the_priority_of_a_given_id(bed: Bed) {
 /// A job for later is told of, and comes when it is due.
 pub async fn a_lane_at_work_sees_what_is_due_later(bed: Bed) {
     let mut lane = at_work(&bed).await;
-    let id = bed.put_later(Duration::from_millis(500)).await;
+    bed.put_later(LONG).await;
     for _ in 0..3 {
         let turn = lane.next().claim(1);
         assert!(lane.send(&turn).await.next_due.is_some());
     }
+    let id = bed.put_later(Duration::from_millis(500)).await;
     assert_eq!(lane.wait_for_one().await.id, id);
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
     Error, GroupRule, JobId,
-    broker::{Ending, JobState, NewJob, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, SweepLimits, TurnAnswer},
+    broker::{Ending, JobState, NewJob, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, SweepLimits, Turn, TurnAnswer},
     envelope::Envelope,
 };
 use tokio::time::sleep;
@@ -31,6 +31,21 @@ async fn of_queue(bed: &Bed) -> Option<Pause> {
 
 fn a() -> PauseOf {
     PauseOf::Group(name("a"))
+}
+
+/// The first turn for which a pause has ended that was set for [`SHORT`]. The turn before says when to come.
+async fn goes_on(lane: &mut Lane, mut turn: impl FnMut(&mut Lane) -> Turn) -> (Turn, TurnAnswer) {
+    let first = turn(lane);
+    let answer = lane.send(&first).await;
+    if !answer.resumed.is_empty() {
+        return (first, answer);
+    }
+    let wait = answer.next_due.expect("the end is told");
+    assert!(wait <= SHORT + Duration::from_millis(2), "{answer:?}");
+    sleep(wait).await;
+    let next = turn(lane);
+    let answer = lane.send(&next).await;
+    (next, answer)
 }
 
 /// Who paused a queue, when, why and until when is told while it lasts. A later pause says it anew, and has begun with the first.
@@ -60,14 +75,13 @@ pub async fn a_queue_goes_on_by_itself_when_the_end_comes(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(2).await;
     bed.put_later(LONG).await;
-    pause(&bed, PauseOf::Queue, Pausing::new().lasting(SHORT)).await;
+    pause(&bed, PauseOf::Queue, Pausing::new().lasting(LONG / 2)).await;
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
     let wait = answer.next_due.expect("the end is told");
-    assert!(answer.paused && answer.deliveries.is_empty() && answer.resumed.is_empty() && wait <= SHORT + Duration::from_millis(2));
-    sleep(wait).await;
-    let turn = lane.next().claim(10);
-    let answer = lane.send(&turn).await;
+    assert!(answer.paused && answer.deliveries.is_empty() && answer.resumed.is_empty() && wait <= LONG / 2 + Duration::from_millis(2));
+    pause(&bed, PauseOf::Queue, Pausing::new().lasting(SHORT)).await;
+    let (turn, answer) = goes_on(&mut lane, |lane| lane.next().claim(10)).await;
     assert_eq!((answer.resumed, answer.paused, answer.deliveries.len()), (vec![PauseOf::Queue], false, 2));
     assert!(answer.next_due.is_some_and(|due| due > LONG / 2), "now it is the job that comes later");
     let again = bed.broker.turn(&turn).await.expect("it is answered again");
@@ -110,15 +124,14 @@ pub async fn a_group_goes_on_by_itself_when_the_end_comes(bed: Bed) {
     put(&bed, "a", 2).await;
     put(&bed, "b", 1).await;
     group_rule(&bed, "a", |rule| rule.cap = Some(1)).await;
-    pause(&bed, a(), Pausing::new().because("unpaid").by("ada").lasting(SHORT)).await;
+    pause(&bed, a(), Pausing::new().because("unpaid").by("ada").lasting(LONG)).await;
     let said = group(&bed, "a").await.pause.expect("it is paused");
     assert_eq!((said.reason.as_deref(), said.by.as_deref(), said.until.is_some()), (Some("unpaid"), Some("ada"), true));
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
-    assert_eq!((answer.deliveries.len(), answer.paused), (1, false));
-    sleep(answer.next_due.expect("the end is told")).await;
-    let turn = lane.next().claim(10);
-    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.paused, answer.next_due.is_some()), (1, false, true));
+    pause(&bed, a(), Pausing::new().lasting(SHORT)).await;
+    let (_, answer) = goes_on(&mut lane, |lane| lane.next().claim(10)).await;
     assert_eq!((answer.resumed, answer.deliveries.len()), (vec![a()], 1), "its cap holds as before");
     let now = group(&bed, "a").await;
     assert_eq!((now.pause, now.rule.paused, now.rule.cap), (None, false, Some(1)));
@@ -198,9 +211,14 @@ async fn put_of(bed: &Bed, task: &str, jobs: usize) -> Vec<JobId> {
 
 /// A turn that claims, and asks for parked jobs of a task.
 async fn claim_of(lane: &mut Lane, n: usize, task: &str) -> TurnAnswer {
+    let turn = claims_of(lane, n, task);
+    lane.send(&turn).await
+}
+
+fn claims_of(lane: &mut Lane, n: usize, task: &str) -> Turn {
     let mut turn = lane.next().claim(n);
     turn.resume = vec![task.into()];
-    lane.send(&turn).await
+    turn
 }
 
 fn ids_of(answer: &TurnAnswer) -> Vec<JobId> {
@@ -265,11 +283,11 @@ pub async fn a_paused_task_burns_nothing(bed: Bed) {
 pub async fn a_task_goes_on_by_itself_when_the_end_comes(bed: Bed) {
     let mut lane = bed.lane().await;
     let ids = put_of(&bed, "send", 2).await;
+    pause(&bed, of_task("send"), Pausing::new().lasting(LONG)).await;
+    let answer = claim_of(&mut lane, 5, "send").await;
+    assert_eq!((&answer.aside, answer.next_due.is_some()), (&ids, true));
     pause(&bed, of_task("send"), Pausing::new().lasting(SHORT)).await;
-    let answer = claim_of(&mut lane, 5, "send").await;
-    assert_eq!(answer.aside, ids);
-    sleep(answer.next_due.expect("the end is told")).await;
-    let answer = claim_of(&mut lane, 5, "send").await;
+    let (_, answer) = goes_on(&mut lane, |lane| claims_of(lane, 5, "send")).await;
     assert_eq!((ids_of(&answer), answer.resumed), (ids, vec![of_task("send")]));
     pause(&bed, of_task("send"), Pausing::new()).await;
     let turn = lane.next().claim(1);
@@ -310,9 +328,12 @@ pub async fn a_pause_that_has_ended_is_none_although_no_worker_looks(bed: Bed) {
     let all = [PauseOf::Queue, a(), of_task("send")];
     put(&bed, "a", 1).await;
     for of in &all {
-        pause(&bed, of.clone(), Pausing::new().lasting(SHORT)).await;
+        pause(&bed, of.clone(), Pausing::new().lasting(LONG)).await;
     }
     let begun = group(&bed, "a").await.pause.and_then(|pause| pause.since).expect("it is known");
+    for of in &all {
+        pause(&bed, of.clone(), Pausing::new().lasting(SHORT)).await;
+    }
     sleep(2 * SHORT).await;
     let shown = bed.inspector().group(&bed.queue, &name("a")).await.unwrap();
     assert_eq!((shown.pause, shown.rule.paused), (None, false));

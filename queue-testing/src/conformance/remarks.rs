@@ -6,12 +6,12 @@ use futures_util::FutureExt;
 use queue_core::{
     Error, JobId, LogLevel,
     broker::{
-        Audit, BuryReason, Change, Delivery, Ending, Enqueued, Hints, JobRemarks, KeepLimits, LINE_MAX, LOG_BYTES, LOG_LINES, LineNow,
-        PartyName, ProgressNow, Remarks, StoredRemarks, SweepLimits,
+        Audit, BuryReason, Change, Delivery, Ending, Enqueued, JobRemarks, KeepLimits, LINE_MAX, LOG_BYTES, LOG_LINES, LineNow, PartyName,
+        ProgressNow, Remarks, StoredRemarks, SweepLimits,
     },
 };
 
-use super::bed::{Bed, LONG, ack, nack};
+use super::bed::{Bed, LONG, ack, hears_of_nothing_yet, nack};
 
 fn told(delivery: &Delivery, first: u64, lines: &[&str]) -> JobRemarks {
     let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
@@ -205,15 +205,10 @@ pub async fn who_watches_a_job_hears_what_is_told(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
     let jobs = lane.claim(2).await;
-    let listens = async |id: &JobId| -> Hints {
-        let mut hints = bed.broker.remark_hints(&bed.queue, id);
-        let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
-        hints
-    };
+    let listens = async |id: &JobId| hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.remark_hints(&bed.queue, id)).await;
     let (mut watched, mut unwatched) = (listens(&ids[0]).await, listens(&ids[1]).await);
     bed.broker.watch(&bed.queue, &ids[0]).await.unwrap();
-    let mut ending = bed.broker.ending_hints(&bed.queue, &ids[0]);
-    let _ = tokio::time::timeout(Duration::from_millis(300), ending.next()).await;
+    let mut ending = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.ending_hints(&bed.queue, &ids[0])).await;
     tell(&bed, &lane.name, vec![progress(&jobs[1], 1, 0.5, ""), progress(&jobs[0], 1, 0.5, "")]).await;
     tokio::time::timeout(Duration::from_secs(5), watched.next()).await.expect("it is announced");
     assert_eq!(unwatched.next().now_or_never(), None);

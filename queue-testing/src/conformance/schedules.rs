@@ -10,7 +10,7 @@ use queue_core::{
     },
 };
 
-use super::bed::{Bed, Lane, SHORT, ack, envelope, eventually, nack};
+use super::bed::{Bed, Lane, SHORT, ack, envelope, eventually, hears_of_nothing_yet, nack};
 
 const NAME: &str = "nightly";
 
@@ -232,9 +232,7 @@ pub async fn a_tick_that_waits_for_the_last_job_is_due_at_its_end(bed: Bed) {
     request.expected = Some(page.schedules[0].state.clone());
     assert_eq!(send(&bed, &request).await, ScheduleAnswer::Set(vec![]));
     assert_eq!(bed.broker.due_schedules(&bed.queue, 1).await.unwrap().schedules, []);
-    let mut hints = bed.broker.tick_hints(&bed.queue);
-    // What a new listener is told is over when this ends.
-    let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
+    let mut hints = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.tick_hints(&bed.queue)).await;
     let mut lane = bed.lane().await;
     let held = lane.claim_one().await;
     lane.ack(&[held]).await;
@@ -244,8 +242,7 @@ pub async fn a_tick_that_waits_for_the_last_job_is_due_at_its_end(bed: Bed) {
 
 /// Those who make the ticks hear of a schedule that is due before all others.
 pub async fn a_schedule_that_is_due_first_is_announced(bed: Bed) {
-    let mut hints = bed.broker.tick_hints(&bed.queue);
-    let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
+    let mut hints = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.tick_hints(&bed.queue)).await;
     let now = now(&bed).await;
     made(&bed, &ScheduleState::default(), Some(now + 60_000)).await;
     let hint = tokio::time::timeout(Duration::from_secs(5), hints.next()).await.expect("it is announced");

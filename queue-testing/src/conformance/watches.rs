@@ -8,13 +8,11 @@ use queue_core::{
     broker::{Audit, BuryReason, Change, Counter, Ending, Hints, JobState, KeepLimits, SweepLimits},
 };
 
-use super::bed::{Bed, ack, finish, nack};
+use super::bed::{Bed, ack, finish, hears_of_nothing_yet, nack};
 
 /// Hints of the end of this job. What a new listener is told is over.
 async fn listens(bed: &Bed, id: &JobId) -> Hints {
-    let mut hints = bed.broker.ending_hints(&bed.queue, id);
-    let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
-    hints
+    hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.ending_hints(&bed.queue, id)).await
 }
 
 /// Somebody who watches this job.
@@ -100,8 +98,7 @@ pub async fn only_the_end_of_a_watched_job_is_announced(bed: Bed) {
 pub async fn all_who_watch_a_job_hear_of_its_end(mut bed: Bed) {
     let ids = bed.put(2).await;
     let other = bed.another_process().await;
-    let mut elsewhere = other.ending_hints(&bed.queue, &ids[0]);
-    let _ = tokio::time::timeout(Duration::from_millis(300), elsewhere.next()).await;
+    let mut elsewhere = hears_of_nothing_yet(&other, &bed.queue, other.ending_hints(&bed.queue, &ids[0])).await;
     let mut here = [watches(&bed, &ids[0]).await, watches(&bed, &ids[0]).await];
     let mut neighbour = watches(&bed, &ids[1]).await;
     let mut lane = bed.lane().await;
