@@ -153,3 +153,22 @@ async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
     let cancelled: Value = place.json(&["groups", "cancel", "orders", "globex"]);
     assert_eq!((&cancelled[0]["group"], &cancelled[0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
 }
+
+/// A rule may be there before the first job of its queue, whose name may be misspelt, too.
+#[tokio::test]
+async fn a_queue_that_is_not_there_is_told_of() {
+    let place = Place::sqlite(SHOP);
+    let client = Client::connect(place.url()).await.unwrap();
+    bill::job("acme".to_owned()).enqueue(&client).await.unwrap();
+    for arguments in [["groups", "set", "ordres", "acme", "--cap=1"], ["groups", "pause", "ordesr", "acme", "--reason=unpaid"]] {
+        let output = place.run(&arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && told.contains("there was no queue `ord") && told.contains("did you mean `orders`?"), "{told}");
+    }
+    let known = place.run(&["groups", "set", "orders", "acme", "--cap=1"]);
+    assert!(known.status.success() && known.stderr.is_empty());
+    for command in ["drain", "cancel"] {
+        let refused = place.fails(&["groups", command, "oders", "acme"]);
+        assert!(refused.contains("there is no queue `oders`: did you mean `orders`?"), "{refused}");
+    }
+}

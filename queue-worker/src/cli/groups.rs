@@ -13,6 +13,7 @@ use super::{
     exit::{Exit, Failure, note},
     output::{coarse, exact, plain, print, print_json, short, table},
     pauses::{self, PauseArgs},
+    queues,
 };
 
 /// Groups of one page.
@@ -217,24 +218,22 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
     match command {
         GroupsCommand::List { queue, limit, after, format } => list(client, &queue, limit, after, &format).await,
         GroupsCommand::Show { queue, group, format } => {
-            let found = inspector.group(&queue, &group).await?;
-            let page = inspector.groups(&queue, None, 1).await?;
-            show(found, &page, &format)
+            show(inspector.group(&queue, &group).await?, &inspector.groups(&queue, None, 1).await?, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
         GroupsCommand::Pause { queue, groups, pause, format } => {
+            queues::tell_if_new(client, &queue).await;
             each(&groups, &format, async |group| {
                 inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
-                let row = json!({ "queue": queue, "group": group.as_str(), "paused": true });
-                Ok((format!("{queue} {group} is paused{}", pause.end()), row))
+                let json = json!({ "queue": queue, "group": group.as_str(), "paused": true });
+                Ok((format!("{queue} {group} is paused{}", pause.end()), json))
             })
             .await
         }
         GroupsCommand::Resume { queue, groups, format } => {
             each(&groups, &format, async |group| {
                 inspector.resume_group(&queue, group).await?;
-                let row = json!({ "queue": queue, "group": group.as_str(), "paused": false });
-                Ok((format!("{queue} {group} goes on"), row))
+                Ok((format!("{queue} {group} goes on"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
             })
             .await
         }
@@ -252,6 +251,7 @@ struct Total {
 
 async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
     let inspector = client.inspector().because(args.reason);
+    queues::chosen(client, Some(&args.queue)).await?;
     let mut totals = Vec::new();
     for group in args.groups {
         let mut clearing = inspector.clear_group(&args.queue, &group, which);
@@ -368,10 +368,10 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         "-" => RuleOf::Plain,
         name => RuleOf::Group(GroupName::new(name)?),
     };
-    let nothing = args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear;
-    if nothing {
+    if args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear {
         return Err(Failure::new(Exit::Usage, "nothing to set: say --weight, --cap, --max-size, --order or --clear"));
     }
+    queues::tell_if_new(client, &args.queue).await;
     let inspector = client.inspector();
     if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
         let declared = inspector.forget_declared_groups(&args.queue).await?;

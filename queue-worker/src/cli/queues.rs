@@ -238,6 +238,22 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
     }
 }
 
+/// What is set of a queue may be there before its first job. Its name may be misspelt, too.
+pub(super) async fn tell_if_new(client: &Client, queue: &str) {
+    let Ok(queues) = client.inspector().queues().await else { return };
+    if !queues.iter().any(|known| known == queue) {
+        note(&format!("there was no queue `{queue}`: what is set waits for its first job ({})", way_out(client, queue, &queues)));
+    }
+}
+
+fn way_out(client: &Client, name: &str, queues: &[String]) -> String {
+    match queue_core::__private::nearest(name, queues.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if queues.is_empty() => none_yet(client),
+        None => format!("there are {}", queues.iter().map(|queue| format!("`{queue}`")).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 /// The same names, if all of them exist: nothing is done for some when one is misspelt.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
     names.iter().try_for_each(|name| queue_core::address::check_queue(name))?;
@@ -251,12 +267,7 @@ async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failu
         if queues.contains(name) {
             continue;
         }
-        let way_out = match queue_core::__private::nearest(name, queues.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if queues.is_empty() => none_yet(client),
-            None => format!("there are {}", queues.iter().map(|queue| format!("`{queue}`")).collect::<Vec<_>>().join(", ")),
-        };
-        return Err(Failure::new(Exit::NotFound, format!("there is no queue `{name}`: {way_out}")));
+        return Err(Failure::new(Exit::NotFound, format!("there is no queue `{name}`: {}", way_out(client, name, &queues))));
     }
     Ok(names)
 }
