@@ -11,13 +11,16 @@ use std::{
 };
 
 use queue_core::{
-    Error, JobId, LimitKey, RawJob,
+    Error, GroupName, JobId, LimitKey, RawJob,
     broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob},
     prelude::*,
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_testing::{
+    Changes as _,
+    conformance::{Lane, Producer, envelope},
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -28,6 +31,7 @@ on_servers! {
     slots_and_chains_are_counted_anew_from_the_jobs
     a_lane_that_knows_no_limits_keeps_them_out
     a_rate_that_a_wrong_clock_has_stored_is_brought_back
+    a_costly_job_is_not_overtaken_by_later_ones_of_its_key
 }
 
 const QUEUE: &str = "limited";
@@ -113,6 +117,56 @@ async fn slots_and_chains_are_counted_anew_from_the_rows() {
     let hands =
         Hands { lose_slot: &|| run("DELETE FROM queue_slots"), leak_slot: &|| run(&leak), lose_wake: &|| run("DELETE FROM queue_wakes") };
     is_mended(&broker, hands).await;
+}
+
+/// Room for a job that costs less goes to none that comes later: the key is kept, and the jobs say until when.
+async fn is_not_overtaken(broker: &DynBroker) {
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    inspector.set_limit(QUEUE, "api", |rule| (rule.rate, rule.burst) = (Some("1/1h".parse().unwrap()), Some(5))).await.unwrap();
+    let of = LimitKey::of("api", b"");
+    let job = |group: &str, cost| {
+        let mut job = NewJob::new(JobId::make(), envelope(group));
+        job.group = Some(GroupName::new(group).unwrap());
+        job.limits = JobLimits::new(vec![of], cost).map(Box::new);
+        job
+    };
+    let (mut producer, mut lane) = (Producer::on(broker, QUEUE).await, Lane::on(broker, QUEUE).await);
+    producer.stored(vec![job("first", 2)]).await;
+    let first = lane.claim_one().await;
+    let costly = job("big", 5);
+    let id = costly.id.clone();
+    producer.stored(vec![costly]).await;
+    assert!(lane.claim(5).await.is_empty(), "it waits for two starts");
+    let later = job("small", 1);
+    let waits = [id.clone(), later.id.clone()];
+    producer.stored(vec![later]).await;
+    assert!(lane.claim(5).await.is_empty(), "three starts are left, and are kept");
+    let until = inspector.why_many(QUEUE, &waits).await.unwrap().into_iter().map(|job| {
+        let waiting = job.unwrap().waiting;
+        waiting.iter().find_map(|reason| reason.until()).unwrap_or_else(|| panic!("{waiting:?}"))
+    });
+    let until: Vec<SystemTime> = until.collect();
+    assert_eq!(until[0], until[1]);
+    // A job of another key does not wait, and nor does anyone once the costly one is gone.
+    let mut other = job("other", 1);
+    other.limits = JobLimits::new(vec![LimitKey::of("api", b"other")], 1).map(Box::new);
+    producer.stored(vec![other]).await;
+    assert_eq!(lane.claim(5).await.len(), 1);
+    broker.cancel(QUEUE, &[id]).await.unwrap();
+    assert_eq!(lane.claim_one().await.id, waits[1]);
+    lane.ack(&[first]).await;
+    assert_eq!(damages(broker, LOOK).await, []);
+}
+
+async fn a_costly_job_is_not_overtaken_by_later_ones_of_its_key(kind: Kind) {
+    let server = Server::start(kind);
+    is_not_overtaken(&(RedisBroker::connect(&server.url()).await.unwrap() as DynBroker)).await;
+}
+
+#[tokio::test]
+async fn a_costly_job_is_not_overtaken_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    is_not_overtaken(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
 }
 
 async fn a_lane_that_knows_no_limits_keeps_them_out(kind: Kind) {

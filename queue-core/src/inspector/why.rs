@@ -221,10 +221,11 @@ fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[Stor
     let until = job.due_at;
     let pause_of = |of: &PauseOf| pauses.iter().find(|stored| stored.of == *of).map(|stored| stored.pause.clone());
     let queue_paused = || pause_of(&PauseOf::Queue).filter(|_| paused).map(|pause| Reason::QueuePaused { pause });
-    let task_paused = job.task.clone().and_then(|task| {
-        let pause = pause_of(&PauseOf::Task(task.as_str().into()))?;
-        Some(Reason::TaskPaused { task, pause })
-    });
+    let task = job.task.clone();
+    let task_paused = || {
+        let pause = pause_of(&PauseOf::Task(task.as_deref()?.into()))?;
+        Some(Reason::TaskPaused { task: task.clone()?, pause })
+    };
     let mut reasons = Vec::new();
     match job.state {
         JobState::Scheduled => reasons.push(Reason::NotDue { until }),
@@ -232,15 +233,15 @@ fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[Stor
         JobState::Held => {
             reasons.push(Reason::KeyHeld { holder, until: until.filter(|until| time(now_ms).is_none_or(|now| *until > now)) })
         }
-        JobState::Parked if job.unreadable.is_none() && task_paused.is_some() => {
-            reasons.extend(task_paused);
+        JobState::Parked if job.unreadable.is_none() && task_paused().is_some() => {
+            reasons.extend(task_paused());
             reasons.extend(without_worker(&job, workers));
         }
         JobState::Parked => reasons.push(parked(&job, workers)),
         JobState::Active => reasons.push(active(&job, lease_left_ms, now_ms)),
         JobState::Ready => {
             reasons.extend(queue_paused());
-            reasons.extend(task_paused);
+            reasons.extend(task_paused());
             reasons.extend(without_worker(&job, workers));
             if let Some(line) = line {
                 in_line(&job, line, now_ms, &mut reasons);
@@ -250,6 +251,9 @@ fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[Stor
     }
     if matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held | JobState::Parked) {
         reasons.extend(queue_paused());
+    }
+    if matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held) {
+        reasons.extend(task_paused());
     }
     job.waiting = reasons;
     job
@@ -314,13 +318,13 @@ fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) 
         let lasts = |pause: &Pause| time(now_ms).is_none_or(|now| !pause.is_over(now));
         reasons.extend(pause.filter(lasts).map(|pause| Reason::GroupPaused { group: name.clone(), pause }));
         // Who holds the line of an ordered group is why it is full, too.
-        if let Some(holder) = held_by {
-            reasons.push(Reason::OutOfOrder { group: name, holder });
-        } else if let (true, Some(cap)) = (is_full, cap) {
-            reasons.push(Reason::GroupFull { group: name, cap, running, holders });
+        let is_held = held_by.is_some();
+        reasons.extend(held_by.map(|holder| Reason::OutOfOrder { group: name.clone(), holder }));
+        if let Some(cap) = cap.filter(|cap| is_full && (*cap == 0 || !is_held)) {
+            reasons.push(Reason::GroupFull { group: name, cap, running, holders: if cap > 0 { holders } else { Vec::new() } });
         }
     }
-    reasons.extend(line.limits.into_iter().map(|key| limited(job, key)));
+    reasons.extend(line.limits.into_iter().flat_map(|key| limited(job, key)));
     if job.crashes > 0 {
         reasons.push(Reason::Suspect { jobs: line.ahead });
     } else if reasons.is_empty() || line.ahead + line.groups > 0 {
@@ -328,14 +332,17 @@ fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) 
     }
 }
 
-/// Why a key of a limit lets a job not start.
-fn limited(job: &JobRecord, stored: StoredLimitKey) -> Reason {
+/// Why a key of a limit lets a job not start: its slots, its rate, or both.
+fn limited(job: &JobRecord, stored: StoredLimitKey) -> Vec<Reason> {
     let StoredLimitKey { key: of, rule, held: running, holders, until_ms, .. } = stored;
     let known = job.limits.iter().find(|(name, _)| of.is_of(name));
     // A job that cannot be decoded does not say what its limits are called.
     let (limit, key) = known.map_or_else(|| (of.to_string(), String::new()), |(name, key)| (name.clone(), key.clone()));
-    match (until_ms, rule.concurrency) {
-        (None, Some(concurrency)) => Reason::LimitFull { limit, key, concurrency, running, holders },
-        _ => Reason::RateLimited { limit, key, rate: rule.rate, until: until_ms.and_then(time) },
-    }
+    let full = rule.concurrency.filter(|concurrency| running >= u64::from(*concurrency)).map(|concurrency| {
+        // The end of those that run opens no limit that is closed.
+        let holders = if concurrency > 0 { holders } else { Vec::new() };
+        Reason::LimitFull { limit: limit.clone(), key: key.clone(), concurrency, running, holders }
+    });
+    let rated = until_ms.map(|until| Reason::RateLimited { limit, key, rate: rule.rate, until: time(until) });
+    full.into_iter().chain(rated).collect()
 }

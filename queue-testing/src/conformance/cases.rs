@@ -75,6 +75,9 @@ macro_rules! __conformance_cases {
                 a_limit_holds_for_each_key
                 a_job_that_waits_for_a_limit_is_passed
                 priority_decides_among_plain_jobs_with_limits_and_without
+                jobs_with_limits_and_without_start_in_turn_one_by_one
+                groups_take_turns_with_plain_jobs_that_have_limits
+                plain_jobs_with_limits_count_for_their_share
                 of_several_limits_all_or_none_are_taken
                 a_slot_goes_with_the_run_whatever_ends_it
                 a_cancelled_job_leaves_no_slot
@@ -90,6 +93,7 @@ macro_rules! __conformance_cases {
                 a_job_that_is_replaced_leaves_nothing_at_its_old_priority
                 many_that_wait_for_one_limit_are_let_in_one_by_one
                 a_job_that_comes_later_is_subject_to_its_limits
+                each_reason_that_holds_is_told
                 a_key_tells_who_holds_it_and_who_waits;
             rates:
                 starts_are_spread_behind_a_burst
@@ -102,6 +106,7 @@ macro_rules! __conformance_cases {
                 a_changed_rate_holds_at_once
                 concurrency_and_rate_hold_together
                 a_limit_that_has_had_enough_waits
+                a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time
                 a_group_that_has_had_enough_waits
                 what_a_run_has_really_used_is_charged
                 what_a_run_has_used_counts_once_and_for_it_alone

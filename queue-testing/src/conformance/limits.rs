@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::{
-    GroupOrder, JobId, LimitKey, LimitRule,
+    GroupOrder, JobId, LimitKey, LimitRule, Reason, RuleOf,
     broker::{
         Audit, BuryReason, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet, NewJob,
         Priority, SetLimit,
@@ -12,7 +12,7 @@ use queue_core::{
 
 use super::{
     bed::{Bed, Lane, SHORT, ack, eventually, finish, nack},
-    groups::{RULE, groups, job, name, order, sound},
+    groups::{self, RULE, groups, job, name, order, sound},
     unique,
 };
 use crate::Changes as _;
@@ -124,6 +124,54 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     let claimed = lane.claim(60).await;
     let of_them = claimed.iter().filter(|delivery| with.contains(&delivery.id)).count();
     assert!((20..=40).contains(&of_them), "{of_them}");
+}
+
+/// Also where each claim takes one job: those with limits and those without take turns, among jobs without a group and inside one.
+pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
+    concurrency(&bed, "stripe", 100).await;
+    for group in ["", "a"] {
+        let mut jobs = Vec::new();
+        let mut with = Vec::new();
+        for _ in 0..20 {
+            let limited = limited(group, &[key("stripe", "")]);
+            with.push(limited.id.clone());
+            jobs.extend([job(group), limited]);
+        }
+        bed.producer().await.stored(jobs).await;
+        let mut lane = bed.lane().await;
+        let first = groups::one_by_one(&mut lane, 16).await;
+        let of_them = first.iter().filter(|delivery| with.contains(&delivery.id)).count();
+        assert!((4..=12).contains(&of_them), "{of_them} of 16 in group `{group}`");
+        assert_eq!(claim_all(&mut lane, 40).await.len(), 24);
+    }
+    sound(&bed).await;
+}
+
+/// Jobs with limits and without a group are one more group that takes turns, also where each claim takes one job.
+pub async fn groups_take_turns_with_plain_jobs_that_have_limits(bed: Bed) {
+    concurrency(&bed, "stripe", 100).await;
+    groups::rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(1)).await;
+    let plain = put(&bed, "", &[key("stripe", "")], 12).await;
+    groups::put(&bed, "a", 12).await;
+    groups::put(&bed, "b", 12).await;
+    let mut lane = bed.lane().await;
+    let first = groups::one_by_one(&mut lane, 12).await;
+    let of_them = first.iter().filter(|delivery| plain.contains(&delivery.id)).count();
+    let of_a = first.iter().filter(|delivery| groups(std::slice::from_ref(delivery)) == "a").count();
+    assert_eq!((of_them, of_a), (4, 4), "{first:?}");
+    sound(&bed).await;
+}
+
+/// The share of jobs without a group is that of all of them, with limits and without.
+pub async fn plain_jobs_with_limits_count_for_their_share(bed: Bed) {
+    concurrency(&bed, "stripe", 100).await;
+    let plain = put(&bed, "", &[key("stripe", "")], 60).await;
+    put(&bed, "a", &[key("stripe", "a")], 20).await;
+    let mut lane = bed.lane().await;
+    let first = groups::one_by_one(&mut lane, 20).await;
+    let of_them = first.iter().filter(|delivery| plain.contains(&delivery.id)).count();
+    assert!((12..=16).contains(&of_them), "{of_them} of 20, and three quarters of what waits");
+    sound(&bed).await;
 }
 
 /// Several limits are all asked before a job is taken: no slot of one is held while another is waited for.
@@ -452,6 +500,39 @@ pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
         sound(&bed).await;
         lane.ack(&claimed).await;
     }
+}
+
+/// The slots and the rate of a key are told apart, an ordered group that is closed says both, and what is closed waits for no holder.
+pub async fn each_reason_that_holds_is_told(bed: Bed) {
+    let reasons = async |id: &JobId| {
+        let job =
+            bed.inspector().why_many(&bed.queue, std::slice::from_ref(id)).await.expect("it can be asked").remove(0).expect("it waits");
+        job.waiting
+            .into_iter()
+            .filter(|reason| !matches!(reason, Reason::Behind { .. } | Reason::NoWorkerForTask { .. }))
+            .collect::<Vec<_>>()
+    };
+    let names = |reasons: &[Reason]| reasons.iter().map(Reason::name).collect::<Vec<_>>();
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let mut lane = bed.lane().await;
+    let waits = groups::put(&bed, "a", 2).await.remove(1);
+    let first = lane.claim_one().await;
+    assert!(lane.end(&first, nack(Duration::from_secs(3600))).await);
+    groups::cap(&bed, "a", 0).await;
+    let told = reasons(&waits).await;
+    assert_eq!(names(&told), ["out_of_order", "group_full"], "{told:?}");
+    assert!(told[0].holders() == [first.id] && told[1].holders().is_empty(), "{told:?}");
+
+    set(&bed, "both", |rule| (rule.concurrency, rule.rate) = (Some(1), Some("1/1h".parse().expect("it is a rate")))).await;
+    let second = put(&bed, "", &[key("both", "")], 2).await.remove(1);
+    let running = claim_all(&mut lane, 5).await;
+    assert_eq!(running.len(), 1);
+    let told = reasons(&second).await;
+    assert_eq!(names(&told), ["limit_full", "rate_limited"]);
+    assert!(told[0].holders().len() == 1 && told[1].until().is_some(), "{told:?}");
+    concurrency(&bed, "both", 0).await;
+    let told = reasons(&second).await;
+    assert!(names(&told)[0] == "limit_full" && told[0].holders().is_empty(), "the end of the one that runs opens nothing: {told:?}");
 }
 
 /// The holders of a key are named, and so is who waits for it.

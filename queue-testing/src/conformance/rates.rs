@@ -1,6 +1,6 @@
 //! Limits on how many start in a time: spread, with a burst, by cost.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
     GroupName, LimitKey, PauseOf, Pausing,
@@ -243,6 +243,24 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, enough(None, 60_000)).await);
     assert_eq!(bed.state(&alone[0]).await, Some(queue_core::JobState::Scheduled));
+}
+
+/// A key that a handler has closed for a while opens no earlier than its rate lets the next one start.
+pub async fn a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time(bed: Bed) {
+    rate(&bed, "api", "1/1h", 1).await;
+    let of = key("api", "");
+    let ids = put(&bed, "", &[of], 1).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    let closed = Duration::from_secs(60);
+    assert!(lane.end(&delivery, Ending::RateLimited { after: closed, limit: None }).await);
+    let now = SystemTime::now();
+    let is_later = |until: Option<SystemTime>| until.is_some_and(|until| until > now + 2 * closed);
+    let told = bed.inspector().limits_of(&bed.queue, &[of]).await.expect("a key can be looked at")[0].until;
+    assert!(is_later(told), "{told:?}");
+    let waiting = bed.inspector().why_many(&bed.queue, &ids).await.expect("it can be asked").remove(0).expect("it waits").waiting;
+    assert!(is_later(waiting.iter().find_map(|reason| reason.until())), "{waiting:?}");
+    sound(&bed).await;
 }
 
 /// If its job has no limit, its group waits, before the others of the group; and a pause that a person has set stays. A limit that the job does not have is no group.

@@ -20,7 +20,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum JobsCommand {
-    /// List jobs in the order in which they will start or have ended
+    /// List jobs in the order in which they will start or have ended (those of groups and limits behind the others)
     #[command(after_help = "Examples:
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders

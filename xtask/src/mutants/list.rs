@@ -1328,9 +1328,9 @@ mutants! {
         "topics: functions of one subscription agree": "known.begin != begin" => "false";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/limits.lua" {
-        "limits: one that has no free slot lets nothing start": "if state.left <= 0 then" => "if false then";
-        "limits: a rate spreads starts": "return wait > 0 and math.ceil((micros + wait) / 1000) or nil" => "return nil";
-        "limits: one that has had enough waits": "elseif state.closed > now then" => "elseif false then";
+        "limits: one that has no free slot lets nothing start": "return state_of(key).left <= 0 and FOREVER or L.opens_at(key, cost)" => "return L.opens_at(key, cost)";
+        "limits: a rate spreads starts": "return wait > 0 and math.max(upto or 0, math.ceil((micros + wait) / 1000)) or upto" => "return upto";
+        "limits: one that has had enough waits": "local upto = state.closed > now and state.closed or nil" => "local upto = nil";
         "limits: a claim takes of a key what it may, and no more": "state.left = state.left - (back and -1 or 1)" => "state.left = state.left - 0";
         "limits: a start is charged": "put_rare('m', K.tat, key, ms(micros + state.ahead)" => "put_rare('m', K.tat, key, ms(micros)";
         "limits: what waits for a key is let in when it has room": "      if is_waited_for(key) then\n        roomy[" => "      if false then\n        roomy[";
@@ -1361,15 +1361,21 @@ mutants! {
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
         "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
+        "limits: jobs with limits have every other turn": "math.floor(entry.start / entry.cost) % 2 == 1" => "false";
+        "limits: plain jobs with limits take the place of no group": "1, limited and n + 1 or n" => "1, n";
+        "limits: plain jobs with limits count for their share": "depth - chained, plain + chained" => "depth, plain";
     }
     LIMITS_REDIS "queue-core/src/redis/turn/used.lua" {
         "limits: what a run has used counts under its tag": "if has('m') and call('HGET', K.active, id) == lane .. ':' .. claim then" => "if has('m') then";
     }
     LIMITS "queue-core/src/redis/doors/limits.lua" {
         "limits: a rate that a wrong clock has stored is brought back": "state.dirty = state.dirty or state.ahead > rule.most" => "state.dirty = state.dirty";
+        "limits: a key is kept for a job that costs more": "upto ~= FOREVER and L.is_kept(key)" => "false";
+        "limits: a key that has room again is kept for none": "L.is_kept(key) and key or nil" => "nil";
     }
     LIMITS "queue-core/src/sqlite/doors/ledger.rs" {
         "sqlite limits: a rate that a wrong clock has stored is brought back": "tat - tx.micros() > gcra::most(&rule)" => "false";
+        "sqlite limits: a key is kept for a job that costs more": "if may_be_kept { kept_until(tx, queue, key, opens)? } else { opens }" => "opens";
     }
     LIMITS "queue-worker/src/pump/mod.rs" {
         "limits: what a handler says of its cost travels with the ending": "held.handler.as_ref().and_then(|handler| handler.context.used())" => "None";
@@ -1387,16 +1393,24 @@ mutants! {
         "limits: a key at which nobody will look is found": "call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key)" => "false";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/ledger.rs" {
-        "sqlite limits: one that has no free slot lets nothing start": "if state.left <= 0 {" => "if false {";
-        "sqlite limits: one that has had enough waits": "if state.closed > tx.now {" => "if false {";
+        "sqlite limits: one that has no free slot lets nothing start": "Ok(self.state(tx, queue, key)?.left <= 0)" => "Ok(false)";
+        "sqlite limits: one that has had enough waits": "*closed > tx.now" => "false";
         "sqlite limits: what a run has really used is charged": "gcra::corrected(&state.rule, state.ahead, limited.cost, starts)" => "state.ahead";
         "sqlite limits: a rate spreads starts": "wait > 0" => "wait < 0";
+        "sqlite limits: a closed key opens no earlier than its rate": "closed.max(rated)" => "closed.or(rated)";
+    }
+    LIMITS_SQLITE "queue-core/src/sqlite/doors/chains.rs" {
+        "sqlite limits: jobs with limits have every other turn": "self.start / self.cost.max(1) % 2 != 0" => "false";
+    }
+    LIMITS_SQLITE "queue-core/src/inspector/why.rs" {
+        "why: a closed group is told beside who holds its line": "*cap == 0 || !is_held" => "!is_held";
+        "why: a closed limit waits for no holder": "if concurrency > 0 { holders } else { Vec::new() }" => "holders";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/keys.rs" {
         "sqlite limits: a job that is replaced leaves nothing at its old priority": "groups::tidy_chains(tx, queue, id)?" => "()";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
-        "sqlite limits: who waits for a job that costs more says so": "if shut_under == Some(*key) {" => "if false {";
+        "sqlite limits: who waits for a job that costs more says so": "!is_full && (shut_under == Some(*key) || rule.rate.is_some())" => "false";
         "sqlite limits: what waits for a key is let in when it has room": "is_waited_for(tx, queue, key)?" => "false";
     }
     CORE "queue-core/src/client/limits.rs" {

@@ -99,30 +99,39 @@ local function limits()
     return math.ceil(math.min(cost, rule.burst) * rule.step)
   end
 
-  -- From when on a key lets a job of this cost start, in milliseconds: nothing, it does now; FOREVER, it has no free slot.
-  function L.until_when(key, cost)
+  -- From when on a key lets a job of this cost start, in milliseconds, its slots apart: nothing, it does now.
+  function L.opens_at(key, cost)
     local state = state_of(key)
-    if state.left <= 0 then
-      return FOREVER
-    elseif state.closed > now then
-      return state.closed
-    elseif state.rule.step then
-      local wait = state.ahead + charge(state.rule, cost) - state.rule.allowed
-      return wait > 0 and math.ceil((micros + wait) / 1000) or nil
-    end
+    local upto = state.closed > now and state.closed or nil
+    local wait = state.rule.step and state.ahead + charge(state.rule, cost) - state.rule.allowed or 0
+    return wait > 0 and math.max(upto or 0, math.ceil((micros + wait) / 1000)) or upto
   end
 
-  -- Until when a job of a chain that is shut under a key waits for it: a key may be kept for a job that costs more. `upto`: what the key says itself.
+  -- The same with its slots: FOREVER, none is free.
+  function L.until_when(key, cost)
+    return state_of(key).left <= 0 and FOREVER or L.opens_at(key, cost)
+  end
+
+  -- Until when a key is kept for a job that costs more, and waits for it. `upto`: what the key says itself.
   function L.kept_until(key, upto)
     local at = whole(call('ZSCORE', K.wake, key))
     return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto
   end
 
-  function L.cost_of(id)
+  local function has_costs()
     if L.has_costs == nil then
       L.has_costs = call('EXISTS', K.costs) == 1
     end
-    return L.has_costs and math.max(whole(call('HGET', K.costs, id)), 1) or 1
+    return L.has_costs
+  end
+
+  -- Whether a key may be kept: of jobs of the same cost those that wait say the same as the key.
+  function L.is_kept(key)
+    return rule_of_key(key).step and has_costs()
+  end
+
+  function L.cost_of(id)
+    return has_costs() and math.max(whole(call('HGET', K.costs, id)), 1) or 1
   end
 
   -- What holds a job of a chain back: the key, and until when.
@@ -130,6 +139,9 @@ local function limits()
     local cost = L.cost_of(id)
     for _, key in ipairs(keys_of(chain)) do
       local upto = L.until_when(key, cost)
+      if upto ~= FOREVER and L.is_kept(key) then
+        upto = L.kept_until(key, upto)
+      end
       if upto then
         return key, upto
       end
@@ -213,16 +225,18 @@ local function limits()
     return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- Keys may have room again.
+  -- Keys may have room again. None is kept for a job that costs more, before a claim has looked.
   function L.loosen(loose)
-    local roomy = {}
+    local roomy, kept = {}, {}
     for _, key in ipairs(loose) do
       if is_waited_for(key) then
         roomy[#roomy + 1], roomy[#roomy + 2] = ms(now), key
+        kept[#kept + 1] = L.is_kept(key) and key or nil
         opened = true
       end
     end
     many('ZADD', K.roomy, roomy)
+    many('ZREM', K.wake, kept)
   end
 
   -- Chains are shut under a key that opens at this time.

@@ -43,13 +43,17 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
+-- Of jobs of equal priority those with limits come first in every other turn of a group, whatever a claim takes.
+local function is_turn_of_limited(entry)
+  return math.floor(entry.start / entry.cost) % 2 == 1
+end
+
 -- The next job of a group of a queue with limits: of its chains that are open, and of its jobs without limits, in rotation.
 local function next_with_limits(entry, asked)
   if not entry.room then
     local rule = rule_of(entry.group)
     entry.room, entry.cost, entry.order, entry.holder = room_of(entry.group), cost_of(rule.weight), rule.order, holder_of_line(entry.group)
     entry.only = entry.holder and is_in_line(entry.holder) or not entry.holder and is_in_order(entry.group) and first_in_line(entry.group) or nil
-    entry.flip = whole(head[4]) % 2 == 0
   end
   entry.looked = true
   if entry.room <= 0 or entry.holder and not entry.only then
@@ -69,7 +73,7 @@ local function next_with_limits(entry, asked)
     elseif #chain == 1 then
       member, list = entry.only, { next = 1 }
     end
-    if not member or entry.flip and not only_digit then
+    if not member or is_turn_of_limited(entry) and not only_digit then
       local limited = limits().next_of(entry, digit, asked, entry.only, chain)
       if limited then
         member, list = limited, nil
@@ -79,7 +83,7 @@ local function next_with_limits(entry, asked)
       if list then
         list.next = list.next + 1
       end
-      entry.flip, entry.room = not entry.flip, entry.room - 1
+      entry.room = entry.room - 1
       if only_digit then
         entry.room = 0
       end
@@ -120,20 +124,15 @@ end
 
 -- The next of the jobs without a group: one with limits, as a member of `line`, or the list from which one is to be taken.
 local function next_plain(entry, lists, may_list, asked)
-  if not entry.room then
-    entry.room, entry.flip = math.huge, whole(head[4]) % 2 == 0
-  end
   for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
     local list = may_list and (lists[digit] or 0) > 0 and digit or nil
-    if not list or entry.flip then
+    if not list or is_turn_of_limited(entry) then
       local member = limits().next_of(entry, ms(digit), asked)
       if member then
-        entry.flip = false
         return member
       end
     end
     if list then
-      entry.flip = true
       return nil, list
     end
   end
@@ -142,23 +141,28 @@ end
 -- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones, and what each of them costs; and of groups their entries,
 -- members and starts.
 local function choose(n, plain)
-  local groups = call('ZCARD', K.turns)
+  -- Jobs with limits and without a group are plain ones, too.
+  local limited = has('m') and call('ZSCORE', K.turns, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
+  local groups = call('ZCARD', K.turns) - (limited and 1 or 0)
   local looked_at, lists = {}, {}
   local weight = tonumber(string.match(has_rules() and call('HGET', K.rules, '-') or '', '^(%d+):') or '')
   if not weight then
-    local depth = math.min(call('ZCARD', K.line), C.share_counted)
-    weight = math.floor(math.min(groups, C.share_counted) * math.min(plain, C.share_counted) / math.max(depth, 1))
+    local depth, waiting = call('ZCARD', K.line), plain
+    if has('m') then
+      local chained = call('ZLEXCOUNT', K.line, '[' .. NO_GROUP .. '!', '(' .. NO_GROUP .. '4')
+      depth, waiting = depth - chained, plain + chained
+    end
+    depth, waiting = math.min(depth, C.share_counted), math.min(waiting, C.share_counted)
+    weight = math.floor(math.min(groups, C.share_counted) * waiting / math.max(depth, 1))
   end
   local plain_cost, starts, picks = cost_of(math.max(math.min(weight, 1000), 1)), {}, {}
-  local queue, at, looked = {}, 1, n
-  local first = call('ZRANGE', K.turns, 0, n - 1, 'WITHSCORES')
+  local queue, at, looked = {}, 1, limited and n + 1 or n
+  local first = call('ZRANGE', K.turns, 0, looked - 1, 'WITHSCORES')
   for i = 1, #first, 2 do
     if first[i] ~= NO_GROUP then
       queue[#queue + 1] = { group = first[i], start = whole(first[i + 1]) }
     end
   end
-  -- Jobs with limits and without a group are plain ones, too.
-  local limited = has('m') and call('ZSCORE', K.turns, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
   if limited then
     looked_at[1] = limited
     for _, list in ipairs(ORDER) do
@@ -190,7 +194,7 @@ local function choose(n, plain)
       if member then
         picks[#picks + 1] = { entry = entry, member = member, start = entry.start }
         entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and (not entry.heads or entry.heads[entry.next])
-      elseif looked < n + 100 then
+      elseif looked <= n + 100 then
         -- It has suspects alone: the next one is looked at instead.
         local other = call('ZRANGE', K.turns, looked, looked, 'WITHSCORES')
         looked = looked + 1

@@ -56,16 +56,18 @@ local function held_back_by(id, member)
   end
   local cost, shut_under = limits().cost_of(id), digit and limits().shut_under(group, digit, chain)
   for _, key in ipairs(limits().keys_of(chain)) do
-    local upto = limits().until_when(key, cost)
-    upto = key == shut_under and limits().kept_until(key, upto) or upto
-    if upto then
+    local upto, is_full = limits().opens_at(key, cost), limits().state_of(key).left <= 0
+    if not is_full and (key == shut_under or limits().is_kept(key)) then
+      upto = limits().kept_until(key, upto)
+    end
+    if upto or is_full then
       local slots = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }
       local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)
       for at, slot in ipairs(holders) do
         holders[at] = string.sub(slot, 19)
       end
       found[#found + 1] = {
-        key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', upto < FOREVER and ms(upto) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
+        key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', upto and ms(upto) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
       }
     end
   end

@@ -259,7 +259,7 @@ fn limits(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Dama
     for (key, _) in &rows(tx, sql!("limit_asleep.sql"), queue, 0)? {
         let Value::Blob(stored) = key else { continue };
         let Some(key) = LimitKey::from_bytes(stored) else { continue };
-        if doors::ledger::Ledger::default().until(tx, queue, &key, 1)? != Some(doors::limits::Until::Slot) {
+        if !doors::ledger::Ledger::default().is_full(tx, queue, &key)? {
             damages.push(Damage { kind: DamageKind::LimitOutOfTurn, subject: key.to_string() });
             if how.repair {
                 doors::limits::loosen(tx, queue, &key)?;

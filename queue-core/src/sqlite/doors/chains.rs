@@ -17,6 +17,21 @@ use crate::sqlite::connection::{
 /// Chains that one claim shuts, at most.
 const SHUT: usize = 1000;
 
+/// A turn of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) start: i64,
+    pub(super) cost: i64,
+}
+
+impl Turn<'_> {
+    /// Of jobs of equal priority those with limits come first in every other turn of a group, whatever a claim takes.
+    fn is_of_limited(&self) -> bool {
+        self.start / self.cost.max(1) % 2 != 0
+    }
+}
+
 /// The open chains of a group, as far as they are known.
 pub(super) struct Chains {
     asked: usize,
@@ -25,7 +40,6 @@ pub(super) struct Chains {
     behind: Option<(i64, i64)>,
     /// Those of which something was picked, and the start of the group.
     picked: BTreeMap<i64, i64>,
-    flip: bool,
     shut: usize,
 }
 
@@ -39,7 +53,7 @@ struct Chain {
 impl Chains {
     pub(super) fn new(asked: usize) -> Self {
         let behind = Some((i64::MIN, i64::MIN));
-        Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), flip: false, shut: 0 }
+        Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), shut: 0 }
     }
 
     /// Those of which something was picked.
@@ -70,17 +84,16 @@ impl Chains {
         tx: &mut Tx<'_>,
         queue: &Queue<'_>,
         ledger: &mut Ledger,
-        (name, start): (&[u8], i64),
+        turn: Turn<'_>,
         holder: Option<&[u8]>,
         free: Option<i64>,
     ) -> Result<Option<Value>, Failed> {
         const NEXT: &str = "SELECT id, pos FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos > ?4 ORDER BY pos LIMIT 1";
         loop {
-            self.refill(tx, queue, name)?;
+            self.refill(tx, queue, turn.name)?;
             let Some(mut chain) = self.known.pop_front() else { return Ok(None) };
-            let loses = free.is_some_and(|free| free < chain.priority || free == chain.priority && !self.flip);
+            let loses = free.is_some_and(|free| free < chain.priority || free == chain.priority && !turn.is_of_limited());
             if loses || self.shut > SHUT {
-                self.flip = true;
                 self.known.push_front(chain);
                 return Ok(None);
             }
@@ -92,14 +105,13 @@ impl Chains {
             }
             let Some(limited) = limits::of(tx, queue, &id)? else { continue };
             if let Some((key, until)) = ledger.blocker(tx, queue, &limited)? {
-                ledger::shut(tx, queue, chain.chain, &key, until, start)?;
+                ledger::shut(tx, queue, chain.chain, &key, until, turn.start)?;
                 self.picked.remove(&chain.chain);
                 self.shut += 1;
                 continue;
             }
             ledger.take(tx, queue, &limited, false)?;
-            self.picked.insert(chain.chain, start);
-            self.flip = false;
+            self.picked.insert(chain.chain, turn.start);
             chain.behind = pos;
             // Behind the others of its priority.
             let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());
@@ -137,11 +149,11 @@ impl Lists {
         queue: &Queue<'_>,
         chains: &mut Chains,
         ledger: &mut Ledger,
-        of: (&[u8], i64),
+        turn: Turn<'_>,
     ) -> Result<Option<Plain>, Failed> {
         let first = self.0.iter().position(|count| *count > 0);
         let free = first.and_then(|first| i64::try_from(first).ok());
-        if let Some(id) = chains.next(tx, queue, ledger, of, None, free)? {
+        if let Some(id) = chains.next(tx, queue, ledger, turn, None, free)? {
             return Ok(Some(Plain::Limited(id)));
         }
         Ok(first.map(|first| {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    limits::{Limited, Until, drop_empty, held, is_waited_for, of, open, rule, wake},
+    limits::{Limited, Until, drop_empty, held, is_waited_for, kept_until, of, open, rule, wake},
     row::CHAINED,
 };
 use crate::{
@@ -56,30 +56,38 @@ impl Ledger {
         Ok(self.keys.get_mut(key).expect("it was just put there"))
     }
 
-    /// Whether slots are free is asked elsewhere.
-    pub(crate) fn leave_slots_out(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
-        self.state(tx, queue, key)?.left = 1;
-        Ok(())
+    /// Whether none of the slots of a key is free.
+    pub(crate) fn is_full(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<bool> {
+        Ok(self.state(tx, queue, key)?.left <= 0)
     }
 
-    /// From when on a key lets a job of this cost start; `None`: it does now.
-    pub(crate) fn until(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, cost: u32) -> rusqlite::Result<Option<Until>> {
+    /// From when on a key lets a job of this cost start, its slots apart; `None`: it does now.
+    pub(crate) fn opens_at(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, cost: u32) -> rusqlite::Result<Option<i64>> {
         let state = self.state(tx, queue, key)?;
-        if state.left <= 0 {
+        let closed = Some(state.closed).filter(|closed| *closed > tx.now);
+        let wait = gcra::wait(&state.rule, state.ahead, cost);
+        let rated = (wait > 0).then(|| tx.micros().saturating_add(wait).saturating_add(999) / 1000);
+        Ok(closed.max(rated))
+    }
+
+    /// The same with its slots.
+    pub(super) fn until(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, cost: u32) -> rusqlite::Result<Option<Until>> {
+        if self.is_full(tx, queue, key)? {
             return Ok(Some(Until::Slot));
         }
-        if state.closed > tx.now {
-            return Ok(Some(Until::At(state.closed)));
-        }
-        let wait = gcra::wait(&state.rule, state.ahead, cost);
-        Ok((wait > 0).then(|| Until::At(tx.micros().saturating_add(wait).saturating_add(999) / 1000)))
+        Ok(self.opens_at(tx, queue, key, cost)?.map(Until::At))
     }
 
-    /// What holds a job back: the key, and until when.
+    /// What holds a job back: the key, and until when. A key that has a rate may be kept for a job that costs more.
     pub(crate) fn blocker(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited) -> rusqlite::Result<Option<(LimitKey, Until)>> {
         for key in &limited.keys {
-            if let Some(until) = self.until(tx, queue, key, limited.cost)? {
-                return Ok(Some((*key, until)));
+            if self.is_full(tx, queue, key)? {
+                return Ok(Some((*key, Until::Slot)));
+            }
+            let opens = self.opens_at(tx, queue, key, limited.cost)?;
+            let may_be_kept = self.state(tx, queue, key)?.rule.rate.is_some();
+            if let Some(at) = if may_be_kept { kept_until(tx, queue, key, opens)? } else { opens } {
+                return Ok(Some((*key, Until::At(at))));
             }
         }
         Ok(None)

@@ -98,6 +98,18 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::
     tx.sql(HELD)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
+/// How many ready jobs have limits and no group, or those of groups, at most so many.
+pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -> rusqlite::Result<u64> {
+    const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_chains AS chains CROSS JOIN queue_jobs AS jobs
+        ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
+        WHERE chains.queue = ?1 AND chains.name = ?3 LIMIT ?4)";
+    const GROUPED: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_chains AS chains CROSS JOIN queue_jobs AS jobs
+        ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
+        WHERE chains.queue = ?1 AND chains.name > ?3 LIMIT ?4)";
+    let count = if is_plain { PLAIN } else { GROUPED };
+    tx.sql(count)?.query_row(params![queue.key, CHAINED, NO_GROUP, most], |row| row.get(0))
+}
+
 /// The chain of a job that is ready is open, and the last of its group and priority; unless it is there already. Gives its number.
 pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, limited: &Limited) -> rusqlite::Result<i64> {
     const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket)
@@ -214,16 +226,12 @@ fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Opt
     Ok(shut.and_then(|Bytes(key)| LimitKey::from_bytes(&key)))
 }
 
-/// Until when a job of a chain that is shut under a key waits for it: a key may be kept for a job that costs more. `until`: what the key says itself.
-pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<Until>) -> rusqlite::Result<Option<Until>> {
+/// Until when a key is kept for a job that costs more, and waits for it. `until`: what the key says itself.
+pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
-    let known = match until {
-        Some(Until::Slot) => return Ok(until),
-        Some(Until::At(at)) => at.max(tx.now),
-        None => tx.now,
-    };
+    let known = until.map_or(tx.now, |at| at.max(tx.now));
     let kept = tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), known], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
-    Ok(kept.map(Until::At).or(until))
+    Ok(kept.or(until))
 }
 
 /// The keys that let a job not start now.
@@ -231,18 +239,18 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
     let Some(limited) = of(tx, queue, id)? else { return Ok(Vec::new()) };
     let (mut ledger, mut found, shut_under) = (Ledger::default(), Vec::new(), shut_under(tx, queue, id)?);
     for key in &limited.keys {
-        let mut until = ledger.until(tx, queue, key, limited.cost)?;
-        if shut_under == Some(*key) {
+        let (is_full, mut until) = (ledger.is_full(tx, queue, key)?, ledger.opens_at(tx, queue, key, limited.cost)?);
+        let rule = rule(tx, queue, key)?;
+        if !is_full && (shut_under == Some(*key) || rule.rate.is_some()) {
             until = kept_until(tx, queue, key, until)?;
         }
-        let Some(until) = until else { continue };
-        let mut stored = StoredLimitKey::new(*key, rule(tx, queue, key)?);
+        if !is_full && until.is_none() {
+            continue;
+        }
+        let mut stored = StoredLimitKey::new(*key, rule);
         stored.held = u64::try_from(held(tx, queue, key)?).unwrap_or_default();
         stored.holders = holders(tx, queue, key)?;
-        stored.until_ms = match until {
-            Until::At(at) => Some(at),
-            Until::Slot => None,
-        };
+        stored.until_ms = until;
         found.push(stored);
     }
     Ok(found)

@@ -208,22 +208,20 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
-    const TURNS: &str = "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
+    const TURNS: &str = "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?3 ORDER BY start, name LIMIT ?2";
     let passed = if next_suspect(tx, queue)?.is_some() { PASSED } else { 0 };
     let turns: Vec<(Vec<u8>, i64)> = tx
         .sql(TURNS)?
-        .query_map(params![queue.key, jobs + passed], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0)))?
+        .query_map(params![queue.key, jobs + passed, NO_GROUP], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0)))?
         .collect::<rusqlite::Result<_>>()?;
     let mut picks = Picks::default();
+    // Those without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
     // The least start is first; of equal ones the name decides, and plain jobs have none.
     let mut order: BinaryHeap<Reverse<(i64, Vec<u8>, usize)>> = BinaryHeap::new();
     let asked = jobs.div_ceil(turns.len().max(1));
     let mut limited = None;
     for (name, start) in turns {
-        if name == NO_GROUP {
-            continue;
-        }
         order.push(Reverse((start, name.clone(), picks.entries.len())));
         picks.entries.push(entry(tx, queue, name, asked)?);
     }
@@ -245,7 +243,8 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
         let Some(Reverse((start, name, at))) = order.pop() else { break };
         let Some(entry) = picks.entries.get_mut(at) else {
             if let Some(at) = limited {
-                match lists.next(tx, queue, &mut picks.entries[at].chains, &mut picks.ledger, (NO_GROUP, start))? {
+                let turn = chains::Turn { name: NO_GROUP, start, cost: picks.plain_cost };
+                match lists.next(tx, queue, &mut picks.entries[at].chains, &mut picks.ledger, turn)? {
                     Some(chains::Plain::Limited(id)) => picks.grouped.push((at, id, start)),
                     Some(chains::Plain::Free) => picks.plain.push(start),
                     None => continue,
@@ -321,7 +320,8 @@ fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledg
     refill(tx, queue, entry)?;
     let priority = entry.heads.front().map(|(_, pos)| (pos >> 56) - 1);
     let holder = entry.holder.clone();
-    let limited = entry.chains.next(tx, queue, ledger, (&entry.name, start), holder.as_deref(), priority)?;
+    let turn = chains::Turn { name: &entry.name, start, cost: entry.cost };
+    let limited = entry.chains.next(tx, queue, ledger, turn, holder.as_deref(), priority)?;
     entry.room -= u64::from(limited.is_some());
     match limited {
         Some(id) => Ok(Some(id)),
@@ -355,11 +355,16 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
     Ok(())
 }
 
-/// The weight of plain jobs: their share of what waits.
-fn share(tx: &Tx<'_>, queue: &Queue<'_>, plain: u64) -> Result<u64, Failed> {
-    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1 LIMIT ?2)";
-    let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, SHARE_COUNTED], |row| row.get(0))?;
-    let grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
+/// The weight of plain jobs: their share of what waits, with limits and without.
+fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
+    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?3 LIMIT ?2)";
+    let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, SHARE_COUNTED, NO_GROUP], |row| row.get(0))?;
+    let mut grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
+    let mut plain = free;
+    if tx.limited() {
+        plain += limits::count(tx, queue, true, SHARE_COUNTED)?;
+        grouped += limits::count(tx, queue, false, SHARE_COUNTED)?;
+    }
     Ok(share_of_plain(groups, plain, grouped))
 }
 

@@ -14,11 +14,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
             writer::Writer,
         },
-        doors::{
-            ledger::Ledger,
-            limits::{self, Until},
-            row::CHAINED,
-        },
+        doors::{ledger::Ledger, limits, row::CHAINED},
     },
 };
 
@@ -37,10 +33,10 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
         let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
         let (mut full, mut rated) = (0, 0);
         for (key, jobs) in waiting(tx, &queue, &first, &last)? {
-            match until(tx, &queue, &mut Ledger::default(), &key)? {
-                Some(Until::Slot) => full += jobs,
-                Some(Until::At(_)) => rated += jobs,
-                None => {}
+            if Ledger::default().is_full(tx, &queue, &key)? {
+                full += jobs;
+            } else if opens_at(tx, &queue, &key)?.is_some() {
+                rated += jobs;
             }
         }
         answer.push(StoredLimit::new(stored, held, full, rated));
@@ -98,19 +94,14 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     stored.waiting = waiting(tx, queue, bytes, &[bytes, &[0]].concat())?.into_iter().map(|(_, jobs)| jobs).sum();
     let next: Option<Bytes> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
     stored.next = next.and_then(|Bytes(id)| JobId::from_bytes(&id).ok());
-    let mut ledger = Ledger::default();
-    ledger.leave_slots_out(tx, queue, &key)?;
-    stored.until_ms = until(tx, queue, &mut ledger, &key)?.and_then(|until| match until {
-        Until::At(at) => Some(at),
-        Until::Slot => None,
-    });
+    stored.until_ms = opens_at(tx, queue, &key)?;
     Ok(stored)
 }
 
-/// Until when a key lets none of the jobs start that wait for it.
-fn until(tx: &Tx<'_>, queue: &Queue<'_>, ledger: &mut Ledger, key: &LimitKey) -> Result<Option<Until>, Failed> {
-    let until = ledger.until(tx, queue, key, 1)?;
-    Ok(limits::kept_until(tx, queue, key, until)?)
+/// Until when a key lets none of the jobs start that wait for it, its slots apart.
+fn opens_at(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> Result<Option<i64>, Failed> {
+    let at = Ledger::default().opens_at(tx, queue, key, 1)?;
+    Ok(limits::kept_until(tx, queue, key, at)?)
 }
 
 /// What a limit may add to the file.

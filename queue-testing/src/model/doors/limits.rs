@@ -50,6 +50,13 @@ impl Model {
         (gcra::rebased(rule, ahead, arrival.step), arrival.closed.min(self.now.saturating_add(longest)))
     }
 
+    /// From when on a key lets a job of this cost start, slots apart; `None`: it does now.
+    fn opens(&self, rule: &LimitRule, (ahead, closed): (i64, i64), cost: u32) -> Option<i64> {
+        let wait = gcra::wait(rule, ahead, cost);
+        let rated = (wait > 0).then(|| self.now.saturating_add(wait.saturating_add(999) / 1000));
+        Some(closed).filter(|closed| *closed > self.now).max(rated)
+    }
+
     /// Until when a key holds a job of this cost back; `None`: it does not. A slot is free at no time that is known.
     fn key_until(&self, key: &LimitKey, cost: u32) -> Option<i64> {
         let rule = self.limit_rule(key);
@@ -57,11 +64,7 @@ impl Model {
             return Some(i64::MAX);
         }
         let (ahead, closed) = self.ahead(key, &rule);
-        if closed > self.now {
-            return Some(closed);
-        }
-        let wait = gcra::wait(&rule, ahead, cost);
-        (wait > 0).then(|| self.now.saturating_add(wait.saturating_add(999) / 1000))
+        self.opens(&rule, (ahead, closed), cost)
     }
 
     /// Until when a job is held back by its limits.
@@ -74,11 +77,12 @@ impl Model {
     pub(in crate::model) fn held_back_by(&self, id: &JobId) -> Vec<StoredLimitKey> {
         let Some(limits) = &self.jobs[id].limits else { return Vec::new() };
         let held = |key: &LimitKey| {
-            let until = self.key_until(key, limits.cost)?;
-            let mut stored = StoredLimitKey::new(*key, self.limit_rule(key));
+            self.key_until(key, limits.cost)?;
+            let rule = self.limit_rule(key);
+            let mut stored = StoredLimitKey::new(*key, rule);
             stored.held = self.holders(key).count() as u64;
             stored.holders = self.holders(key).take(HOLDERS_NAMED).cloned().collect();
-            stored.until_ms = (until < i64::MAX).then_some(until);
+            stored.until_ms = self.opens(&rule, self.ahead(key, &rule), limits.cost);
             Some(stored)
         };
         limits.keys().iter().filter_map(held).collect()
@@ -267,10 +271,7 @@ impl Model {
             stored.waiting = self.waiting().filter(|other| *other == key).count() as u64;
             let waits = |id: &&JobId| self.jobs[*id].limit_keys().contains(&key) && self.held_back(id).is_some();
             stored.next = self.ready.page(0).chain(self.groups.page()).find(waits).cloned();
-            let (ahead, closed) = self.ahead(&key, &rule);
-            let wait = gcra::wait(&rule, ahead, 1);
-            stored.until_ms =
-                if closed > self.now { Some(closed) } else { (wait > 0).then(|| self.now.saturating_add(wait.saturating_add(999) / 1000)) };
+            stored.until_ms = self.opens(&rule, self.ahead(&key, &rule), 1);
             stored
         };
         keys.into_iter().map(stored).collect()
