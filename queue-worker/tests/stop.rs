@@ -95,7 +95,8 @@ async fn the_grace_time_is_what_it_says() {
     let stopped = ended(running).await;
     let took = begun.elapsed();
     assert!(told >= GRACE.mul_f64(0.75) - MOMENT, "a handler is told to stop in the last quarter, and not after {told:?}");
-    assert!(took >= GRACE - MOMENT && took < GRACE + Duration::from_millis(450), "a grace of {GRACE:?} took {took:?}");
+    // Who waits for those that do not stop waits for a second more.
+    assert!(took >= GRACE - MOMENT && took < GRACE + Duration::from_millis(900), "a grace of {GRACE:?} took {took:?}");
     assert_eq!(
         (stopped.finished, stopped.released, stopped.stuck),
         (2, 1, 0),
@@ -161,7 +162,7 @@ async fn an_idle_worker_stops_at_once() {
     let before = Instant::now();
     shutdown.drain();
     assert_eq!(ended(running).await, Stopped::default());
-    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
 }
 
 #[tokio::test]

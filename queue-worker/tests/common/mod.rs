@@ -190,9 +190,10 @@ pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8
     format!("{queue}/{id}").parse().unwrap()
 }
 
-/// Nobody listens here.
+/// Nobody listens here. Its port is below those that the system hands out to connections, which would take it before it is listened on.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000))));
+    addresses.take(1000).find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 /// Waits until the worker has reached its broker and says so.
