@@ -120,25 +120,29 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
     let url = scene.url.clone();
     let browser = browse(|browser| {
         browser.open(&url);
-        assert!(browser.text().contains("mailbox is full"), "{}", browser.text());
+        browser.wait_for_text("mailbox is full");
         browser.go("gj", "/jobs");
-        assert_eq!(browser.count("[data-pick]"), 3, "without a state in the address, what has failed comes first");
+        // Without a state in the address, what has failed comes first.
+        browser.wait_for_count("[data-pick]", 3);
         browser.keys("/");
         browser.wait("document.activeElement.name === 'text'");
         browser.write("[name=text]", "a-\u{e007}");
         browser.wait("document.querySelectorAll('[data-pick]').length === 2");
         // Nothing is selected, so that nothing can be done.
-        assert_eq!(browser.count("[data-verb]:disabled"), 2);
+        browser.wait_for_count("[data-verb]:disabled", 2);
         browser.click("[data-pick]");
         browser.wait("document.querySelector('[data-chosen]').textContent === '1 job selected'");
         browser.click("[formaction$='/requeue']");
         browser.wait_for_text("1 job was requeued.");
-        assert!(browser.url().contains("text=a-") && browser.count("[data-pick]") == 1, "the filter stays: {}", browser.url());
+        browser.wait_for_count("[data-pick]", 1);
+        assert!(browser.url().contains("text=a-"), "the filter stays: {}", browser.url());
+        // It is shown by the script.
+        browser.wait("!document.querySelector('[data-all]').parentElement.hidden");
         browser.click("[data-all]");
         browser.click("[formaction$='/delete']");
         browser.wait("document.querySelector('h1').textContent.startsWith('Delete this job?')");
         browser.back();
-        browser.wait("document.querySelector('[data-pick]')");
+        browser.wait("document.querySelector('[data-pick]') && !document.querySelector('[data-all]').parentElement.hidden");
         browser.click("[data-all]");
         browser.wait("document.querySelector('[data-pick]').checked || (document.querySelector('[data-all]').click(), false)");
         browser.click("[formaction$='/delete']");
@@ -147,7 +151,8 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
         browser.open(&format!("{url}/jobs?state=dead"));
         browser.click("table.jobs th a");
         browser.wait("document.querySelector('.timeline')");
-        assert!(browser.text().contains("mail/b-1") && !browser.text().contains("hunter2"), "{}", browser.text());
+        browser.wait_for_text("mail/b-1");
+        assert!(!browser.text().contains("hunter2"), "{}", browser.text());
         browser.click("[formaction$='/requeue']");
         browser.wait("document.querySelector('.badge.state').textContent === 'ready'");
         browser.click("[formaction$='/cancel']");
@@ -177,10 +182,10 @@ async fn a_person_searches_all_queues_and_goes_on(scene: Scene) {
         browser.wait("document.querySelector('h1').textContent === 'Search'");
         browser.write("[name=filter]", "task=send_mail attempts=0\u{e007}");
         browser.wait_for_count("table.jobs tbody tr", 50);
-        assert!(browser.text().contains(LONG_QUEUE), "{}", browser.text());
+        browser.wait_for_text(LONG_QUEUE);
         browser.click("a[rel=next]");
         browser.wait_for_count("table.jobs tbody tr", 6);
-        assert!(browser.text().contains("Looked at 56 of 56 jobs"), "{}", browser.text());
+        browser.wait_for_text("Looked at 56 of 56 jobs");
         browser.open(&format!("{url}/search?filter=id%3Djob-07"));
         browser.wait_for_count("table.jobs tbody tr", 1);
         browser.click("table.jobs th a");
@@ -482,7 +487,7 @@ async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
     let browser = browse(|browser| {
         browser.open(&format!("{url}/jobs/mail/late"));
         browser.click("a[href$='/mail/late/edit']");
-        browser.wait("document.querySelector('.edit textarea')");
+        browser.wait("document.querySelector('.edit textarea') && document.readyState === 'complete'");
         assert!(browser.script("return document.querySelector('textarea').value").as_str().unwrap_or_default().contains("ada@example.com"));
         assert!(browser.script("return document.querySelector('[name=priority]').value").as_str().unwrap_or_default().contains("normal"));
         assert!(
@@ -502,7 +507,10 @@ async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
     assert_eq!((record.priority, record.group.as_ref().unwrap().as_str(), record.max_attempts), (Priority::High, "vip", Some(3)));
     assert!(record.payload_json().unwrap().contains("grace@example.com"));
     // Another one changes it while the form is open.
-    tokio::task::block_in_place(|| browser.open(&format!("{url}/jobs/mail/late/edit")));
+    tokio::task::block_in_place(|| {
+        browser.open(&format!("{url}/jobs/mail/late/edit"));
+        browser.wait("document.querySelector('.edit textarea') && document.readyState === 'complete'");
+    });
     inspector.edit(&address, &Edit::new().priority(Priority::Critical)).await.unwrap();
     tokio::task::block_in_place(|| {
         browser.write("[name=group]", "!");
@@ -578,7 +586,7 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
         browser.click("[action$='/schedules/backfill'] button");
         browser.wait_for_text("Make the jobs of 7 ticks?");
         browser.back();
-        browser.wait("document.querySelector('[name=from]')");
+        browser.wait("document.querySelector('[name=from]') && document.querySelector('[name=to]')");
         browser.script(SPAN);
         browser.click("[action$='/schedules/backfill'] button");
         browser.click("button.primary");
@@ -675,7 +683,8 @@ async fn hostile_texts_are_only_read(scene: Scene) {
             );
         }
         browser.open(&format!("{url}/jobs/mail/bad-0"));
-        assert!(browser.text().contains(texts[0]), "it is shown as it is: {}", browser.text());
+        // It is shown as it is.
+        browser.wait_for_text(texts[0]);
         assert_eq!(browser.complaints(), [""; 0]);
     });
 }
