@@ -80,13 +80,16 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
         // The first ones find names for everybody.
         one().await;
         one().await;
-        let before = scripts(&server);
-        for _ in 0..20 {
-            one().await;
+        let mut tries = Vec::new();
+        while tries.last() != Some(&60) {
+            assert!(tries.len() < 10, "scripts for 20 jobs: {tries:?}");
+            let before = scripts(&server);
+            for _ in 0..20 {
+                one().await;
+            }
+            // The janitor may come by, or a heartbeat, or a poll where the machine is slow: not each time.
+            tries.push(scripts(&server) - before);
         }
-        let each = scripts(&server) - before;
-        // The janitor may come by, or a heartbeat.
-        assert!((60..=64).contains(&each), "{each} scripts for 20 jobs");
     }
     shutdown.drain();
     running.await.unwrap().unwrap();

@@ -40,8 +40,8 @@ fn drop_number(_: u64) {}
 
 /// Longer than any test runs.
 const LONG: Duration = Duration::from_secs(60);
-/// Ends before the first pause: what fails is not tried again.
-const ONCE: Duration = Duration::from_millis(10);
+/// Of a call that is to fail.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// SQLite in memory, whose enqueues fail as planned.
 fn broker() -> Arc<FailingBroker> {
@@ -254,9 +254,10 @@ async fn one_retry_settles_a_batch_for_all_its_callers() {
 #[tokio::test]
 async fn what_was_surely_not_stored_is_said_to_be_so() {
     let broker = broker();
-    let client = client(&broker, ONCE);
-    broker.enqueues.plan([Fault::Unavailable]);
-    assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::Unavailable { .. })));
+    let client = client(&broker, LONG);
+    broker.enqueues.always(Fault::Unavailable);
+    assert!(matches!(number::job(1).enqueue(&client.with_deadline(SHORT)).await, Err(Error::Unavailable { .. })));
+    broker.enqueues.always(Fault::None);
     broker.enqueues.plan([Fault::Full]);
     assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::BrokerFull { .. })));
     assert_eq!(stored(&client).await, 0);
@@ -307,20 +308,22 @@ async fn a_retry_that_nobody_remembers_says_so() {
 #[tokio::test]
 async fn nobody_waits_much_longer_than_the_deadline() {
     let broker = broker();
-    let deadline = Duration::from_millis(300);
+    let deadline = Duration::from_secs(1);
     let client = client(&broker, deadline);
     broker.enqueues.always(Fault::Unavailable);
     let begin = std::time::Instant::now();
-    // More than one batch: the later ones do not wait for a deadline of each one before them.
-    let outcomes = join_all((0..3000).map(|n| number::job(n).enqueue(&client))).await;
+    // At least twenty batches, of which two are in flight at once: the later ones do not wait for a deadline of each one before them.
+    let outcomes = join_all((0..10_000).map(|n| number::job(n).enqueue(&client))).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(Error::Unavailable { .. }))));
-    assert!(begin.elapsed() < deadline * 4, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < deadline * 6, "{:?}", begin.elapsed());
 }
 
 /// Brokers end their calls by themselves. Should one not, callers are told all the same, each at its own deadline, and may ask again.
 #[tokio::test]
 async fn a_broker_that_does_not_answer_keeps_nobody_beyond_its_deadline() {
     const DEADLINE: Duration = Duration::from_millis(400);
+    /// So much later a busy machine may let a call return.
+    const SLACK: Duration = Duration::from_secs(2);
     let broker = broker();
     let client = client(&broker, DEADLINE);
     // Producers have names then.
@@ -339,24 +342,37 @@ async fn a_broker_that_does_not_answer_keeps_nobody_beyond_its_deadline() {
         let begun = std::time::Instant::now();
         let outcome = number::job(u64::from(n)).enqueue(&client).await;
         let took = begun.elapsed();
-        assert!(took >= DEADLINE - Duration::from_millis(15) && took < DEADLINE + Duration::from_millis(600), "{took:?}: {outcome:?}");
+        assert!(took >= DEADLINE - Duration::from_millis(15) && took < DEADLINE + SLACK, "{took:?}: {outcome:?}");
         outcome.expect_err("nobody has an answer")
     }));
     let errors = tokio::time::timeout(LONG, crowd).await.expect("nobody is kept");
     broker.enqueues.open();
-    alone.await.unwrap();
+    // All are carried out at once, and who is alone may find the writer busy, at its deadline.
+    if let Err(error) = alone.await {
+        settle(error).await;
+    }
     let mut unknown = 0;
     for error in errors {
         assert!(std::error::Error::source(&error).is_some() || matches!(error, Error::Unavailable { .. }), "{error:?}");
         match error {
-            Error::Unknown(pending) => drop(pending.retry().await.unwrap()),
             Error::Unavailable { .. } => continue,
-            other => panic!("{other:?}"),
+            error => settle(error).await,
         }
         unknown += 1;
     }
     assert_ne!(unknown, 0);
     assert_eq!(stored(&client).await, 201 + unknown, "what was not known is there once, and what was not sent is not");
+}
+
+/// Asks until it is known what has become of a job.
+async fn settle(mut error: Error) {
+    while let Error::Unknown(pending) = error {
+        match pending.retry().await {
+            Ok(_) => return,
+            Err(next) => error = next,
+        }
+    }
+    panic!("{error:?}");
 }
 
 #[tokio::test]
@@ -422,7 +438,7 @@ async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
 #[tokio::test]
 async fn torn_answers_are_an_error_and_no_hang() {
     let broker = broker();
-    let client = client(&broker, ONCE);
+    let client = client(&broker, LONG);
     broker.enqueues.plan([Fault::Torn, Fault::Torn]);
     assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::Internal(_))));
     assert!(client.enqueue_all((0..3).map(number::job)).await.is_err());

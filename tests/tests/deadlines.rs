@@ -154,19 +154,32 @@ async fn a_connection_that_swallows_everything_is_replaced_although_no_call_wait
     let server = Server::start(kind);
     let proxy = Proxy::to(server.port());
     let client = Client::open(&proxy.url()).await.unwrap().with_deadline(DEADLINE);
+    let patient = client.with_deadline(LONG);
     enqueued(&client).await;
     proxy.set(Harm::BlackHole);
-    let pending = match known::job(2).id("unknown").enqueue(&client).await {
-        Err(Error::Unknown(pending)) => pending,
-        other => panic!("it was sent: {other:?}"),
+    let mut unsent = 0;
+    let pending = loop {
+        match known::job(2).id("unknown").enqueue(&client).await {
+            Err(Error::Unknown(pending)) => break pending,
+            // The machine stood still for the whole deadline.
+            Err(Error::Unavailable { .. }) if unsent < 5 => unsent += 1,
+            other => panic!("it was sent: {other:?}"),
+        }
     };
     // The connection that has swallowed something stays as it is.
     proxy.set(Harm::None);
     until("another connection", async || known::job(3).enqueue(&client).await.is_ok()).await;
-    let settled = pending.retry().await.unwrap();
-    let record = client.inspector().show(settled.address()).await.unwrap();
+    let settled = async {
+        let mut settled = pending.retry().await;
+        while let Err(Error::Unknown(pending)) = settled {
+            settled = pending.retry().await;
+        }
+        settled.unwrap()
+    };
+    let settled = tokio::time::timeout(LONG, settled).await.expect("it is answered");
+    let record = patient.inspector().show(settled.address()).await.unwrap();
     assert_eq!(record.state, queue_core::broker::JobState::Ready);
-    assert!(known::job(2).id("unknown").enqueue(&client).await.unwrap().existing());
+    assert!(known::job(2).id("unknown").enqueue(&patient).await.unwrap().existing());
 }
 
 /// Stores a job while all is well, so that the client is connected and has names in the queue `known`.
@@ -175,7 +188,7 @@ async fn enqueued(client: &Client) -> Handle<known> {
     patient.enqueue_all((0..3).map(known::job)).await.unwrap();
     until("a first job", async || known::job(0).enqueue(client).await.is_ok()).await;
     join_all((0..20).map(|n| known::job(n).enqueue(client))).await;
-    client.handle(known::job(0).enqueue(client).await.unwrap().address().clone())
+    client.handle(known::job(0).enqueue(&patient).await.unwrap().address().clone())
 }
 
 /// Makes calls of every kind, at once and one after the other. Gives how much later than its deadline the latest returned.
