@@ -14,7 +14,11 @@ use queue_core::{
 use queue_testing::conformance::{Producer, envelope};
 use queue_tests::{cluster::Cluster, fleet::Fleet, history::History, on_servers, sentinel::Promotion, server::Kind};
 
+/// A node that is not heard of for so long is taken for dead. Tests of one that is wait for it.
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// The same where all nodes live: a machine that stands still for a moment is no dead node.
+const PATIENT: Duration = Duration::from_secs(5);
 
 /// Within this time work has to go on, however busy the machine.
 const BOUND: Duration = Duration::from_secs(20);
@@ -32,7 +36,7 @@ on_servers! {
 }
 
 async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
-    let stage = Stage::new(kind).await;
+    let stage = Stage::new(kind, PATIENT).await;
     let promotion = stage.cluster.hand_over(stage.slot);
     stage.fleet.flows().await;
     let history = stage.finish().await;
@@ -41,7 +45,7 @@ async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
 }
 
 async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) {
-    let mut stage = Stage::new(kind).await;
+    let mut stage = Stage::new(kind, NODE_TIMEOUT).await;
     let killed = SystemTime::now();
     let (dead, heir) = stage.cluster.kill_master(stage.slot);
     let promotion = stage.cluster.wait_for_promotion(heir);
@@ -58,7 +62,7 @@ async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) 
 
 /// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
 async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
-    let mut stage = Stage::new(kind).await;
+    let mut stage = Stage::new(kind, NODE_TIMEOUT).await;
     let cut = SystemTime::now();
     stage.cluster.node(stage.cluster.master(stage.slot)).cut_off_replicas();
     stage.fleet.flows().await;
@@ -78,7 +82,7 @@ async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
 
 /// A queue pauses while its slot is on its way, longer than a lease, and that is all.
 async fn a_slot_that_moves_key_by_key_loses_and_doubles_nothing(kind: Kind) {
-    let stage = Stage::new(kind).await;
+    let stage = Stage::new(kind, PATIENT).await;
     let before = SystemTime::now();
     // There and back: the second time its clients know both nodes.
     for _ in 0..2 {
@@ -101,7 +105,7 @@ async fn a_slot_that_moves_key_by_key_loses_and_doubles_nothing(kind: Kind) {
 
 /// `SIGSTOP`: its sockets are open, and nobody answers.
 async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
-    let stage = Stage::new(kind).await;
+    let stage = Stage::new(kind, NODE_TIMEOUT).await;
     let old = stage.cluster.master(stage.slot);
     let heir = stage.cluster.replica(old);
     let stopped = SystemTime::now();
@@ -121,7 +125,7 @@ async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
 /// One call, of somebody who does not try again.
 async fn a_call_waits_for_a_slot_on_its_way_and_follows_it(kind: Kind) {
     const REST: Duration = Duration::from_millis(300);
-    let cluster = Cluster::start(kind, NODE_TIMEOUT);
+    let cluster = Cluster::start(kind, PATIENT);
     let queue = cluster.queue_on(0);
     let slot = cluster.slot(&queue);
     let broker: DynBroker = RedisBroker::connect(&cluster.url()).await.unwrap();
@@ -145,7 +149,7 @@ async fn a_call_waits_for_a_slot_on_its_way_and_follows_it(kind: Kind) {
     cluster.move_slot(slot, from, Duration::ZERO).unwrap();
     let asked = Instant::now();
     broker.stats(&queue).await.expect("whoever is sent elsewhere goes there");
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
 }
 
 mod on_valkey_alone {
@@ -154,7 +158,7 @@ mod on_valkey_alone {
     /// Valkey 9: `CLUSTER MIGRATESLOTS`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_slot_that_moves_as_a_whole_loses_and_doubles_nothing() {
-        let stage = Stage::new(Kind::Valkey).await;
+        let stage = Stage::new(Kind::Valkey, PATIENT).await;
         let before = SystemTime::now();
         for _ in 0..2 {
             stage.cluster.move_slot_whole(stage.slot, stage.another_master()).unwrap();
@@ -177,9 +181,9 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(kind: Kind) -> Stage {
+    async fn new(kind: Kind, node_timeout: Duration) -> Stage {
         // The death of a node is to be no matter of the others.
-        let cluster = Cluster::with(kind, NODE_TIMEOUT, &["--appendonly", "no", "--cluster-require-full-coverage", "no"]);
+        let cluster = Cluster::with(kind, node_timeout, &["--appendonly", "no", "--cluster-require-full-coverage", "no"]);
         let queues: Vec<String> = (0..QUEUES).map(|master| cluster.queue_on(master as usize)).collect();
         let names: Vec<&str> = queues.iter().map(String::as_str).collect();
         let fleet = Fleet::start(env!("CARGO_BIN_EXE_chronicler"), &cluster.url(), &names).await;

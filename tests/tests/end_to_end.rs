@@ -18,7 +18,12 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
+/// What a dead worker held waits for so long.
 const LEASE: Duration = Duration::from_millis(1500);
+
+/// The same where a worker that lives must not lose its jobs, however busy the machine.
+const LONG_LEASE: Duration = Duration::from_secs(4);
+
 const QUEUE: &str = "chronicle";
 
 macro_rules! on_every_broker {
@@ -54,6 +59,7 @@ on_every_broker! {
 /// Workers die in the middle of their jobs, again and again: everything is done in the end, and only what a dead one held ran
 /// twice.
 async fn workers_that_are_killed_lose_no_job(stage: Stage) {
+    let stage = stage.leasing(LONG_LEASE);
     const JOBS: u32 = 240;
     stage.enqueue(0..JOBS, 30).await;
     let mut workers = vec![stage.worker(), stage.worker()];
@@ -90,6 +96,7 @@ async fn workers_that_are_killed_lose_no_job(stage: Stage) {
 
 /// SIGTERM: what runs comes to its end, what waits is left alone, and nothing is charged.
 async fn a_worker_that_is_told_to_stop_ends_its_jobs_and_leaves_the_rest(stage: Stage) {
+    let stage = stage.leasing(LONG_LEASE);
     stage.enqueue(0..200, 100).await;
     let worker = stage.worker();
     until("some jobs to be done", || async { stage.counter(Counter::Done).await >= 10 }).await;
@@ -153,7 +160,7 @@ mod under_a_server_that_fails {
 /// `kill -9` of a server that keeps every write, with workers at work: they find it again by themselves.
 async fn a_server_that_is_killed_and_restarted_loses_nothing(kind: Kind) {
     const JOBS: u32 = 300;
-    let mut stage = Stage::on_a_server(kind).await;
+    let mut stage = Stage::on_a_server(kind).await.leasing(LONG_LEASE);
     stage.enqueue(0..JOBS, 20).await;
     let _workers = [stage.worker(), stage.worker()];
     for round in 1..=3 {
@@ -190,19 +197,26 @@ struct Stage {
     client: Client,
     server: Option<Server>,
     folder: tempfile::TempDir,
+    lease: Duration,
 }
 
 impl Stage {
     async fn on_a_file() -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-        Stage { client: Client::connect(&url).await.unwrap(), url, server: None, folder }
+        Stage { client: Client::connect(&url).await.unwrap(), url, server: None, folder, lease: LEASE }
     }
 
     async fn on_a_server(kind: Kind) -> Stage {
         let server = Server::durable(kind);
         let url = server.url();
-        Stage { client: Client::connect(&url).await.unwrap(), url, server: Some(server), folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Stage { client: Client::connect(&url).await.unwrap(), url, server: Some(server), folder, lease: LEASE }
+    }
+
+    /// The same, for workers with another lease.
+    fn leasing(self, lease: Duration) -> Stage {
+        Stage { lease, ..self }
     }
 
     async fn enqueue(&self, numbers: std::ops::Range<u32>, ms: u64) {
@@ -216,7 +230,7 @@ impl Stage {
     /// Starts a worker process.
     fn worker(&self) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronicler"));
-        command.env("QUEUE_URL", &self.url).env("JOURNAL", self.journal()).env("LEASE_MS", LEASE.as_millis().to_string());
+        command.env("QUEUE_URL", &self.url).env("JOURNAL", self.journal()).env("LEASE_MS", self.lease.as_millis().to_string());
         Process::start(command.env_remove("RUST_LOG"))
     }
 

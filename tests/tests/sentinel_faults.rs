@@ -23,7 +23,11 @@ use queue_tests::{
 use queue_worker::Worker;
 use tokio::sync::Semaphore;
 
+/// A server that is not heard of for so long is taken for dead. Tests of one that is wait for it.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
+
+/// The same where the failover is planned: a machine that stands still for a moment is no dead server.
+const PATIENT: Duration = Duration::from_secs(5);
 
 /// Within this time work has to go on, however busy the machine.
 const BOUND: Duration = Duration::from_secs(20);
@@ -46,7 +50,7 @@ on_servers! {
 }
 
 async fn a_careful_failover_loses_and_doubles_nothing(kind: Kind) {
-    let all = Sentinels::start(kind, DOWN_AFTER);
+    let all = Sentinels::start(kind, PATIENT);
     let fleet = start(&all).await;
     fails_over_flawlessly("a careful failover", &all, fleet).await;
 }
@@ -154,7 +158,7 @@ async fn what_a_replica_has_confirmed_is_not_lost(kind: Kind) {
 }
 
 async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) {
-    let all = Sentinels::start(kind, DOWN_AFTER);
+    let all = Sentinels::start(kind, PATIENT);
     let mut fleet = start(&all).await;
     all.pause_sentinels(0..2);
     fleet.flows().await;
@@ -196,7 +200,7 @@ mod on_valkey_alone {
     /// Valkey 9: `SENTINEL FAILOVER service COORDINATED`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_coordinated_failover_loses_and_doubles_nothing() {
-        let all = Sentinels::start(Kind::Valkey, DOWN_AFTER);
+        let all = Sentinels::start(Kind::Valkey, PATIENT);
         let fleet = start(&all).await;
         let promotion = all.hand_over_coordinated();
         fleet.flows().await;
@@ -225,7 +229,7 @@ async fn doubled(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert
 
 /// One calls in the worker's runtime, and one on a thread without any.
 async fn a_caller_gets_its_result_over_a_failover(kind: Kind) {
-    let all = Sentinels::start(kind, DOWN_AFTER);
+    let all = Sentinels::start(kind, PATIENT);
     let client = Client::connect(&all.url()).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<doubled>().data(gate.clone());
