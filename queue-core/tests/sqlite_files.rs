@@ -17,6 +17,11 @@ const QUEUE: &str = "files";
 const LEASE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A disk that stalls holds the lock longer than a writer waits, and is not what is tested: in memory, where the system has a folder there.
+fn in_memory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
 fn jobs(n: usize) -> Vec<NewJob> {
     (0..n).map(|_| NewJob::new(JobId::make(), b"envelope".to_vec())).collect()
 }
@@ -159,7 +164,7 @@ fn many_that_open_a_new_file_at_once_make_it_once() {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
-    let folder = TempDir::new().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
     let name = producer(&broker).await;
@@ -216,8 +221,7 @@ async fn a_commit_is_announced_once_within_its_own_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_refused_while_eight_write_at_once() {
     const ROUNDS: u64 = 40;
-    // A disk that stalls holds the lock longer than a writer waits, and is not what is tested: in memory, where the system has a folder there.
-    let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+    let folder = in_memory();
     let path = folder.path().join("queue.db");
     let writers: Vec<_> = (0..8)
         .map(|_| {

@@ -243,9 +243,9 @@ impl Server {
     /// Sends one command and reads the reply.
     ///
     /// # Errors
-    /// What the server says, or that it says nothing within two seconds.
+    /// What the server says, or that it says nothing within five seconds.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
-        self.ask_patiently(words, Duration::from_secs(2))
+        self.ask_patiently(words, Duration::from_secs(5))
     }
 
     /// Sends one command and reads the reply, which may take so long.

@@ -8,7 +8,7 @@ use std::{
 
 use queue_tests::{
     patience::wait_for,
-    server::{Kind, Server},
+    server::{Kind, Server, free_port},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -858,8 +858,7 @@ fn only_work_runs_the_setup_and_its_failure_is_told() {
 #[test]
 fn a_broker_that_cannot_be_used_is_told_with_the_way_out() {
     let place = Place::new();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let ended = place.run(&["status", "--url", &format!("redis://:geheim@127.0.0.1:{port}")]);
     assert_eq!(ended.code, 5, "{}", ended.stderr);
     assert!(ended.stderr.contains("QUEUE_URL") && !ended.stderr.contains("geheim"), "{}", ended.stderr);

@@ -11,7 +11,7 @@ use std::{
 use queue_core::{Client, Error, prelude::*};
 use queue_tests::{
     on_servers,
-    server::{Kind, Server},
+    server::{Kind, Server, free_port},
     wire::Wire,
 };
 
@@ -121,7 +121,7 @@ async fn what_a_server_says_before_it_closes_is_heard() {
 
 #[tokio::test]
 async fn only_a_server_that_cannot_be_reached_is_asked_whether_it_runs() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     assert!(refusal(&url).await.is_unreachable());
     let (text, exit) = told(&url);

@@ -187,6 +187,8 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
                 let turn = lane.next().finish(endings.collect());
                 // Whoever has a second place is claimed while it is held, and its first holder is stale.
                 assert!(lane.send(&turn).await.stale.is_empty(), "a job was in two hands");
+                // An audit that is outrun gives up.
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
             done
         }));
@@ -197,12 +199,13 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
             let mut more = Vec::new();
             while !over.load(Ordering::Relaxed) {
                 more.extend(put(&broker, QUEUE, 20).await);
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
             more
         }
     });
     let mut found = HashSet::new();
-    let searching = tokio::time::timeout(PATIENCE, async {
+    let searching = tokio::time::timeout(PATIENCE * 2, async {
         while found.len() < LOST {
             for id in subjects(&broker.audit(QUEUE, REPAIR).await.unwrap()) {
                 assert!(found.insert(id.to_owned()), "{id} was put back twice");

@@ -3,14 +3,14 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
 
-use queue_tests::patience::wait_for;
+use queue_tests::{patience::wait_for, probe::free_address};
 use tempfile::TempDir;
 
 /// A folder, and commands that are given in it.
@@ -69,7 +69,7 @@ impl Place {
 
     /// Starts a worker whose broker may not be there yet.
     pub(crate) fn begin_to_work(&self) -> Working {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let mut command = self.command(&["work", "--health", &address.to_string()]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, stderr) = (Arc::<Mutex<Vec<String>>>::default(), child.stderr.take().unwrap());
