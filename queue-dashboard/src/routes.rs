@@ -6,6 +6,7 @@ use axum::{
     Extension, Router,
     extract::Request,
     handler::Handler,
+    http::{Method, StatusCode},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
@@ -126,10 +127,19 @@ fn to_a_person(viewer: &Viewer, problem: Problem) -> Response {
 
 async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, request: Request, next: Next) -> Response {
     match (least, viewer.person.as_ref()) {
-        (None, _) => next.run(request).await,
-        (Some(least), Some(person)) if person.role() >= least => next.run(request).await,
+        (None, _) => answered(request, next).await,
+        (Some(least), Some(person)) if person.role() >= least => answered(request, next).await,
         (Some(least), Some(_)) => Problem::forbidden(least).page(&viewer),
         (Some(_), None) => Problem::nobody().page(&viewer),
     }
     .into_response()
+}
+
+/// A change that was begun is ended and logged, also if its person closes the page: the future of a request is dropped then.
+async fn answered(request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let change = tokio::spawn(next.run(request));
+    change.await.unwrap_or_else(|_| (StatusCode::INTERNAL_SERVER_ERROR, "the change has failed: see the log").into_response())
 }

@@ -25,6 +25,7 @@ on_brokers! {
     numbers_out_of_all_bounds_are_answered_at_once
     who_changed_what_stands_in_the_log
     who_edited_and_copied_a_job_stands_in_the_log
+    what_a_person_began_who_has_left_is_ended_and_logged
     a_flood_is_answered_and_streams_are_bounded
 }
 
@@ -401,6 +402,47 @@ async fn who_edited_and_copied_a_job_stands_in_the_log(bed: Bed) {
     }
     assert!(lines[1].contains("action=\"duplicate\"") && lines[1].contains(&copy), "{}", lines[1]);
     assert!(!text.contains("hunter2"), "no parameter is logged");
+}
+
+/// The browser is closed as soon as the change has begun.
+async fn what_a_person_began_who_has_left_is_ended_and_logged(bed: Bed) {
+    use tokio::io::AsyncWriteExt;
+    let log = log();
+    let (kind, inspector) = (bed.client.info().kind, bed.client.inspector());
+    let (left, gone) = (format!("left-{kind}"), format!("gone-{kind}"));
+    let jobs = |n| (0..n).map(|n| send_mail::job(format!("a{n}"), None, None).queue(left.as_str()));
+    bed.client.enqueue_all(jobs(3_000)).await.unwrap();
+    bed.client.enqueue_all(jobs(3_000).map(|job| job.queue(gone.as_str()).group("acme"))).await.unwrap();
+    let site = bed.site().await;
+    let changes = [
+        ("/jobs/cancel", format!("all=yes&queue={left}&state=ready&sure=yes&back=jobs"), &left),
+        ("/groups/drain", format!("queue={gone}&group=acme&sure=yes"), &gone),
+    ];
+    let cancelled = async |queue: &str| inspector.stats(queue).await.unwrap().count(JobState::Cancelled);
+    for (path, body, queue) in changes {
+        let body = format!("csrf={TOKEN}&{body}");
+        let head = format!(
+            "POST /queue{path} HTTP/1.1\r\nhost: {}\r\nx-role: operate\r\ncookie: queue_csrf={TOKEN}\r\nsec-fetch-site: same-origin\r\n\
+             content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n",
+            site.address,
+            body.len()
+        );
+        let mut stream = tokio::net::TcpStream::connect(site.address).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        queue_tests::patience::until("the change has begun", async || cancelled(queue).await > 0).await;
+        drop(stream);
+        let begun = cancelled(queue).await;
+        assert!(begun < 3_000, "{path} was too fast to leave");
+        queue_tests::patience::until("all are cancelled", async || inspector.stats(queue).await.unwrap().count(JobState::Ready) == 0).await;
+        let is_logged = || {
+            let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+            text.lines()
+                .any(|line| line.contains("queue_dashboard::audit") && line.contains(queue.as_str()) && line.contains("changed=3000"))
+        };
+        queue_tests::patience::until("the log has a line", async || is_logged()).await;
+    }
+    let operations = inspector.operations(&left).await.unwrap();
+    assert!(operations.len() == 1 && !operations[0].is_running(), "{operations:?}");
 }
 
 async fn a_flood_is_answered_and_streams_are_bounded(bed: Bed) {

@@ -25,10 +25,10 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// So often a step behind the page is taken again that the broker could not take, one pause after the other.
-const TRIES: u32 = 60;
+pub(super) const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Template)]
 #[template(path = "confirm_all.html")]

@@ -1,5 +1,5 @@
-//! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs, in steps that end after a few seconds; the page then says how many
-//! are left, and the person goes on if they want to. Each change is a line of the audit log.
+//! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs. If that takes longer than a few seconds it goes on behind the page.
+//! Each change is a line of the audit log.
 
 use std::{
     str::FromStr,
@@ -9,11 +9,13 @@ use std::{
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use queue_core::{Cleared, Error, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup};
+use queue_core::{ClearGroup, Cleared, Error, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup};
+use tokio::time::timeout;
 
 use super::{
     Content,
     act::{Answer, person, see_here, told},
+    act_all::{PAUSE, TRIES},
     group::named,
     groups::{back_to_list, jobs, of_group},
     pauses::pausing,
@@ -27,7 +29,7 @@ use crate::{
     shared::Shared,
 };
 
-/// How long one cancel may take.
+/// How long a person waits for the end of a cancel.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn pause(
@@ -115,7 +117,7 @@ struct Confirm<'a> {
     back_to: String,
 }
 
-async fn clear(shared: &Shared, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
+async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
     let (queue, group) = named(shared, form).await?;
     let (verb, title) = if which == Cleared::All { ("cancel", "Cancel all jobs") } else { ("drain", "Cancel the waiting jobs") };
     if form.get("sure") != Some("yes") {
@@ -136,27 +138,39 @@ async fn clear(shared: &Shared, viewer: &Viewer, form: &Params, which: Cleared) 
         return Ok(whole(shared, viewer, &Content { title, tab: "groups", html, status: StatusCode::OK, live: None, told: None }));
     }
     let _turn = shared.list_turn().await?;
-    let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
-    let (mut clearing, end) = (inspector.clear_group(&queue, &group, which), Instant::now() + PATIENCE);
-    let ended = loop {
-        match clearing.step().await {
-            Ok(true) if Instant::now() < end => {}
-            Ok(more) => break Ok(more),
-            Err(error) => break Err(error),
-        }
-    };
-    let cancelled = clearing.cancelled();
-    shared.outdate().await;
-    match noted(viewer, verb, &queue, &group, Some(cancelled), ended) {
-        Ok(more) => {
-            // What waits for a time is not counted by group; one more at least is left.
-            let left = if more { shared.inspector.group(&queue, &group).await?.ready.max(1) } else { 0 };
-            let told = query(&[("did", "cleared"), ("n", &cancelled.to_string()), ("left", &left.to_string())]);
-            Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
-        }
-        Err(mut problem) => {
+    let clearing = shared.inspector.clone().because(form.text::<1024>("reason")).clear_group(&queue, &group, which);
+    let (behind, whose, of, name) = (shared.clone(), viewer.clone(), queue.clone(), group.clone());
+    let task = tokio::spawn(async move {
+        let (cancelled, ended) = to_its_end(clearing).await;
+        behind.outdate().await;
+        noted(&whose, verb, &of, &name, Some(cancelled), ended).map(|()| cancelled).map_err(|mut problem| {
             problem.text = format!("{}. {} were cancelled before.", problem.text.trim_end_matches('.'), jobs(cancelled));
-            Err(problem)
+            problem
+        })
+    });
+    let told = match timeout(PATIENCE, task).await {
+        Ok(ended) => {
+            let cancelled = ended.map_err(|_| Error::Internal("the cancel has failed: see the log".to_owned()))??;
+            query(&[("did", "cleared"), ("n", &cancelled.to_string())])
+        }
+        Err(_) => query(&[("did", "clearing")]),
+    };
+    shared.outdate().await;
+    Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
+}
+
+/// All steps, and how many jobs they have cancelled. Once its person does not wait any more a step that the broker could not take is taken again.
+async fn to_its_end(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
+    let (begun, mut failed) = (Instant::now(), 0);
+    loop {
+        match clearing.step().await {
+            Ok(true) => failed = 0,
+            Ok(false) => return (clearing.cancelled(), Ok(())),
+            Err(error) if error.is_transient() && begun.elapsed() > PATIENCE && failed < TRIES => {
+                failed += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return (clearing.cancelled(), Err(error)),
         }
     }
 }

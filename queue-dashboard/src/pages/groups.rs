@@ -147,14 +147,8 @@ pub(super) fn told(params: &Params) -> Option<Told> {
         "resumed" => good("The group goes on."),
         "set" => good("The rule is set. It holds from the next claim on."),
         "cleared" => {
-            let (n, left) = (params.number::<0, { u64::MAX }>("n").get(), params.number::<0, { u64::MAX }>("left").get());
-            let rest = if left > 0 {
-                format!(" {} left: do it again to go on.", if left == 1 { "1 is".to_owned() } else { format!("{} are", number(left)) })
-            } else {
-                String::new()
-            };
-            let jobs = if n == 1 { "job was" } else { "jobs were" };
-            Some(Told { text: format!("{} {jobs} cancelled.{rest}", number(n)), is_good: left == 0 })
+            let n = params.number::<0, { u64::MAX }>("n").get();
+            good(&format!("{} {} cancelled.", number(n), if n == 1 { "job was" } else { "jobs were" }))
         }
         _ => None,
     }

@@ -42,6 +42,8 @@ struct Page<'a> {
     state: &'static str,
     is_running: bool,
     is_left: bool,
+    /// Whether a worker that is up serves its queue.
+    is_served: bool,
     is_bad: bool,
     percent: u64,
     counts: Vec<(&'static str, &'static str, String)>,
@@ -110,6 +112,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         is_running: operation.is_running(),
         // A clock of the broker that is ahead of ours is no runner that is gone.
         is_left: operation.is_left(now_ms().max(operation.stepped_ms)),
+        is_served: look.snapshot.as_deref().and_then(|all| all.queue(&operation.queue)).is_some_and(|queue| queue.stats.workers > 0),
         is_bad: operation.state == OperationState::Failed,
         percent: operation.percent(),
         counts,
