@@ -58,14 +58,15 @@
       if (label.textContent !== text) label.textContent = text;
     };
 
-    let source = null, heard = 0, gone = false, held = false;
+    // `made`: when what the page shows was made.
+    let source = null, heard = 0, gone = false, held = false, made = Date.now();
     const open = () => {
       if (!body.dataset.live || source || document.hidden || gone || held || !window.EventSource) return;
       say('wait', 'Connecting');
       heard = Date.now();
       source = new EventSource(body.dataset.live);
       source.addEventListener('page', (event) => {
-        heard = Date.now();
+        heard = made = Date.now();
         const fresh = document.createElement('div');
         fresh.id = 'live';
         fresh.innerHTML = event.data;
@@ -73,7 +74,16 @@
         after();
         say('', 'Live');
       });
-      source.addEventListener('same', () => { heard = Date.now(); say('', 'Live'); });
+      source.addEventListener('same', () => { heard = made = Date.now(); say('', 'Live'); });
+      source.addEventListener('late', (event) => {
+        const fresh = document.createElement('template');
+        fresh.innerHTML = event.data;
+        const banner = fresh.content.querySelector('.banner'), old = live.querySelector('.banner.bad[role=alert]');
+        banner.querySelector('[data-seen]').dateTime = new Date(made).toISOString();
+        if (old) morph(old, banner); else live.prepend(banner);
+        tickTimes();
+        if (Date.now() - heard < 7000) say('old', 'Not up to date');
+      });
       source.addEventListener('gone', (event) => { gone = true; close(); say('old', 'Gone'); signal.title = event.data; });
       source.addEventListener('error', () => { if (source && source.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); } });
     };

@@ -24,8 +24,8 @@ use tokio::{
 use crate::{
     guard::Viewer,
     pages::{
-        Content, failures, group, groups, job, jobs, limit, limits, operation, operations, overview, queues, schedule, schedules, topic,
-        topics, watch, worker, workers,
+        self, Content, failures, group, groups, job, jobs, limit, limits, operation, operations, overview, queues, schedule, schedules,
+        topic, topics, watch, worker, workers,
     },
     params::Params,
     problem::Problem,
@@ -40,6 +40,9 @@ const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
 const LARGE: usize = 24 * 1024;
+
+/// A page that takes long to make is made at least this often: what it waited for may be there again.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The browser hears at least this often that the page is up to date.
 const SIGN: Duration = Duration::from_secs(2);
@@ -166,11 +169,14 @@ impl Watcher {
             }
             sleep_until(self.next).await;
             let began = Instant::now();
-            let content = self.looked().await;
-            let (html, is_gone) = match content {
-                Ok(content) => (content.html, false),
+            let content = match self.looked().await {
+                Ok(content) => Ok(content.html),
                 // What the page shows stays, and the script says that it is old.
-                Err(problem) => (problem.text, true),
+                Err(problem) if problem.status.is_client_error() => {
+                    self.over = true;
+                    return Some(Event::default().event("gone").data(&problem.text));
+                }
+                Err(problem) => Err(pages::late(&problem)),
             };
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
@@ -179,16 +185,20 @@ impl Watcher {
                 }
                 // What hinders it may pass.
                 Kind::Watch if self.hindered.is_some() => SCHEDULES_BEAT,
-                _ if html.len() > LARGE => LIST_BEAT,
+                _ if content.as_ref().is_ok_and(|html| html.len() > LARGE) => LIST_BEAT,
                 _ => BEAT,
             };
             // A page that takes long to make is made less often. To wait for something to happen is no work.
             let took = began.elapsed().saturating_sub(self.waited);
-            self.next = Instant::now() + pause.max(took * 4);
-            if is_gone {
-                self.over = true;
-                return Some(Event::default().event("gone").data(&html));
-            }
+            self.next = Instant::now() + pause.max((took * 4).min(LONGEST));
+            let html = match content {
+                Ok(html) => html,
+                // It may pass: the page is sent anew as soon as it can be made, and it was no work to wait for an answer.
+                Err(banner) => {
+                    (self.next, self.sent) = (Instant::now() + pause, String::new());
+                    return Some(Event::default().event("late").data(banner));
+                }
+            };
             if html != self.sent {
                 self.told = Instant::now();
                 self.sent = html;

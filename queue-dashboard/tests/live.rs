@@ -8,7 +8,8 @@ use std::{
 };
 
 use common::{Bed, Site, Stream};
-use queue_core::{JobState, observe::Calls};
+use queue_core::{Client, JobState, observe::Calls};
+use queue_tests::server::{Kind, Server};
 
 on_brokers! {
     a_change_reaches_an_open_page_within_seconds
@@ -137,4 +138,46 @@ async fn the_page_of_a_job_that_is_gone_says_so(bed: Bed) {
     };
     assert!(gone.contains("There is no such job"), "{gone}");
     assert!(stream.event().await.is_none(), "the stream ends");
+}
+
+/// A page of one thing stays during an outage, says so, and goes on behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_one_thing_come_back_after_an_outage_on_redis() {
+    let mut server = Server::durable(Kind::Redis);
+    let bed = Bed::at(&server).await;
+    bed.limited("acct_17").await;
+    bed.grouped("acme", 1).await;
+    bed.enqueue("one", None).await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let site = Site::mounted(queue_dashboard::router(client), "/queue").await;
+    let paths = ["job?queue=mail&id=one", "jobs?state=ready&queue=mail", "group?queue=mail&group=acme", "limit?queue=pay&limit=stripe"];
+    let mut streams = Vec::new();
+    for path in paths {
+        let mut stream = Stream::open(&site, &format!("/live/{path}")).await;
+        assert_eq!(stream.event().await.unwrap().0, "page", "{path}");
+        streams.push(stream);
+    }
+    server.kill();
+    for (path, stream) in paths.iter().zip(&mut streams) {
+        loop {
+            let (name, data) = stream.event().await.unwrap_or_else(|| panic!("{path}: the stream ends"));
+            assert_ne!(name, "gone", "{path}: {data}");
+            if name == "late" {
+                assert!(data.contains("The broker does not answer.") && data.contains("What you see is from"), "{path}: {data}");
+                break;
+            }
+        }
+    }
+    server.restart();
+    let start = Instant::now();
+    for (path, stream) in paths.iter().zip(&mut streams) {
+        loop {
+            let (name, data) = stream.event().await.unwrap_or_else(|| panic!("{path}: the stream ends"));
+            assert_ne!(name, "gone", "{path}: {data}");
+            assert!(start.elapsed() < Duration::from_secs(30), "{path} never comes back");
+            if name == "page" && !data.contains("does not answer") {
+                break;
+            }
+        }
+    }
 }

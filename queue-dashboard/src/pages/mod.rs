@@ -132,6 +132,16 @@ fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
 }
 
 /// What stands above a page when its figures are old or missing.
+/// What the script puts above an open page that cannot be made anew now. It knows when the page was made.
+pub(crate) fn late(problem: &Problem) -> String {
+    #[derive(Template)]
+    #[template(path = "late.html")]
+    struct Banner<'a> {
+        problem: &'a Problem,
+    }
+    Banner { problem }.render().unwrap_or_else(|_| problem.title.to_owned())
+}
+
 pub(crate) struct Stale {
     pub(crate) problem: String,
     /// When the figures are from.
