@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{FailureKind, Fingerprint, JobState};
 
-use super::{CHOICES, Content, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, Stale, jobs::Told, unread::Unread, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
@@ -35,6 +35,7 @@ struct Page<'a> {
     stale: Option<Stale>,
     rows: Vec<Row>,
     queue: &'a str,
+    unread: Unread,
     queues: Vec<String>,
     all: usize,
     left_out: usize,
@@ -115,8 +116,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let calls = chosen.into_iter().map(|name| shared.inspector.failures(name).map(move |kinds| (name, kinds)).boxed());
     let mut found: Vec<(&String, FailureKind)> = Vec::new();
     for (name, kinds) in together(calls.collect()).await {
-        // A queue that cannot be read is told of by the pages Overview and Queues.
-        found.extend(kinds.into_iter().flatten().map(|kind| (name, kind)));
+        found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|kind| (name, kind)));
     }
     found.sort_by_key(|(_, kind)| Reverse(kind.last_at));
     let now = SystemTime::now();
@@ -125,7 +125,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let page = Page {
         viewer,
         stale: Stale::of(&look),
-        rows: found.iter().skip(from).take(PAGE).map(|(name, kind)| Row::new(name, kind, snapshot, now)).collect(),
+    let mut unread = Unread::of(&look, &queue);
+        unread,
+        rows: shown.iter().map(|(name, kind)| Row::new(name, kind, &states, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         all: found.len(),
         left_out,

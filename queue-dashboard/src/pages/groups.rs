@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, pauses::said_of, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, pauses::said_of, unread::Unread, whole, written};
 use crate::{
     format::{Moment, count, number, short},
     guard::Viewer,
@@ -36,6 +36,7 @@ const AT_ONCE: usize = 500;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    unread: Unread,
     rows: Vec<Row>,
     queue: &'a str,
     queues: Vec<String>,
@@ -194,7 +195,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _turn = shared.list_turn().await?;
     let found = match queue.as_str() {
-        "" => of_all(shared, &names, &place).await,
+        "" => of_all(shared, &names, &place, &mut unread).await,
         name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
         _ => Found { groups: Vec::new(), next: None, rules: Vec::new() },
     };
@@ -202,6 +203,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let is_first = place.queue.is_empty() && place.after.is_none() && place.offset == 0;
     let here = asked(&queue, &place);
     let page = Page {
+    let mut unread = Unread::of(&look, &queue);
         viewer,
         stale: Stale::of(&look),
         rows: found.groups.iter().map(|(queue, group, defaults)| Row::new(queue, group, *defaults, snapshot, now)).collect(),
@@ -213,6 +215,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         queue: &queue,
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        unread,
     let live = format!("/live/groups?{here}");
     Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), told: told(params) })
 }
@@ -248,7 +251,7 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
 }
 
 /// Those of all queues, by the names of queues and groups.
-async fn of_all(shared: &Shared, queues: &[String], from: &Place) -> Found {
+async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut Unread) -> Found {
     let rest: Vec<&String> = queues.iter().filter(|name| **name >= from.queue).collect();
     let mut groups: Vec<(String, StoredGroup, GroupRule)> = Vec::new();
     for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
@@ -257,8 +260,7 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place) -> Found {
             shared.inspector.groups(name, after, PAGE).map(move |page| (*name, page)).boxed()
         });
         for (name, page) in together(calls.collect()).await {
-            // A queue that cannot be read is told of by the pages Overview and Queues.
-            let Ok(page) = page else { continue };
+            let Some(page) = unread.or_note(name, page) else { continue };
             let room = PAGE - groups.len();
             let cut = page.groups.len() > room;
             let (defaults, more) = (page.defaults(), page.next.is_some());

@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::LimitInfo;
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, unread::Unread, whole, written};
 use crate::{
     format::number,
     guard::Viewer,
@@ -30,6 +30,7 @@ const PAGE: usize = 50;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    unread: Unread,
     rows: Vec<Row>,
     queue: &'a str,
     queues: Vec<String>,
@@ -118,11 +119,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _turn = shared.list_turn().await?;
     let asked_for: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let (rows, next) = found(shared, &asked_for, &place).await;
+    let mut unread = Unread::of(&look, &queue);
+    let (rows, next) = found(shared, &asked_for, &place, &mut unread).await;
     let is_first = place.queue.is_empty() && place.offset == 0;
     let page = Page {
         viewer,
         stale: Stale::of(&look),
+        unread,
         rows,
         queues: names.iter().take(CHOICES).cloned().collect(),
         first: (!is_first).then(|| asked(&queue, &Place::default())),
@@ -135,14 +138,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 }
 
 /// The limits of these queues, by the names of both, and where the next page begins.
-async fn found(shared: &Shared, queues: &[&String], from: &Place) -> (Vec<Row>, Option<Place>) {
+async fn found(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<Row>, Option<Place>) {
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut rows = Vec::new();
     for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let calls = some.iter().map(|name| shared.inspector.limits(name).map(move |limits| (*name, limits)).boxed());
         for (name, limits) in together(calls.collect()).await {
-            // A queue that cannot be read is told of by the pages Overview and Queues.
-            let Ok(limits) = limits else { continue };
+            let Some(limits) = unread.or_note(name, limits) else { continue };
             let (skip, room) = (if *name == from.queue { from.offset } else { 0 }, PAGE - rows.len());
             let is_cut = limits.len() > skip + room;
             rows.extend(limits.into_iter().skip(skip).take(room).map(|limit| Row::new(name, limit)));

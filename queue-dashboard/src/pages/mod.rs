@@ -28,6 +28,7 @@ pub(crate) mod search;
 pub(crate) mod sign_in;
 pub(crate) mod topic;
 pub(crate) mod topics;
+mod unread;
 pub(crate) mod watch;
 pub(crate) mod worker;
 pub(crate) mod workers;

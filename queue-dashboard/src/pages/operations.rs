@@ -16,7 +16,9 @@ use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
     act::{Answer, person, see_here},
     jobs::Told,
-    operation, whole, written,
+    operation,
+    unread::Unread,
+    whole, written,
 };
 use crate::{
     format::{Moment, number},
@@ -35,6 +37,7 @@ const ROWS: usize = 100;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    unread: Unread,
     rows: Vec<Row>,
     queue: &'a str,
     queues: Vec<String>,
@@ -118,17 +121,19 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _turn = shared.list_turn().await?;
     let asked: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let mut operations = Vec::new();
+    let (mut operations, mut unread) = (Vec::new(), Unread::of(&look, &queue));
     for some in asked.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let calls = some.iter().map(|name| shared.inspector.operations(name).map(move |operations| (*name, operations)).boxed());
-        // A queue that cannot be read is told of by the pages Overview and Queues.
-        operations.extend(together(calls.collect()).await.into_iter().filter_map(|(_, operations)| operations.ok()).flatten());
+        for (name, answer) in together(calls.collect()).await {
+            operations.extend(unread.or_note(name, answer).into_iter().flatten());
+        }
     }
     operations.sort_by_key(|operation: &Operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
     let now = SystemTime::now();
     let page = Page {
         viewer,
         stale: Stale::of(&look),
+        unread,
         is_cut: asked.len() > QUEUES || operations.len() > ROWS,
         rows: operations.into_iter().take(ROWS).map(|operation| Row::new(operation, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),

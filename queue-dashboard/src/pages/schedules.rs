@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{ScheduleRan, ScheduleRecord};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, unread::Unread, whole, written};
 use crate::{
     format::{Moment, count, short},
     guard::Viewer,
@@ -31,6 +31,7 @@ const PAGE: usize = 50;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    unread: Unread,
     rows: Vec<Row>,
     queue: String,
     queues: Vec<String>,
@@ -177,7 +178,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let _turn = shared.list_turn().await?;
-    let (records, next) = find(shared, &chosen, &from).await?;
+    let mut unread = Unread::of(&look, &queue);
+    let (records, next) = find(shared, &chosen, &from, &mut unread).await;
     let now = SystemTime::now();
     let asked = |place: Option<&Place>| {
         let offset = place.map(|place| place.offset.to_string()).unwrap_or_default();
@@ -187,6 +189,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let page = Page {
         viewer,
         stale: Stale::of(&look),
+        unread,
         rows: records.iter().map(|record| Row::new(record, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         back: format!("schedules?{}", asked(Some(&from).filter(|_| !is_first))),
@@ -200,7 +203,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 }
 
 /// The schedules of these queues from a place on, and where the next page begins.
-async fn find(shared: &Shared, queues: &[&String], from: &Place) -> Result<(Vec<ScheduleRecord>, Option<Place>), Problem> {
+async fn find(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<ScheduleRecord>, Option<Place>) {
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut found = Vec::new();
     let schedules = shared.client.schedules();
@@ -212,20 +215,19 @@ async fn find(shared: &Shared, queues: &[&String], from: &Place) -> Result<(Vec<
             calls.push(schedules.page(name, offset, room).map(move |page| (*name, offset, page)).boxed());
         }
         for (name, offset, page) in together(calls).await {
-            // A queue that cannot be read is told of by the pages Overview and Queues.
-            let Ok((records, next)) = page else { continue };
+            let Some((records, next)) = unread.or_note(name, page) else { continue };
             let room = PAGE - found.len();
             let (there, room_for) = (records.len(), records.len().min(room));
             found.extend(records.into_iter().take(room));
             let next = if room_for < there { Some(offset + room_for as u64) } else { next };
             if let Some(offset) = next {
-                return Ok((found, Some(Place { queue: name.clone(), offset })));
+                return (found, Some(Place { queue: name.clone(), offset }));
             }
         }
         if found.len() >= PAGE {
             let following = some.last().and_then(|last| rest.iter().find(|name| name > &last));
-            return Ok((found, following.map(|name| Place { queue: (*name).clone(), offset: 0 })));
+            return (found, following.map(|name| Place { queue: (*name).clone(), offset: 0 }));
         }
     }
-    Ok((found, rest.get(QUEUES).map(|name| Place { queue: (*name).clone(), offset: 0 })))
+    (found, rest.get(QUEUES).map(|name| Place { queue: (*name).clone(), offset: 0 }))
 }
