@@ -51,6 +51,7 @@ mod jobs;
 mod live;
 mod pages;
 mod params;
+mod paths;
 mod problem;
 mod problems;
 mod role;

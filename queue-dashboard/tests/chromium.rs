@@ -53,6 +53,7 @@ in_chromium! {
     a_person_stops_what_is_done_to_all_jobs
     a_person_goes_on_with_what_is_done_to_all_jobs
     a_person_edits_a_job_that_waits_and_copies_it
+    a_person_acts_on_what_the_page_names
     a_person_lets_all_run_again_that_failed_alike
     every_page_works_without_script
     hostile_texts_are_only_read
@@ -285,6 +286,79 @@ async fn a_person_sees_why_a_queue_cannot_be_watched() {
     });
 }
 
+/// The broker goes away and comes back: an open page says how old it is, keeps what it shows, and goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_sees_an_outage_and_its_end_on_the_page_of_a_job() {
+    let mut server = Server::durable(Kind::Redis);
+    let scene = Scene::on(common::Bed::at(&server).await).await;
+    scene.bed.enqueue("first", None).await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&format!("{url}/jobs/mail/first"));
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.wait("document.querySelector('.badge.state').textContent === 'ready'");
+        browser
+    });
+    server.kill();
+    tokio::task::block_in_place(|| {
+        browser.wait(
+            "document.querySelector('.banner.bad time') && document.querySelector('.banner.bad').textContent.includes('does not answer')",
+        );
+        browser.wait("/^[0-9]+ s ago$/.test(document.querySelector('.banner.bad time').textContent)");
+        browser.wait("document.getElementById('signal').textContent.trim().startsWith('Not up to date')");
+        assert_eq!(browser.count(".badge.state"), 1, "what was seen stays");
+    });
+    server.restart();
+    let cancel = async || scene.bed.client.inspector().cancel(&"mail/first".parse().unwrap()).await.is_ok();
+    queue_tests::patience::until("the broker is back", cancel).await;
+    tokio::task::block_in_place(|| {
+        browser.wait("document.querySelector('.badge.state').textContent === 'cancelled' && !document.querySelector('.banner')");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+}
+
+/// Names of which a browser sends other signs than they have.
+async fn a_person_acts_on_what_the_page_names(scene: Scene) {
+    let group = GroupName::new("line\nfeed").unwrap();
+    let job = |id: &str| send_mail::job("ada".to_owned(), None, None).id(id).group("line\nfeed");
+    for id in ["a%41", "..", "late"] {
+        job(id).delay(Duration::from_secs(if id == "late" { 3600 } else { 0 })).enqueue(&scene.bed.client).await.unwrap();
+    }
+    send_mail::job("ada".to_owned(), None, None).id("aA").enqueue(&scene.bed.client).await.unwrap();
+    let (url, inspector) = (scene.url.clone(), scene.bed.client.inspector());
+    let browser = browse(|browser| {
+        for id in ["a%41", ".."] {
+            browser.open(&format!("{url}/jobs?state=ready"));
+            browser.click(&format!("[title='mail/{id}']"));
+            browser.wait(&format!("document.querySelector('.address')?.textContent === 'mail/{id}'"));
+            browser.click("[formaction$='/cancel']");
+            browser.click("button.danger");
+            browser.wait("document.querySelector('.badge.state')?.textContent === 'cancelled'");
+            browser.wait(&format!("document.querySelector('.address').textContent === 'mail/{id}'"));
+        }
+        browser.open(&format!("{url}/jobs/mail/late/edit"));
+        browser.script("document.querySelector('[name=priority]').value = 'high'");
+        browser.click(".edit [type=submit]");
+        browser.wait_for_text("The job was changed.");
+        browser.open(&format!("{url}/group?queue=mail&group=line%0Afeed"));
+        browser.click("[formaction$='/groups/pause']");
+        browser.wait_for_text("The group is paused.");
+        browser.write("[name=cap]", "3");
+        browser.click("[action$='/groups/set'] button");
+        browser.wait_for_text("The rule is set.");
+        assert_eq!(browser.complaints(), [""; 0]);
+        browser
+    });
+    let states = async |id: &str| inspector.show(&format!("mail/{id}").parse().unwrap()).await.unwrap();
+    assert_eq!(states("aA").await.state, JobState::Ready, "it is another job");
+    let late = states("late").await;
+    assert_eq!((late.priority, late.group.as_ref()), (Priority::High, Some(&group)));
+    let rule = inspector.group("mail", &group).await.unwrap().rule;
+    assert!(rule.paused && rule.cap == Some(3), "{rule}");
+    drop(browser);
+}
+
 async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
     scene.bed.enqueue("first", None).await;
     let url = scene.url.clone();
@@ -328,7 +402,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
         browser.go("gr", "/groups");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         let text = browser.text();
-        assert!(text.contains("acme") && text.contains("1,200") && text.contains("100 %") && text.contains("in turn"), "{text}");
+        assert!(text.contains("acme") && text.contains("1,200") && text.contains("100 %") && text.contains("ready"), "{text}");
         browser.click("td.act button");
         browser.wait_for_text("The group is paused. Its jobs that run go on.");
         browser.click("tbody th a");
@@ -351,7 +425,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
     // What another does is seen without a click.
     scene.bed.client.inspector().resume_group("mail", &acme).await.unwrap();
     tokio::task::block_in_place(|| {
-        browser.wait_for_text("1,200 jobs wait for their turn.");
+        browser.wait_for_text("1,200 jobs are ready. The first does not run: no worker that is up serves its queue.");
         browser.click("[formaction$='/groups/drain']");
         browser.wait_for_text("Cancel the waiting jobs of acme?");
         browser.back();

@@ -15,6 +15,7 @@ use super::{Content, act_all, pauses::pausing, whole, written};
 use crate::{
     guard::{Form, Viewer},
     params::{Params, query},
+    paths::job_path_anew,
     problem::Problem,
     shared::Shared,
 };
@@ -195,16 +196,17 @@ pub(super) fn see_here(viewer: &Viewer, page: &str, told: &str) -> Response {
 }
 
 /// What was sent is taken apart and written anew: it names a page of ours, whatever it was.
-pub(super) fn target(back: &str, told: &str) -> String {
+pub(crate) fn target(back: &str, told: &str) -> String {
     let (path, rest) = back.split_once('?').unwrap_or((back, ""));
     let is_name = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && !part.starts_with('.')
     };
     let parts: Vec<&str> = path.split('/').collect();
     let path = match parts.as_slice() {
-        ["jobs"] | ["queues"] | ["schedules"] | ["failures"] => path,
-        ["jobs" | "schedules", queue, id] if is_name(queue) && is_name(id) => path,
-        _ => "jobs",
+        ["jobs"] | ["queues"] | ["schedules"] | ["failures"] => path.to_owned(),
+        ["schedules", queue, id] if is_name(queue) && is_name(id) => path.to_owned(),
+        ["jobs", queue, id] => job_path_anew(queue, id).unwrap_or_else(|| "jobs".to_owned()),
+        _ => "jobs".to_owned(),
     };
     let params = Params::parse(rest.as_bytes());
     let kept: Vec<(&str, String)> =
@@ -223,6 +225,9 @@ mod tests {
     fn a_change_leads_back_to_a_page_of_ours_whatever_was_sent() {
         assert_eq!(target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
         assert_eq!(target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
+        assert_eq!(target("jobs/mail/a%2541", "n=1"), "jobs/mail/a%2541?n=1");
+        assert_eq!(target("jobs/mail/~..", "n=1"), "jobs/mail/~..?n=1");
+        assert_eq!(target("jobs/%2e%2e/%2e%2e", "n=1"), "jobs?n=1", "no queue has such a name");
         assert_eq!(target("failures?queue=mail&from=50", "n=1"), "failures?queue=mail&from=50&n=1");
         assert_eq!(target("schedules/mail/nightly", "n=1"), "schedules/mail/nightly?n=1");
         assert_eq!(target("schedules?queue=mail&at=mail&offset=50", "n=1"), "schedules?queue=mail&at=mail&offset=50&n=1");

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     guard::{Form, Viewer},
-    params::{Params, query},
+    params::{Params, query, text_of},
+    paths::{name_in, path_of},
     problem::Problem,
     secrets::Secrets,
     shared::Shared,
@@ -38,6 +39,7 @@ const JSON_MAX: usize = 64 * 1024;
 struct Page<'a> {
     viewer: &'a Viewer,
     address: String,
+    path: String,
     queue: String,
     task: String,
     seen: String,
@@ -56,6 +58,7 @@ struct Page<'a> {
 struct CopyPage<'a> {
     viewer: &'a Viewer,
     address: String,
+    path: String,
     queue: String,
     task: String,
     /// The id of the copy: it is made with the page, so that a second click makes no second copy.
@@ -88,6 +91,7 @@ async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Res
     let page = Page {
         viewer,
         address: address.to_string(),
+        path: path_of(&address),
         queue: queue.to_owned(),
         task: job.task.clone().unwrap_or_default(),
         seen: job.seen()?.to_string(),
@@ -117,9 +121,9 @@ pub(crate) async fn copy_page(
 async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Result<Content, Problem> {
     let address: JobAddress = format!("{queue}/{id}").parse()?;
     let job = shared.inspector.show(&address).await?;
-    let (address, queue, task) = (address.to_string(), queue.to_owned(), job.task.unwrap_or_default());
+    let (path, queue, task) = (path_of(&address), queue.to_owned(), job.task.unwrap_or_default());
     let title = format!("Duplicate {address}");
-    let html = written(&CopyPage { viewer, address, queue, task, copy: JobId::make() })?;
+    let html = written(&CopyPage { viewer, address: address.to_string(), path, queue, task, copy: JobId::make() })?;
     Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None })
 }
 
@@ -191,7 +195,12 @@ async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
         (false, true) => "edit",
         (false, false) => "edit-tags",
     };
-    Ok(see_here(viewer, &format!("jobs/{address}?"), &query(&[("did", did)])))
+    Ok(see_here(viewer, &page_of(&address), &query(&[("did", did)])))
+}
+
+/// The page of a job, to which what was done is added.
+fn page_of(address: &JobAddress) -> String {
+    format!("{}?", path_of(address).trim_start_matches('/'))
 }
 
 /// `now`, a delay or a time; nothing: the time stays.

@@ -18,6 +18,7 @@ use crate::{
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
+    paths::job_path,
     shared::Shared,
     snapshot::{Snapshot, together},
 };
@@ -82,7 +83,7 @@ impl Row {
             last: Moment::new(kind.last_at, now),
             tasks: names(&kind.tasks),
             releases: names(&kind.releases),
-            jobs: kind.jobs.iter().rev().map(|id| (format!("/jobs/{queue}/{id}"), short_id(&id.to_string()))).collect(),
+            jobs: kind.jobs.iter().rev().map(|id| (job_path(queue, &id.to_string()), short_id(&id.to_string()))).collect(),
             dead: listed(JobState::Dead),
             retry: listed(JobState::Retry),
             has_dead: is_one && has(JobState::Dead),

@@ -13,13 +13,14 @@ use queue_core::{Filter, GroupName, GroupOrder, GroupRule};
 
 use super::{
     Content, Stale,
-    groups::{Standing, jobs, told},
+    groups::{Standing, encoded, jobs, told},
     whole, written,
 };
 use crate::{
     format::{number, short, short_id, span},
     guard::Viewer,
     params::{Params, query},
+    paths::job_path,
     problem::Problem,
     shared::Shared,
 };
@@ -33,12 +34,13 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     queue: &'a str,
-    group: &'a str,
+    encoded: String,
     title: String,
     standing: Standing,
     says: String,
     facts: Vec<(&'static str, String)>,
-    holder: Option<String>,
+    /// The path of its page, and its address.
+    holder: Option<(String, String)>,
     next: Vec<(String, String)>,
     more: u64,
     /// The list of its jobs that run, if it can be asked for.
@@ -61,7 +63,9 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, GroupName), Problem> {
     let none = || Problem::not_found("There is no such group. Nothing was changed.");
     let queue = params.text::<128>("queue");
-    let group = params.get("group").and_then(|name| GroupName::new(name).ok()).ok_or_else(none)?;
+    let encoded = params.get("group_encoded").map(|name| Params::parse(format!("name={name}").as_bytes()));
+    let name = encoded.as_ref().map_or_else(|| params.get("group"), |encoded| encoded.get("name"));
+    let group = name.and_then(|name| GroupName::new(name).ok()).ok_or_else(none)?;
     let known = shared.inspector.queues().await?.contains(&queue);
     if known { Ok((queue, group)) } else { Err(none()) }
 }
@@ -106,9 +110,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         title: short(name.as_str(), 120),
         says,
         facts,
-        holder: group.held_by.as_ref().map(|job| format!("{queue}/{job}")),
+        holder: group.held_by.as_ref().map(|job| (job_path(&queue, &job.to_string()), format!("{queue}/{job}"))),
         more: group.ready.saturating_sub(next.len() as u64),
-        next: next.into_iter().map(|id| (format!("{queue}/{id}"), short_id(&id.to_string()))).collect(),
+        next: next.into_iter().map(|id| (job_path(&queue, &id.to_string()), short_id(&id.to_string()))).collect(),
         running: of_running(&queue, name.as_str()).filter(|_| group.active > 0),
         weight: own(group.rule.weight.map(u64::from)),
         cap: own(group.rule.cap.map(u64::from)),
@@ -117,7 +121,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         orders: GroupOrder::ALL,
         standing,
         queue: &queue,
-        group: name.as_str(),
+        encoded: encoded(name.as_str()),
     };
     let live = format!("/live/group?{}", query(&[("queue", &queue), ("group", name.as_str())]));
     let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), written(&page)?);

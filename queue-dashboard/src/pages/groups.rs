@@ -59,7 +59,7 @@ struct Place {
 
 struct Row {
     queue: String,
-    group: String,
+    encoded: String,
     shown: String,
     /// The address of its page.
     page: String,
@@ -110,6 +110,7 @@ impl Row {
             shown: short(&name, 60),
             page: of_group(queue, &name),
             share: share(queue, group.ready, snapshot),
+            encoded: encoded(&name),
             ready: group.ready,
             ready_text: number(group.ready),
             oldest: group.oldest.and_then(|age| now.checked_sub(age)).map(|since| Moment::new(since, now)),
@@ -137,6 +138,11 @@ pub(super) fn of_group(queue: &str, group: &str) -> String {
 
 /// What a rule says, in words.
 fn words(of: &str, rule: GroupRule) -> Option<String> {
+/// The name of a group for a hidden field: a browser writes other line ends into a form than those of the name.
+pub(super) fn encoded(group: &str) -> String {
+    form_urlencoded::byte_serialize(group.as_bytes()).collect()
+}
+
     (!rule.is_empty()).then(|| format!("{of}: {rule}."))
 }
 

@@ -22,6 +22,7 @@ use crate::{
     format::{Moment, count, short, span},
     guard::Viewer,
     params::{Params, query},
+    paths::{job_path, name_in, path_of},
     problem::Problem,
     problems::name,
     secrets::Secrets,
@@ -44,6 +45,7 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     address: String,
+    path: String,
     queue: String,
     task: String,
     state: &'static str,
@@ -91,7 +93,8 @@ struct Line {
 struct Wait {
     text: String,
     until: Option<Moment>,
-    holders: Vec<String>,
+    /// The paths of their pages, and their ids.
+    holders: Vec<(String, String)>,
 }
 
 impl Wait {
@@ -103,7 +106,8 @@ impl Wait {
             let mut letters = text.chars();
             let text = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
             let until = reason.until().map(|until| Moment::new(until, now));
-            Wait { text, until, holders: reason.holders().iter().map(ToString::to_string).collect() }
+            let holder = |id: String| (job_path(&job.address.queue, &id), id);
+            Wait { text, until, holders: reason.holders().iter().map(ToString::to_string).map(holder).collect() }
         };
         job.waiting.iter().filter(waits).map(wait).collect()
     }
@@ -123,7 +127,7 @@ pub(crate) async fn page(
     Path((queue, id)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    match content(&shared, &viewer, &queue, &id, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+    match content(&shared, &viewer, name_in(&queue), name_in(&id), &Params::parse(query.unwrap_or_default().as_bytes())).await {
         Ok(content) => whole(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
@@ -156,7 +160,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         verbs: verbs(job.state, viewer),
         edits: viewer.operates() && edit::waits(job.state) && job.undecodable.is_none(),
         copies: viewer.operates() && job.undecodable.is_none(),
-        back: format!("jobs/{address}"),
+        back: path_of(&address).trim_start_matches('/').to_owned(),
+        path: path_of(&address),
         facts: facts(&job),
         headers: secrets.headers(&job.headers),
         tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), alike(name, value))).collect(),

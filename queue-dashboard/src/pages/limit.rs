@@ -20,6 +20,7 @@ use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
     params::{Params, query},
+    paths::path_of,
     problem::Problem,
     shared::Shared,
 };
@@ -66,7 +67,7 @@ struct Key {
 impl Key {
     fn new(key: &LimitKeyInfo, now: SystemTime) -> Self {
         let shown = key.holders.iter().take(HOLDERS);
-        let holders: Vec<(String, String)> = shown.map(|job| (job.to_string(), short_id(&job.id.to_string()))).collect();
+        let holders: Vec<(String, String)> = shown.map(|job| (path_of(job), short_id(&job.id.to_string()))).collect();
         Key {
             by: match key.text.as_deref() {
                 Some("") => "(the queue)".to_owned(),

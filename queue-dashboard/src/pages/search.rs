@@ -17,6 +17,7 @@ use crate::{
     guard::Viewer,
     jobs::{PAGE, hidden},
     params::{Params, query},
+    paths::path_of,
     problem::Problem,
     shared::Shared,
 };
@@ -113,7 +114,7 @@ impl Row {
         let error = job.last_error().map(str::to_owned).or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
         Row {
             address: job.address.to_string(),
-            path: format!("/jobs/{}/{id}", job.address.queue),
+            path: path_of(&job.address),
             short_id: short_id(&id),
             queue: job.address.queue.to_string(),
             task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),

@@ -20,6 +20,7 @@ use crate::{
     format::{Moment, short, short_id},
     guard::Viewer,
     params::{Params, query},
+    paths::path_of,
     problem::Problem,
     shared::Shared,
 };
@@ -155,7 +156,7 @@ impl Row {
             Watched::Transition(Transition { at, job, task, from, to, reason, .. }) => {
                 let id = job.id.to_string();
                 Some(Row::Told(Box::new(Told {
-                    path: format!("/jobs/{}/{id}", job.queue),
+                    path: path_of(job),
                     address: job.to_string(),
                     short_id: short_id(&id),
                     queue: job.queue.to_string(),

@@ -23,6 +23,7 @@ use crate::{
     format::{Moment, ago, short, short_id},
     guard::Viewer,
     params::{Params, query},
+    paths::path_of,
     problem::Problem,
     problems::name,
     shared::Shared,
@@ -54,7 +55,7 @@ struct Page<'a> {
 }
 
 struct Row {
-    address: String,
+    path: String,
     id: String,
     queue: String,
     task: String,
@@ -66,7 +67,7 @@ struct Row {
 impl Row {
     fn new(shared: &Shared, job: &JobRecord, now: SystemTime) -> Self {
         Row {
-            address: job.address.to_string(),
+            path: path_of(&job.address),
             id: short_id(&job.address.id.to_string()),
             queue: job.address.queue.to_string(),
             task: job.task.as_deref().map_or_else(|| "(cannot be decoded)".to_owned(), |task| short(task, 60)),

@@ -41,6 +41,13 @@ pub(crate) async fn charge(account: String) {
     drop(account);
 }
 
+/// Its group is made of a parameter.
+#[task(queue = "mail", group = tenant, max_attempts = 5, backoff(base = "1h", max = "1h"))]
+pub(crate) async fn remind(tenant: String, fail: Option<String>) -> Result<(), String> {
+    drop(tenant);
+    fail.map_or(Ok(()), Err)
+}
+
 /// A broker of its own for a test.
 pub(crate) struct Bed {
     pub(crate) client: Client,
@@ -225,6 +232,26 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
 
 pub(crate) fn encode(text: &str) -> String {
     text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// What a browser sends of a field of a page that nobody has written into.
+pub(crate) fn field(page: &str, name: &str) -> String {
+    let value = page.split(&format!("name=\"{name}\"")).nth(1).unwrap_or_else(|| panic!("no field {name}: {page}"));
+    let (tag, rest) = value.split_once('>').unwrap();
+    if tag.contains("spellcheck") {
+        return plain(rest.split("</textarea>").next().unwrap());
+    }
+    let text = plain(tag.split_once("value=\"").unwrap().1.split('"').next().unwrap());
+    let is_hidden = page.contains(&format!("type=\"hidden\" name=\"{name}\""));
+    // The specification of HTML: a line of text has no line ends, and a form has those of the network.
+    if is_hidden { text.replace("\r\n", "\n").replace(['\r', '\n'], "\r\n") } else { text.replace(['\r', '\n'], "") }
+}
+
+/// A text of a page as it is read.
+pub(crate) fn plain(html: &str) -> String {
+    [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&"), ("&amp;", "&")]
+        .iter()
+        .fold(html.to_owned(), |text, (code, sign)| text.replace(code, sign))
 }
 
 /// Makes a test of each of these functions on every broker.

@@ -1,0 +1,49 @@
+//! The addresses of pages that are made of names.
+
+use queue_core::JobAddress;
+
+/// The path of the page of a job, behind the base.
+pub(crate) fn job_path(queue: &str, id: &str) -> String {
+    format!("/jobs/{}/{}", written(queue), written(id))
+}
+
+/// The same of an address.
+pub(crate) fn path_of(job: &JobAddress) -> String {
+    job_path(&job.queue, &job.id.to_string())
+}
+
+/// A name as a part of a path. A browser takes `.` and `..` for folders, also percent-encoded: they stand behind a sign that is in no name.
+fn written(name: &str) -> String {
+    if matches!(name, "." | "..") { format!("~{name}") } else { name.replace('%', "%25") }
+}
+
+/// The name in a part of a path whose percent-encoding was taken off.
+pub(crate) fn name_in(part: &str) -> &str {
+    part.strip_prefix('~').unwrap_or(part)
+}
+
+/// The path of the page of a job, written anew, if this is one, without its first slash.
+pub(crate) fn job_path_anew(queue: &str, id: &str) -> Option<String> {
+    let read = |part: &str| (!matches!(part, "." | "..")).then(|| name_in(part).replace("%25", "%"));
+    let job: JobAddress = format!("{}/{}", read(queue)?, read(id)?).parse().ok()?;
+    Some(path_of(&job).trim_start_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_job_leads_to_it_and_to_no_other() {
+        for (id, path) in [("a-1", "/jobs/mail/a-1"), ("a%41", "/jobs/mail/a%2541"), (".", "/jobs/mail/~."), ("..", "/jobs/mail/~..")] {
+            assert_eq!(job_path("mail", id), path);
+            let part = path.rsplit('/').next().unwrap();
+            assert_eq!(name_in(&part.replace("%25", "%")), id);
+            assert_eq!(job_path_anew("mail", part).as_deref(), path.strip_prefix('/'));
+        }
+        for (queue, id) in [("..", "x"), ("mail", ".."), ("", "x"), ("mail", ""), ("mail", "a b"), ("a/b", "x"), ("mail", "a\r\nb")] {
+            assert_eq!(job_path_anew(queue, id), None, "{queue} {id}");
+        }
+        assert_eq!(job_path_anew("mail", "%2e%2e").as_deref(), Some("jobs/mail/%252e%252e"));
+    }
+}

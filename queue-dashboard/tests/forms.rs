@@ -1,0 +1,117 @@
+//! What is sent from a page does what the page says, and nothing else. Over both brokers.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Answer, Bed, Site, encode, field, plain, remind, send_mail};
+use queue_core::{
+    GroupName, JobId, JobRecord, JobState, NewOperation, OperationKind,
+    broker::{Extend, ProcessId, Register, WorkerLoad, WorkerMode},
+    prelude::*,
+};
+
+on_brokers! {
+    links_lead_to_the_job_that_they_name
+    buttons_of_a_group_act_on_this_group
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn show(bed: &Bed, address: &str) -> JobRecord {
+    bed.client.inspector().show(&address.parse().unwrap()).await.unwrap()
+}
+
+/// Sends the form of the page Edit as a browser does, with other values in some fields.
+async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) -> Answer {
+    let page = site.get(path).await.body;
+    let priority = page.split("<option selected>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let mut form: Vec<(&str, String)> =
+        ["seen", "payload", "at", "group", "max_attempts"].into_iter().map(|name| (name, field(&page, name))).collect();
+    form.extend([("job", address.to_owned()), ("priority", priority)]);
+    for (name, value) in &mut form {
+        if let Some((_, new)) = changed.iter().find(|(changed, _)| changed == name) {
+            *value = (*new).to_owned();
+        }
+    }
+    let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    site.post("operate", "/jobs/edit", &form).await
+}
+
+async fn links_lead_to_the_job_that_they_name(bed: Bed) {
+    let ids = ["a%41", "aA", "%2e%2e", ".", "..", "a+b@c:d", "%"];
+    for id in ids {
+        let job = send_mail::job("ada".to_owned(), None, None).id(id).group("acme");
+        job.enqueue(&bed.client).await.unwrap();
+    }
+    let site = bed.site().await;
+    let (list, found) = (site.get("/jobs?state=ready").await.body, site.get("/search?filter=task%3Dsend_mail").await.body);
+    let group = site.get("/group?queue=mail&group=acme").await.body;
+    for id in ids {
+        let of_list = list.split(&format!("title=\"mail/{id}\"")).next().unwrap().rsplit("href=\"").next().unwrap();
+        let path = plain(of_list.split('"').next().unwrap());
+        let inner = path.strip_prefix("/queue").unwrap();
+        assert!(found.contains(&format!("href=\"{path}\"")) && group.contains(&format!("href=\"{path}\"")), "{id}: no {path}");
+        // A browser takes these for the folder above, and never sends them.
+        assert!(inner.split('/').all(|part| !["", ".", "..", "%2e", "%2e%2e"].contains(&part) || part.is_empty()), "{id}: {path}");
+        let page = site.get(inner).await.body;
+        assert_eq!(field(&page, "job"), format!("mail/{id}"), "{path}");
+        for more in ["edit", "duplicate"] {
+            let link = format!("{path}/{more}");
+            assert!(page.contains(&format!("href=\"{link}\"")), "{id}: no {link}");
+            let form = site.get(link.strip_prefix("/queue").unwrap()).await.body;
+            assert_eq!(field(&form, "job"), format!("mail/{id}"), "{link}");
+            assert!(form.contains(&format!("href=\"{path}\"")), "{link} leads back");
+        }
+        let answer = edit(&site, &format!("mail/{id}"), &format!("{inner}/edit"), &[("priority", "high")]).await;
+        assert_eq!(answer.headers["location"], format!("{path}?did=edit"), "{id}");
+        let back = field(&page, "back");
+        let answer = site.post("operate", "/jobs/requeue", &[("job", &format!("mail/{id}")), ("back", &back)]).await;
+        assert_eq!(answer.headers["location"], format!("{path}?did=requeue&n=0&of=1"), "{id}");
+    }
+}
+
+async fn buttons_of_a_group_act_on_this_group(bed: Bed) {
+    let site = bed.site().await;
+    for name in ["line\nfeed", "cr\rhere", "both\r\nof them", "a b&c=d"] {
+        bed.grouped(name, 1).await;
+        let group = GroupName::new(name).unwrap();
+        let page = site.get(&format!("/group?queue=mail&group={}", encode(name))).await.body;
+        let hidden = if page.contains("name=\"group_encoded\"") { "group_encoded" } else { "group" };
+        let meant = field(&page, hidden);
+        let now = async || bed.client.inspector().group("mail", &group).await.unwrap();
+        let answer = site.post("operate", "/groups/pause", &[("queue", "mail"), (hidden, &meant)]).await;
+        assert!(answer.status == 303 && now().await.rule.paused, "{name:?}: {}", answer.body);
+        let asked = site.post("operate", "/groups/drain", &[("queue", "mail"), (hidden, &meant)]).await.body;
+        let sure = [("queue", "mail"), (hidden, &*field(&asked, hidden)), ("sure", "yes")];
+        site.post("operate", "/groups/drain", &sure).await;
+        assert_eq!(now().await.ready, 0, "{name:?}");
+        let list = site.get("/groups?queue=mail").await.body;
+        assert!(list.contains(&format!("name=\"{hidden}\"")), "{list}");
+        site.post("operate", "/groups/resume", &[("queue", "mail"), (hidden, &meant)]).await;
+    }
+}
+
+/// A worker in the queue `mail`, which says so.
+async fn worker(bed: &Bed) -> (ProcessId, impl AsyncFn(WorkerMode, u64)) {
+    let (broker, process) = (bed.client.broker().clone(), ProcessId::random());
+    let lane = broker.register(&Register::lane("mail", process, HOUR)).await.unwrap().name;
+    let beat = async move |mode, heard| {
+        let load = WorkerLoad::new(0, 8).working(mode, heard);
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, HOUR).saying(load)]).await.remove(0).unwrap();
+    };
+    (process, beat)
+}
+
+/// The page, once it contains a text.
+async fn eventually(site: &Site, path: &str, text: &str) -> String {
+    let until = tokio::time::Instant::now() + Duration::from_secs(15);
+    loop {
+        let page = site.get(path).await.body;
+        if page.contains(text) {
+            return page;
+        }
+        assert!(tokio::time::Instant::now() < until, "{path} never says `{text}`: {page}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
