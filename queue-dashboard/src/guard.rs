@@ -37,6 +37,9 @@ const FORM_MAX: usize = 128 * 1024;
 /// Nothing from elsewhere, nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
+/// The same of the form Edit: the longest parameters that it has fit, of which each byte takes three.
+const EDIT_MAX: usize = 256 * 1024;
+
 
 /// Who looks, and from where.
 #[derive(Clone, Debug)]
@@ -121,7 +124,8 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     if !is_form || !is_from_here(&parts.headers, host.as_deref()) {
         return Err(Problem::origin());
     }
-    let bytes = to_bytes(body, FORM_MAX).await.map_err(|_| Problem::too_large())?;
+    let most = if parts.uri.path().ends_with("/jobs/edit") { EDIT_MAX } else { FORM_MAX };
+    let bytes = to_bytes(body, most).await.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
     // The cookie must have come with the request: one that was made for the answer proves nothing.
     let sent = cookie(&parts.headers, TOKEN);

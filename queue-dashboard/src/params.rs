@@ -26,14 +26,18 @@ impl Params {
 
     /// A text without control characters, of at most `MAX` characters.
     pub(crate) fn text<const MAX: usize>(&self, name: &str) -> String {
-        let text = self.get(name).unwrap_or_default();
-        text.chars().filter(|c| !c.is_control()).take(MAX).collect::<String>().trim().to_owned()
+        text_of::<MAX>(self.get(name).unwrap_or_default())
     }
 
     /// A number within its bounds; `MIN` if there is none.
     pub(crate) fn number<const MIN: u64, const MAX: u64>(&self, name: &str) -> Bounded<MIN, MAX> {
         self.get(name).unwrap_or_default().parse().unwrap_or_default()
     }
+}
+
+/// A text as it is read: without control characters, of at most `MAX` characters.
+pub(crate) fn text_of<const MAX: usize>(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX).collect::<String>().trim().to_owned()
 }
 
 /// A number from `MIN` to `MAX`. Any text is read: as the nearest number in these bounds, or as `MIN` if it is none.

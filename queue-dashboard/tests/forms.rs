@@ -12,6 +12,10 @@ use queue_core::{
 };
 
 on_brokers! {
+    an_edit_of_one_field_leaves_the_others_as_they_are
+    an_edit_of_a_parameter_makes_the_group_of_it_anew
+    an_edit_without_parameters_is_refused
+    large_parameters_are_saved
     links_lead_to_the_job_that_they_name
     buttons_of_a_group_act_on_this_group
 }
@@ -36,6 +40,60 @@ async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) 
     }
     let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
     site.post("operate", "/jobs/edit", &form).await
+}
+
+async fn an_edit_of_one_field_leaves_the_others_as_they_are(bed: Bed) {
+    let site = bed.site().await;
+    for (n, group) in ["  lead", "tab\there", "line\nfeed", "tail ", " ", "\u{7}", "acme"].into_iter().enumerate() {
+        let address = format!("mail/job-{n}");
+        let job = send_mail::job("ada".to_owned(), None, None).id(format!("job-{n}")).group(group).delay(HOUR).max_attempts(7);
+        job.enqueue(&bed.client).await.unwrap();
+        let before = show(&bed, &address).await;
+        let answer = edit(&site, &address, &format!("/jobs/{address}/edit"), &[("priority", "high")]).await;
+        assert_eq!(answer.status, 303, "{group:?}: {}", answer.body);
+        let after = show(&bed, &address).await;
+        assert_eq!(after.group, before.group, "{group:?}");
+        assert_eq!((after.priority, after.max_attempts, after.due_at), (Priority::High, Some(7), before.due_at), "{group:?}");
+    }
+    // What is written into the field is meant.
+    for (written, group) in [("globex", Some("globex")), ("", None)] {
+        edit(&site, "mail/job-0", "/jobs/mail/job-0/edit", &[("group", written), ("max_attempts", "")]).await;
+        let job = show(&bed, "mail/job-0").await;
+        assert_eq!((job.group.as_ref().map(GroupName::as_str), job.max_attempts), (group, None), "{written}");
+    }
+}
+
+async fn an_edit_of_a_parameter_makes_the_group_of_it_anew(bed: Bed) {
+    remind::job("acme".to_owned(), None).id("one").delay(HOUR).enqueue(&bed.client).await.unwrap();
+    assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "acme");
+    let site = bed.site().await;
+    let answer = edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", r#"{"tenant":"globex","fail":null}"#)]).await;
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "globex");
+    // A group that is written by hand goes first.
+    edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", r#"{"tenant":"initech","fail":null}"#), ("group", "vip")]).await;
+    assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "vip");
+}
+
+async fn an_edit_without_parameters_is_refused(bed: Bed) {
+    send_mail::job("ada".to_owned(), None, None).id("one").delay(HOUR).enqueue(&bed.client).await.unwrap();
+    let site = bed.site().await;
+    for empty in ["", " \r\n"] {
+        let answer = edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", empty), ("priority", "high")]).await;
+        assert!(answer.status == 400 && answer.body.contains("Nothing was changed."), "{empty:?}: {} {}", answer.status, answer.body);
+    }
+    assert_eq!(show(&bed, "mail/one").await.priority, Priority::Normal);
+}
+
+async fn large_parameters_are_saved(bed: Bed) {
+    // Each byte takes three in a form.
+    let long = "é".repeat(31_000);
+    send_mail::job(long, None, None).id("one").delay(HOUR).enqueue(&bed.client).await.unwrap();
+    let site = bed.site().await;
+    let written = format!(r#"{{"to":"{}","password":null,"fail":null}}"#, "ü".repeat(31_000));
+    let answer = edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", &written)]).await;
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert!(show(&bed, "mail/one").await.payload_json().unwrap().contains("üü"));
 }
 
 async fn links_lead_to_the_job_that_they_name(bed: Bed) {

@@ -75,7 +75,7 @@ pub(crate) async fn page(
     Extension(viewer): Extension<Viewer>,
     Path((queue, id)): Path<(String, String)>,
 ) -> Response {
-    match content(&shared, &viewer, &queue, &id).await {
+    match content(&shared, &viewer, name_in(&queue), name_in(&id)).await {
         Ok(content) => whole(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
@@ -99,7 +99,7 @@ async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Res
         payload,
         priorities: Priority::ALL.into_iter().map(|priority| (priority.name(), priority == job.priority)).collect(),
         at: time_of(&job),
-        group: job.group.as_ref().map(ToString::to_string).unwrap_or_default(),
+        group: group_of(&job),
         max_attempts: job.max_attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
         failures: job.failures,
     };
@@ -112,7 +112,7 @@ pub(crate) async fn copy_page(
     Extension(viewer): Extension<Viewer>,
     Path((queue, id)): Path<(String, String)>,
 ) -> Response {
-    match copy_content(&shared, &viewer, &queue, &id).await {
+    match copy_content(&shared, &viewer, name_in(&queue), name_in(&id)).await {
         Ok(content) => whole(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
@@ -136,6 +136,10 @@ fn payload_of(job: &JobRecord, secrets: &Secrets) -> Result<String, &'static str
         return Err("Some of them are hidden here: edit them on the command line.");
     }
     if whole.len() > JSON_MAX { Err("They are too long for this page: edit them on the command line.") } else { Ok(whole) }
+}
+
+fn group_of(job: &JobRecord) -> String {
+    job.group.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 fn time_of(job: &JobRecord) -> String {
@@ -165,19 +169,34 @@ fn named(form: &Params) -> Result<JobAddress, Problem> {
 
 async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let address = named(form)?;
-    let mut edit = Edit::new().seen(form.text::<2048>("seen").parse()?).priority(form.text::<16>("priority").parse()?);
+    let job = shared.inspector.show(&address).await?;
+    let mut edit = Edit::new().seen(form.text::<2048>("seen").parse()?);
+    let priority: Priority = form.text::<16>("priority").parse()?;
+    if priority != job.priority {
+        edit = edit.priority(priority);
+    }
+    // A field of one line holds no line ends, and spaces around it are none of the group: what is the same but for these is what the page showed.
     edit = match form.text::<256>("group") {
+        group if group == text_of::<256>(&group_of(&job)) => edit,
         group if group.is_empty() => edit.no_group(),
         group => edit.group(group),
     };
     edit = match field::<u32>(form, "max_attempts")? {
+        attempts if attempts == job.max_attempts => edit,
         Some(attempts) => edit.max_attempts(attempts),
         None => edit.default_max_attempts(),
     };
-    edit = with_time(edit, &form.text::<40>("at"))?;
-    if let Some(json) = form.get("payload") {
-        let name = shared.inspector.show(&address).await?.task.unwrap_or_default();
-        if let Some(handler) = Registry::linked().get(&name) {
+    edit = match form.text::<40>("at") {
+        at if at == time_of(&job) => edit,
+        at => with_time(edit, &at)?,
+    };
+    if let Some(json) = form.all("payload").next() {
+        if json.trim().is_empty() {
+            let problem =
+                "The field “Parameters” is empty: write them as a JSON object, which is `{}` if there are none. Nothing was changed.";
+            return Err(Problem::invalid(problem));
+        }
+        if let Some(handler) = job.task.as_deref().and_then(|task| Registry::linked().get(task)) {
             edit = edit.task(handler.task);
         }
         edit = edit.payload_json(json);
@@ -231,7 +250,9 @@ async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     shared.outdate().await;
     let copy = answer.as_ref().map(|copy| copy.job.to_string()).unwrap_or_default();
     noted(viewer, "duplicate", &address, &copy, answer.as_ref().err());
-    Ok(see_here(viewer, &format!("jobs/{}?", answer?.job), &query(&[("did", "duplicate")])))
+    let copy = answer?;
+    let did = if copy.served { "duplicate" } else { "duplicate-unserved" };
+    Ok(see_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
 }
 
 /// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
