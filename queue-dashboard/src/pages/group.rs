@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Filter, GroupName, GroupOrder, GroupRule};
+use queue_core::{Error, Filter, GroupName, GroupOrder, GroupRule, JobAddress, JobId, Reason};
 
 use super::{
     Content, Stale,
@@ -82,7 +82,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         "code" => format!("{value} (as code declares)"),
         who => format!("{value} (of {who})"),
     };
-    let standing = Standing::of(&group, holds);
+    let mut standing = Standing::of(&group, holds, false);
+    let first = match next.first().filter(|_| standing.word == "ready") {
+        Some(id) => why(shared, &queue, id).await?,
+        None => None,
+    };
+    if standing.word == "ready" {
+        (standing.word, standing.tone) = word_for(first.as_ref());
+    }
     let own = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let bound = |bound: Option<u64>| bound.map_or_else(|| "none".to_owned(), number);
     let facts = vec![
@@ -100,7 +107,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("closed", _) => "Closed: its cap is 0, so that none of its jobs is claimed.".to_owned(),
         ("held", _) => "One of its jobs holds the line: the others wait until that has ended.".to_owned(),
         ("full", _) => "As many of its jobs run as may: the next starts when one of them ends.".to_owned(),
+        ("in turn", _) if group.ready == 1 => "1 job waits for its turn.".to_owned(),
         ("in turn", _) => format!("{} wait for their turn.", jobs(group.ready)),
+        _ if group.ready > 0 => {
+            let are = if group.ready == 1 { "is" } else { "are" };
+            let why = first.map(|reason| format!(" The first does not run: {}.", reason.to_string().trim_end_matches('.')));
+            format!("{} {are} ready.{}", jobs(group.ready), why.unwrap_or_default())
+        }
         ("runs", _) => "Nothing of it waits.".to_owned(),
         _ => "It has no jobs that are ready or run.".to_owned(),
     };
@@ -126,6 +139,29 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let live = format!("/live/group?{}", query(&[("queue", &queue), ("group", name.as_str())]));
     let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), written(&page)?);
     Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), told: told(params) })
+}
+
+/// Why the job that is next does not run, if it is still there and ready.
+async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
+    let mut job = match shared.inspector.show(&JobAddress { queue: queue.into(), id: id.clone() }).await {
+        Err(Error::NoSuchJob(_)) => return Ok(None),
+        job => job?,
+    };
+    shared.inspector.say_why(queue, std::slice::from_mut(&mut job)).await?;
+    Ok(job.waiting.into_iter().next().filter(|reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. })))
+}
+
+/// What keeps the first of its jobs, in a word, and how the word is shown.
+fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) {
+    match reason {
+        None | Some(Reason::Behind { .. }) => ("in turn", "good"),
+        Some(Reason::QueuePaused { .. }) => ("queue paused", "warn"),
+        Some(Reason::NoWorker) => ("no worker", "bad"),
+        Some(Reason::WorkersQuiet { .. }) => ("workers quiet", "warn"),
+        Some(Reason::LimitFull { .. }) => ("limit full", ""),
+        Some(Reason::RateLimited { .. }) => ("rate limited", ""),
+        Some(_) => ("ready", ""),
+    }
 }
 
 /// The list of the jobs of a group that run. Not every name fits into a filter.

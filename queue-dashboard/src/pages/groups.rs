@@ -85,7 +85,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn of(group: &StoredGroup, holds: GroupRule) -> Standing {
+    /// `is_in_paused`: its queue is paused. Whether workers, limits or the order of turns let its jobs start is not known here.
+    pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Standing {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.held_by) {
             (true, ..) => ("paused", "warn", group.pause.as_ref().map(said_of).unwrap_or_default()),
@@ -94,7 +95,8 @@ impl Standing {
                 ("held", "", format!("{job} holds the line"))
             }
             (false, Some(cap), _) if active >= cap => ("full", "", format!("{} of {cap} run", group.active)),
-            _ if group.ready > 0 => ("in turn", "good", String::new()),
+            _ if is_in_paused && group.ready > 0 => ("queue paused", "warn", String::new()),
+            _ if group.ready > 0 => ("ready", "", String::new()),
             _ if group.active > 0 => ("runs", "good", String::new()),
             _ => ("idle", "", String::new()),
         };
@@ -106,20 +108,20 @@ impl Row {
     fn new(queue: &str, group: &StoredGroup, defaults: GroupRule, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
         let holds = group.rule.over(defaults);
         let name = group.name.to_string();
+        let is_paused = snapshot.and_then(|snapshot| snapshot.queue(queue)).is_some_and(|queue| queue.stats.paused);
         Row {
+            encoded: encoded(&name),
             shown: short(&name, 60),
             page: of_group(queue, &name),
             share: share(queue, group.ready, snapshot),
-            encoded: encoded(&name),
             ready: group.ready,
             ready_text: number(group.ready),
             oldest: group.oldest.and_then(|age| now.checked_sub(age)).map(|since| Moment::new(since, now)),
             active: holds.cap.map_or_else(|| number(group.active), |cap| format!("{} / {cap}", number(group.active))),
             weight: holds.weight.unwrap_or(1),
-            standing: Standing::of(group, holds),
+            standing: Standing::of(group, holds, is_paused),
             ordered: !matches!(holds.order, None | Some(GroupOrder::Any)),
             queue: queue.to_owned(),
-            group: name,
         }
     }
 }
@@ -136,13 +138,13 @@ pub(super) fn of_group(queue: &str, group: &str) -> String {
     format!("group?{}", query(&[("queue", queue), ("group", group)]))
 }
 
-/// What a rule says, in words.
-fn words(of: &str, rule: GroupRule) -> Option<String> {
 /// The name of a group for a hidden field: a browser writes other line ends into a form than those of the name.
 pub(super) fn encoded(group: &str) -> String {
     form_urlencoded::byte_serialize(group.as_bytes()).collect()
 }
 
+/// What a rule says, in words.
+fn words(of: &str, rule: GroupRule) -> Option<String> {
     (!rule.is_empty()).then(|| format!("{of}: {rule}."))
 }
 
@@ -157,6 +159,7 @@ pub(super) fn told(params: &Params) -> Option<Told> {
             let n = params.number::<0, { u64::MAX }>("n").get();
             good(&format!("{} {} cancelled.", number(n), if n == 1 { "job was" } else { "jobs were" }))
         }
+        "clearing" => good("It goes on behind this page. The log tells how many were cancelled when it is at its end."),
         _ => None,
     }
 }
@@ -200,6 +203,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _turn = shared.list_turn().await?;
+    let mut unread = Unread::of(&look, &queue);
     let found = match queue.as_str() {
         "" => of_all(shared, &names, &place, &mut unread).await,
         name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
@@ -209,9 +213,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let is_first = place.queue.is_empty() && place.after.is_none() && place.offset == 0;
     let here = asked(&queue, &place);
     let page = Page {
-    let mut unread = Unread::of(&look, &queue);
         viewer,
         stale: Stale::of(&look),
+        unread,
         rows: found.groups.iter().map(|(queue, group, defaults)| Row::new(queue, group, *defaults, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         rules: found.rules,
@@ -221,7 +225,6 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         queue: &queue,
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        unread,
     let live = format!("/live/groups?{here}");
     Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), told: told(params) })
 }
