@@ -1,7 +1,11 @@
 //! What the expansion of `#[task]` and `#[derive(Task)]` uses, so that a crate with tasks depends on this one alone. Not
 //! part of the public interface.
 
-use std::{convert::Infallible, marker::PhantomData};
+use std::{
+    convert::Infallible,
+    marker::PhantomData,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 pub use std::{option::Option, vec::Vec};
 
 pub use inventory;
@@ -9,6 +13,20 @@ pub use inventory;
 /// The nearest of some words, for "did you mean".
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     crate::text::nearest(word, known)
+}
+
+/// The next time at which clocks in UTC show `HH:MM`, for the command line and the dashboard.
+pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
+    const DAY: u64 = 24 * 60 * 60;
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |digits: &str, below: u64| {
+        let is_number = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|number| is_number && *number < below)
+    };
+    let of_day = number(hours, 24)? * 3600 + number(minutes, 60)? * 60;
+    let today = now.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY * DAY;
+    let at = UNIX_EPOCH + Duration::from_secs(today + of_day);
+    Some(if at > now { at } else { at + Duration::from_secs(DAY) })
 }
 
 pub use crate::inject::Injected;

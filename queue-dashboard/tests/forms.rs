@@ -18,6 +18,7 @@ on_brokers! {
     large_parameters_are_saved
     links_lead_to_the_job_that_they_name
     buttons_of_a_group_act_on_this_group
+    a_pause_ends_at_a_time_of_day
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -148,6 +149,28 @@ async fn buttons_of_a_group_act_on_this_group(bed: Bed) {
         assert!(list.contains(&format!("name=\"{hidden}\"")), "{list}");
         site.post("operate", "/groups/resume", &[("queue", "mail"), (hidden, &meant)]).await;
     }
+}
+
+async fn a_pause_ends_at_a_time_of_day(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    for (path, of) in [("/queues/pause", None), ("/queues/pause", Some(("task", "send_mail"))), ("/groups/pause", Some(("group", "acme")))]
+    {
+        let form: Vec<(&str, &str)> = [("queue", "mail"), ("until", "09:00")].into_iter().chain(of).collect();
+        assert_eq!(site.post("operate", path, &form).await.status, 303, "{path} {of:?}");
+    }
+    let inspector = bed.client.inspector();
+    let group = inspector.group("mail", &GroupName::new("acme").unwrap()).await.unwrap().pause;
+    let mut pauses: Vec<_> = inspector.pauses("mail").await.unwrap().into_iter().map(|stored| stored.pause).collect();
+    pauses.extend(group);
+    let until: Vec<_> = pauses.into_iter().map(|pause| pause.until.unwrap()).collect();
+    assert_eq!(until.len(), 3);
+    for until in until {
+        let of_day = until.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() % 86_400;
+        assert!(of_day == 9 * 3600 && until > std::time::SystemTime::now(), "{until:?}");
+    }
+    let refused = site.post("operate", "/queues/pause", &[("queue", "mail"), ("until", "25:00")]).await;
+    assert!(refused.status == 400 && refused.body.contains("09:00"), "the way out names it: {}", refused.body);
 }
 
 /// A worker in the queue `mail`, which says so.

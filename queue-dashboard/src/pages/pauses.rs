@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use queue_core::{Pause, Pausing};
+use queue_core::{__private::next_time_of_day, Pause, Pausing};
 
 use super::act::person;
 use crate::{format::short, guard::Viewer, params::Params, problem::Problem};
@@ -19,12 +19,13 @@ pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem
         return Ok(pausing);
     }
     let time: Option<SystemTime> = humantime::parse_rfc3339_weak(&text).ok();
+    let time = time.or_else(|| next_time_of_day(&text, SystemTime::now()));
     let span: Option<Duration> = humantime::parse_duration(&text).ok();
     match (time, span) {
         (Some(time), _) => Ok(pausing.until(time)),
         (None, Some(span)) => Ok(pausing.lasting(span)),
         (None, None) => {
-            let way_out = "write a time to wait as `30m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
+            let way_out = "write a time to wait as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
             Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
         }
     }

@@ -1,8 +1,8 @@
 //! What is said of a pause on the command line: why, and until when.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use queue_core::{Pause, Pausing};
+use queue_core::{__private::next_time_of_day, Pause, Pausing};
 
 use super::{
     args::{duration, time},
@@ -36,20 +36,6 @@ fn until(text: &str) -> Result<Until, String> {
     }
     let way_out = "write a time to wait as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
     duration(text).map(Until::After).map_err(|_| format!("it is neither a time to wait nor a time: {way_out}"))
-}
-
-/// The next time at which clocks in UTC show `HH:MM`.
-fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
-    const DAY: u64 = 24 * 60 * 60;
-    let (hours, minutes) = text.split_once(':')?;
-    let number = |digits: &str, below: u64| {
-        let is_number = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
-        digits.parse::<u64>().ok().filter(|number| is_number && *number < below)
-    };
-    let of_day = number(hours, 24)? * 3600 + number(minutes, 60)? * 60;
-    let today = now.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY * DAY;
-    let at = UNIX_EPOCH + Duration::from_secs(today + of_day);
-    Some(if at > now { at } else { at + Duration::from_secs(DAY) })
 }
 
 impl PauseArgs {
