@@ -36,6 +36,10 @@ impl Problem {
 
     pub(crate) fn busy() -> Self {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being made at once. Try again in a moment.")
+    pub(crate) fn late(text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::CONFLICT, "Too late", text)
+    }
+
     }
 
     pub(crate) fn method() -> Self {
@@ -102,7 +106,7 @@ impl From<Error> for Problem {
             Error::OperationUnderWay(_) => {
                 Problem::new(StatusCode::CONFLICT, "Another one is under way", format!("{text}. Nothing was changed."))
             }
-            Error::WrongState { .. } => Problem::new(StatusCode::CONFLICT, "Too late", text),
+            Error::WrongState { .. } => Problem::late(text),
             Error::EditConflict { .. } => {
                 Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed."))
             }

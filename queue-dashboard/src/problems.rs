@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Durability, JobState, WorkerRecord};
+use queue_core::{Durability, JobState, WorkerMode, WorkerRecord};
 
 use crate::{
     format::{count, number, short, span},
@@ -220,6 +220,11 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     finding
 }
 
+/// Whether its lease is over, and it has not said that it stops.
+pub(crate) fn is_silent(worker: &WorkerRecord) -> bool {
+    worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stops
+}
+
 fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
     let holds = snapshot.details.holds.get(&worker.id).map_or(0, |(jobs, _)| *jobs);
     let text = format!(
@@ -228,7 +233,7 @@ fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
         span(worker.lease_age),
         if holds > 0 { format!("; it held {}", count(holds, "job")) } else { String::new() }
     );
-    worker.lease_left.is_zero().then(|| {
+    is_silent(worker).then(|| {
         let way_out = "If it was not stopped on purpose, see its log. Another worker of its queues takes its jobs back within seconds.";
         Finding { link: Some("/workers".to_owned()), ..Finding::new(if holds > 0 { Tone::Warn } else { Tone::Note }, text, way_out) }
     })

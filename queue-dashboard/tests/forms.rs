@@ -19,6 +19,8 @@ on_brokers! {
     links_lead_to_the_job_that_they_name
     buttons_of_a_group_act_on_this_group
     a_pause_ends_at_a_time_of_day
+    a_worker_that_stops_is_asked_nothing_more
+    a_worker_that_has_stopped_in_order_is_not_silent
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -182,6 +184,40 @@ async fn worker(bed: &Bed) -> (ProcessId, impl AsyncFn(WorkerMode, u64)) {
         broker.extend(&[Extend::new("mail", lane.clone(), 0, HOUR).saying(load)]).await.remove(0).unwrap();
     };
     (process, beat)
+}
+
+async fn a_worker_that_stops_is_asked_nothing_more(bed: Bed) {
+    let (process, beat) = worker(&bed).await;
+    beat(WorkerMode::Works, 0).await;
+    let site = bed.site().await;
+    let (id, path) = (process.to_string(), format!("/worker?id={process}"));
+    eventually(&site, &path, "/workers/stop").await;
+    assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
+    for says in [">asked: stops<", ">stops<"] {
+        let page = eventually(&site, &path, says).await;
+        for verb in ["quiet", "resume", "stop"] {
+            assert!(!page.contains(&format!("/workers/{verb}")), "{says} {verb}: {page}");
+            let answer = site.post("operate", &format!("/workers/{verb}"), &[("id", &id), ("sure", "yes")]).await;
+            assert!(answer.status == 409 && answer.body.contains("Nothing was changed."), "{says} {verb}: {}", answer.body);
+        }
+        beat(WorkerMode::Stops, 1).await;
+    }
+    let asked = bed.client.inspector().worker(process).await.unwrap().unwrap().asked.map(|ask| (ask.number, ask.mode));
+    assert_eq!(asked, Some((1, WorkerMode::Stops)));
+}
+
+async fn a_worker_that_has_stopped_in_order_is_not_silent(bed: Bed) {
+    bed.enqueue("one", None).await;
+    bed.work_until(JobState::Done, 1).await;
+    let site = bed.site().await;
+    let page = eventually(&site, "/workers", ">stops<").await;
+    assert!(!page.contains(">silent<") && !page.contains("1 silent"), "{page}");
+    let id = page.split("/worker?id=").nth(1).unwrap().split('"').next().unwrap();
+    let page = site.get(&format!("/worker?id={id}")).await.body;
+    assert!(page.contains(">stops<") && !page.contains(">silent<"), "{page}");
+    let refused = site.post("operate", "/workers/resume", &[("id", id)]).await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(!site.get("").await.body.contains("was last heard of"), "it is no finding");
 }
 
 /// The page, once it contains a text.

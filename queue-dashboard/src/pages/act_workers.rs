@@ -55,6 +55,12 @@ struct Confirm<'a> {
 async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
     let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
     let id = worker.id.to_string();
+    if worker::stops(&worker) {
+        return Err(Problem::late("The worker stops, or has stopped: nothing takes that back. Nothing was changed."));
+    }
+    if worker.lease_left.is_zero() {
+        return Err(Problem::late("The worker is out of reach: its lease is over, and it hears nothing. Nothing was changed."));
+    }
     if mode == WorkerMode::Stops && form.get("sure") != Some("yes") {
         let html = written(&Confirm { viewer, name: name(&worker), id })?;
         let content = Content { title: "Stop a worker?".to_owned(), tab: "workers", html, status: StatusCode::OK, live: None, told: None };

@@ -25,7 +25,7 @@ use crate::{
     params::{Params, query},
     paths::path_of,
     problem::Problem,
-    problems::name,
+    problems::{is_silent, name},
     shared::Shared,
 };
 
@@ -42,7 +42,7 @@ struct Page<'a> {
     stale: Option<Stale>,
     id: String,
     name: String,
-    is_live: bool,
+    is_silent: bool,
     badge: Option<String>,
     /// Whether it claims, as it has said last or was asked.
     works: bool,
@@ -105,6 +105,11 @@ fn told(params: &Params) -> Option<Told> {
     Some(Told { text: did.to_owned(), is_good: true })
 }
 
+/// Whether it stops, has stopped in order, or was asked to stop: nothing takes that back.
+pub(super) fn stops(worker: &WorkerRecord) -> bool {
+    worker.mode() == WorkerMode::Stops || worker.unheard().is_some_and(|ask| ask.mode == WorkerMode::Stops)
+}
+
 /// The state in which it is, or to which it was asked to go, as a badge.
 pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
     match (worker.unheard(), worker.mode()) {
@@ -138,10 +143,10 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         stale: Stale::of(&look),
         id: id.to_string(),
         name: name(worker),
-        is_live: !worker.lease_left.is_zero(),
+        is_silent: is_silent(worker),
         badge: badge(worker),
         works: worker.unheard().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
-        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stops,
+        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && !stops(worker),
         facts,
         more_queues: worker.queues.len() - queues.len(),
         queues,

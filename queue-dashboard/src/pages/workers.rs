@@ -17,7 +17,7 @@ use crate::{
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
-    problems::name,
+    problems::{is_silent, name},
     shared::Shared,
     snapshot::Snapshot,
 };
@@ -37,6 +37,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     releases: Vec<(String, usize)>,
     live: usize,
+    silent: usize,
     all: usize,
     next: Option<String>,
     from: usize,
@@ -55,6 +56,7 @@ struct Row {
     heard: String,
     left: String,
     is_live: bool,
+    is_silent: bool,
     load: Option<Load>,
     badge: Option<String>,
     holds: Option<String>,
@@ -102,6 +104,7 @@ impl Row {
             heard: ago(worker.lease_age),
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
+            is_silent: is_silent(worker),
             load: worker.load.as_ref().map(Load::new),
             badge: badge(worker),
             holds: snapshot.details.holds.get(&worker.id).map(|(jobs, _)| number(*jobs)),
@@ -128,6 +131,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         rows: Vec::new(),
         releases: Vec::new(),
         live: 0,
+        silent: 0,
         all: 0,
         next: None,
         from,
@@ -141,6 +145,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
             page.live += 1;
         }
         page.all = workers.len();
+        page.silent = workers.iter().filter(|worker| is_silent(worker)).count();
         page.releases = releases.into_iter().collect();
         page.releases.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
         page.releases.truncate(6);
