@@ -134,7 +134,7 @@
       let dialog = document.querySelector('dialog');
       if (!dialog) {
         dialog = document.createElement('dialog');
-        dialog.innerHTML = '<h2>Keyboard</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queues</dd></div><div><dt><kbd>g</kbd> <kbd>j</kbd></dt><dd>Jobs</dd></div><div><dt><kbd>g</kbd> <kbd>s</kbd></dt><dd>Schedules</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Groups</dd></div><div><dt><kbd>g</kbd> <kbd>p</kbd></dt><dd>Operations</dd></div><div><dt><kbd>g</kbd> <kbd>f</kbd></dt><dd>Failures</dd></div><div><dt><kbd>g</kbd> <kbd>t</kbd></dt><dd>Topics</dd></div><div><dt><kbd>g</kbd> <kbd>w</kbd></dt><dd>Workers</dd></div><div><dt><kbd>/</kbd></dt><dd>Filter</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl><form method="dialog"><button>Close</button></form>';
+        dialog.innerHTML = '<h2>Keyboard</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queues</dd></div><div><dt><kbd>g</kbd> <kbd>j</kbd></dt><dd>Jobs</dd></div><div><dt><kbd>g</kbd> <kbd>s</kbd></dt><dd>Schedules</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Groups</dd></div><div><dt><kbd>g</kbd> <kbd>l</kbd></dt><dd>Limits</dd></div><div><dt><kbd>g</kbd> <kbd>p</kbd></dt><dd>Operations</dd></div><div><dt><kbd>g</kbd> <kbd>f</kbd></dt><dd>Failures</dd></div><div><dt><kbd>g</kbd> <kbd>t</kbd></dt><dd>Topics</dd></div><div><dt><kbd>g</kbd> <kbd>w</kbd></dt><dd>Workers</dd></div><div><dt><kbd>/</kbd></dt><dd>Filter</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl><form method="dialog"><button>Close</button></form>';
         body.append(dialog);
       }
       dialog.showModal();

@@ -8,7 +8,8 @@ use axum::{
     http::{
         HeaderMap, HeaderValue, Method, StatusCode,
         header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, ORIGIN, REFERER, REFERRER_POLICY,
+            SET_COOKIE,
         },
         request::Parts,
         uri::Authority,
@@ -19,7 +20,9 @@ use axum::{
 
 use crate::{
     cookie::{cookie, same, secret, set},
+    pages::act::target,
     params::Params,
+    paths::path_of,
     problem::Problem,
     role::Person,
     shared::{Hosts, Shared},
@@ -34,12 +37,12 @@ const FIELD: &str = "csrf";
 /// Most bytes of a form: a hundred addresses of jobs fit.
 const FORM_MAX: usize = 128 * 1024;
 
-/// Nothing from elsewhere, nothing inline.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
-                      base-uri 'none'; frame-ancestors 'none'";
 /// The same of the form Edit: the longest parameters that it has fit, of which each byte takes three.
 const EDIT_MAX: usize = 256 * 1024;
 
+/// Nothing from elsewhere, nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+                      base-uri 'none'; frame-ancestors 'none'";
 
 /// Who looks, and from where.
 #[derive(Clone, Debug)]
@@ -51,6 +54,8 @@ pub(crate) struct Viewer {
     pub(crate) read_only: bool,
     /// Whether there is a page to sign in.
     pub(crate) signs_in: bool,
+    /// The page of ours on which a change was made.
+    pub(crate) back: Option<String>,
 }
 
 /// What was sent with a change that comes from a page of ours.
@@ -70,6 +75,7 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
         token,
         read_only: shared.settings.read_only,
         signs_in: shared.settings.sign_in.is_some(),
+        back: None,
     };
     let cookie = is_new.then(|| set(TOKEN, &viewer.token, &viewer.base));
     let answer = match check(&shared, &mut parts, body, &mut viewer).await {
@@ -127,6 +133,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     let most = if parts.uri.path().ends_with("/jobs/edit") { EDIT_MAX } else { FORM_MAX };
     let bytes = to_bytes(body, most).await.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
+    viewer.back = came_from(parts, &viewer.base).or_else(|| said_in(&form, &viewer.base));
     // The cookie must have come with the request: one that was made for the answer proves nothing.
     let sent = cookie(&parts.headers, TOKEN);
     if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| same(sent, field) && same(sent, &viewer.token)) {
@@ -134,6 +141,26 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     }
     parts.extensions.insert(Form(form));
     Ok(Checked::Pass(Body::empty()))
+}
+
+/// The page of ours from which a form was sent, as the browser says. A question is sent to the address that it has, which is no page.
+fn came_from(parts: &Parts, base: &str) -> Option<String> {
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let (_, rest) = header(REFERER)?.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find('/')?);
+    let is_ours = authority.eq_ignore_ascii_case(header(HOST)?) && path.strip_prefix(base)?.starts_with('/');
+    let own = format!("{base}{}", parts.uri.path());
+    (is_ours && !path.starts_with("//") && path.split('?').next() != Some(&own)).then(|| path.to_owned())
+}
+
+/// The same as the form says: the page to which it leads back, or the job that it is about.
+fn said_in(form: &Params, base: &str) -> Option<String> {
+    let page = match (form.get("back"), form.get("job")) {
+        (Some(back), _) => target(back, "").trim_end_matches(['?', '&']).to_owned(),
+        (None, Some(job)) => path_of(&job.parse().ok()?).trim_start_matches('/').to_owned(),
+        (None, None) => return None,
+    };
+    Some(format!("{base}/{page}"))
 }
 
 /// The path in front of the route: what a nesting router has taken off.

@@ -5,7 +5,7 @@ use queue_core::{Error, outcome::error_text};
 
 use crate::{
     guard::Viewer,
-    pages::{self, sign_in},
+    pages::{self, operation, sign_in},
     role::Role,
 };
 
@@ -15,11 +15,13 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) title: &'static str,
     pub(crate) text: String,
+    /// The page of what is in the way, behind the base.
+    pub(crate) link: Option<String>,
 }
 
 impl Problem {
     fn new(status: StatusCode, title: &'static str, text: impl Into<String>) -> Self {
-        Problem { status, title, text: text.into() }
+        Problem { status, title, text: text.into(), link: None }
     }
 
     pub(crate) fn not_found(text: impl Into<String>) -> Self {
@@ -34,12 +36,12 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "That cannot be read", text)
     }
 
-    pub(crate) fn busy() -> Self {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being made at once. Try again in a moment.")
     pub(crate) fn late(text: impl Into<String>) -> Self {
         Problem::new(StatusCode::CONFLICT, "Too late", text)
     }
 
+    pub(crate) fn busy() -> Self {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being made at once. Try again in a moment.")
     }
 
     pub(crate) fn method() -> Self {
@@ -103,8 +105,9 @@ impl From<Error> for Problem {
             Error::NoSuchSchedule(_) => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::NoSuchOperation(_) => Problem::not_found("There is no such operation. The last twenty of a queue are kept."),
-            Error::OperationUnderWay(_) => {
-                Problem::new(StatusCode::CONFLICT, "Another one is under way", format!("{text}. Nothing was changed."))
+            Error::OperationUnderWay(address) => {
+                let problem = Problem::new(StatusCode::CONFLICT, "Another one is under way", format!("{text}. Nothing was changed."));
+                Problem { link: address.split_once('/').map(|(queue, id)| operation::of(queue, id)), ..problem }
             }
             Error::WrongState { .. } => Problem::late(text),
             Error::EditConflict { .. } => {

@@ -19,6 +19,10 @@ on_brokers! {
     links_lead_to_the_job_that_they_name
     buttons_of_a_group_act_on_this_group
     a_pause_ends_at_a_time_of_day
+    a_limit_is_set_to_something
+    a_copy_in_a_queue_without_workers_says_so
+    an_operation_that_has_ended_is_not_stopped
+    a_problem_links_to_where_it_came_from
     a_worker_that_stops_is_asked_nothing_more
     a_worker_that_has_stopped_in_order_is_not_silent
 }
@@ -173,6 +177,86 @@ async fn a_pause_ends_at_a_time_of_day(bed: Bed) {
     }
     let refused = site.post("operate", "/queues/pause", &[("queue", "mail"), ("until", "25:00")]).await;
     assert!(refused.status == 400 && refused.body.contains("09:00"), "the way out names it: {}", refused.body);
+}
+
+async fn a_limit_is_set_to_something(bed: Bed) {
+    bed.limited("acct_17").await;
+    let site = bed.site().await;
+    let empty = [("queue", "pay"), ("limit", "stripe"), ("concurrency", ""), ("rate", ""), ("burst", "")];
+    let answer = site.post("operate", "/limits/set", &empty).await;
+    assert!(answer.status == 400 && answer.body.contains("Nothing was changed."), "{} {}", answer.status, answer.body);
+    let limit = bed.client.inspector().limit("pay", "stripe").await.unwrap().unwrap();
+    assert_eq!(limit.set.and_then(|set| set.concurrency), Some(1));
+}
+
+async fn a_copy_in_a_queue_without_workers_says_so(bed: Bed) {
+    bed.enqueue("one", None).await;
+    bed.work_until(JobState::Done, 1).await;
+    let site = bed.site().await;
+    for (queue, says) in [("mial", true), ("mail", false)] {
+        let copy = JobId::make().to_string();
+        let answer = site.post("operate", "/jobs/duplicate", &[("job", "mail/one"), ("copy", &copy), ("queue", queue)]).await;
+        let page = site.get(answer.headers["location"].strip_prefix("/queue").unwrap()).await.body;
+        assert!(page.contains("This is the copy."), "{page}");
+        assert_eq!(page.contains("No worker has ever served its queue"), says, "{queue}: {page}");
+    }
+}
+
+async fn an_operation_that_has_ended_is_not_stopped(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let new = || NewOperation::new(OperationKind::Cancel, "state=ready".parse().unwrap()).by("ada").detached();
+    let inspector = bed.client.inspector();
+    let started = inspector.start_operation("mail", &new()).await.unwrap();
+    let site = bed.site().await;
+    let page = format!("operation?queue=mail&id={}", started.id);
+    // A second one is told where the first is.
+    let all = [("all", "yes"), ("queue", "mail"), ("state", "ready"), ("sure", "yes"), ("back", "jobs")];
+    let refused = site.post("operate", "/jobs/cancel", &all).await;
+    assert!(refused.status == 409 && plain(&refused.body).contains(&format!("href=\"/queue/{page}\"")), "{}", refused.body);
+    // Nothing goes on by itself where no worker is.
+    let shown = site.get(&format!("/{page}")).await.body;
+    assert!(shown.contains("No worker that is up serves mail") && !shown.contains("goes on within a minute"), "{shown}");
+    let form = [("queue", "mail"), ("id", started.id.as_str())];
+    let stopped = site.post("operate", "/operations/stop", &form).await;
+    assert_eq!(stopped.headers["location"], "/queue/operations?queue=mail&did=stopped");
+    let again = site.post("operate", "/operations/stop", &form).await;
+    assert_eq!(again.headers["location"], "/queue/operations?queue=mail&did=ended");
+    assert!(site.get("/operations?queue=mail&did=ended").await.body.contains("It had ended before."));
+}
+
+async fn a_problem_links_to_where_it_came_from(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    let (token, here) = ("0123456789abcdef0123456789abcdef", format!("http://{}/queue", site.address));
+    let cookie = format!("queue_csrf={token}");
+    let send = async |path: &str, from: &str, fields: &str| {
+        let headers = [
+            ("x-role", "operate"),
+            ("cookie", cookie.as_str()),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("referer", from),
+        ];
+        let answer = site.ask("POST", path, &headers, &format!("csrf={token}&{fields}")).await;
+        assert!(answer.status >= 400, "{path}: {}", answer.status);
+        plain(&answer.body)
+    };
+    let wrong = "job=mail%2Fone&seen=x&priority=high";
+    let page = send("/jobs/edit", &format!("{here}/jobs/mail/one/edit"), wrong).await;
+    assert!(page.contains("href=\"/queue/jobs/mail/one/edit\">Back<"), "{page}");
+    let page = send("/queues/pause", &format!("{here}/queues?text=ma"), "queue=mail&until=soon").await;
+    assert!(page.contains("href=\"/queue/queues?text=ma\">Back<"), "{page}");
+    // A question has the address of its answer, which is no page.
+    let page = send("/jobs/cancel", &format!("{here}/jobs/cancel"), "job=x&sure=yes&back=jobs%3Fstate%3Dready").await;
+    assert!(page.contains("href=\"/queue/jobs?state=ready\">Back<"), "{page}");
+    let page = send("/jobs/edit", "", wrong).await;
+    assert!(page.contains("href=\"/queue/jobs/mail/one\">Back<"), "{page}");
+    for elsewhere in
+        ["http://evil.example/queue/jobs", &format!("http://{}/other", site.address), "javascript:alert(1)", "//evil.example/queue"]
+    {
+        let page = send("/queues/pause", elsewhere, "queue=mail&until=soon").await;
+        assert!(!page.contains(">Back<"), "{elsewhere}: {page}");
+    }
 }
 
 /// A worker in the queue `mail`, which says so.

@@ -38,6 +38,10 @@ on_brokers! {
     schedules_are_paged_without_losing_one
     a_group_is_paused_weighed_and_cancelled
     groups_are_listed_by_what_waits_and_paged_without_losing_one
+    groups_do_not_say_that_they_are_in_turn_where_they_are_not
+    the_overview_says_in_words_what_jobs_wait_for
+    failures_offer_what_their_own_jobs_allow
+    the_history_says_which_queue_is_not_known
     a_limit_says_who_holds_it_and_is_set
     limits_are_paged_without_losing_one
     a_topic_says_how_far_its_subscriptions_are
@@ -466,7 +470,7 @@ async fn operations_are_listed_and_stopped(bed: Bed) {
     let page = site.get("/operations?queue=mail&did=stopped").await.body;
     assert!(page.contains("What it has changed stays so.") && !page.contains("/queue/operations/stop"), "{page}");
     let again = site.post("operate", "/operations/stop", &form).await;
-    assert_eq!(again.headers["location"].as_str(), "/queue/operations?queue=mail&did=stopped");
+    assert_eq!(again.headers["location"].as_str(), "/queue/operations?queue=mail&did=ended");
     assert_eq!(site.post("operate", "/operations/stop", &[("queue", "mail"), ("id", "none")]).await.status, 404);
     assert_eq!(site.post("operate", "/jobs/cancel", &all).await.status, 303);
     let page = site.get("/operations").await.body;
@@ -838,11 +842,14 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     let now = async || bed.client.inspector().group("mail", &group).await.unwrap();
     let page = format!("/group?queue=mail&group={}", encode(name));
     let list = site.get("/groups?queue=mail").await.body;
-    for text in ["Ä/mü &#38; &#34;Söhne&#34;?", "globex", "75 %", "25 %", "in turn"] {
+    for text in ["Ä/mü &#38; &#34;Söhne&#34;?", "globex", "75 %", "25 %", ">ready<"] {
         assert!(list.contains(text), "no `{text}` in {list}");
     }
     let shown = site.get(&page).await.body;
-    assert!(shown.contains("3 jobs wait for their turn.") && shown.matches("class=\"next\"").count() == 3, "{shown}");
+    assert!(
+        shown.contains("3 jobs are ready. The first does not run: no worker") && shown.matches("class=\"next\"").count() == 3,
+        "{shown}"
+    );
 
     let post = async |path: &str, fields: &[(&str, &str)]| {
         let fields: Vec<(&str, &str)> = [("queue", "mail"), ("group", name)].into_iter().chain(fields.iter().copied()).collect();
@@ -885,6 +892,126 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     assert_eq!((stats.count(JobState::Ready), stats.total(queue_core::broker::Counter::Cancelled)), (1, 3), "the other group has its job");
     let none = site.post("operate", "/groups/pause", &[("queue", "mail")]).await;
     assert_eq!(none.status, 404, "{}", none.body);
+}
+
+async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
+    bed.grouped("acme", 1).await;
+    let site = bed.site().await;
+    let of = "/group?queue=mail&group=acme";
+    let page = site.get(of).await.body;
+    assert!(
+        page.contains("1 job is ready. The first does not run: no worker that is up serves its queue.") && page.contains(">no worker<"),
+        "{page}"
+    );
+    // A worker comes.
+    let (broker, lease) = (bed.client.broker(), Duration::from_secs(600));
+    broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap();
+    let page = site.get(of).await.body;
+    assert!(page.contains("1 job waits for its turn.") && page.contains(">in turn<"), "{page}");
+    assert!(site.get("/groups").await.body.contains(">ready<"), "a list does not look at limits");
+    bed.client.inspector().pause("mail").await.unwrap();
+    let page = site.get(of).await.body;
+    assert!(page.contains("The first does not run: its queue is paused.") && page.contains(">queue paused<"), "{page}");
+    let list = eventually(&site, "/groups", ">queue paused<").await;
+    assert!(!list.contains(">ready<") && !list.contains(">in turn<"), "{list}");
+
+    bed.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(0)).await.unwrap();
+    let jobs = (0..2).map(|_| common::charge::job("acct".to_owned()).group("globex"));
+    bed.client.enqueue_all(jobs).await.unwrap();
+    broker.register(&Register::lane("pay", ProcessId::random(), lease)).await.unwrap();
+    let page = site.get("/group?queue=pay&group=globex").await.body;
+    assert!(page.contains("2 jobs are ready. The first does not run: its limit `stripe`") && page.contains(">limit full<"), "{page}");
+    assert!(!page.contains(">in turn<") && !page.contains("wait for their turn"), "{page}");
+}
+
+async fn the_overview_says_in_words_what_jobs_wait_for(bed: Bed) {
+    bed.limited("acct_17").await;
+    let page = eventually(&bed.site().await, "", "1 waiting for a slot of a limit<").await;
+    assert!(!page.contains("limit_full<"), "{page}");
+}
+
+async fn failures_offer_what_their_own_jobs_allow(bed: Bed) {
+    for (id, fail) in [("one", "no stock"), ("two", "smtp says 550")] {
+        common::remind::job("acme".to_owned(), Some(fail.to_owned())).id(id).enqueue(&bed.client).await.unwrap();
+    }
+    bed.work_until(JobState::Retry, 2).await;
+    // One of them is parked: its task is paused when it is due again.
+    let inspector = bed.client.inspector();
+    inspector.pause_as("mail", queue_core::PauseOf::Task("remind".into()), queue_core::Pausing::new()).await.unwrap();
+    inspector.promote(&"mail/two".parse().unwrap()).await.unwrap();
+    bed.work_until(JobState::Parked, 1).await;
+    let page = eventually(&bed.site().await, "/failures", "smtp says *").await;
+    let row = |error: &str| {
+        let id = format!("id=\"f-mail-{}\"", Fingerprint::of(error));
+        page.split(&id).nth(1).unwrap_or_else(|| panic!("no {id}: {page}")).split("</tr>").next().unwrap().to_owned()
+    };
+    let (retries, parked) = (row("no stock"), row("smtp says 550"));
+    assert!(retries.contains("Retry now") && retries.contains(">Retrying<") && !retries.contains(">Parked<"), "{retries}");
+    assert!(!parked.contains("Retry now") && !parked.contains(">Retrying<") && parked.contains(">Parked<"), "{parked}");
+}
+
+async fn the_history_says_which_queue_is_not_known(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    assert!(site.get("/history?queue=nope").await.body.contains("The queue nope is not known."));
+    assert!(!site.get("/history?queue=mail").await.body.contains("is not known."));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_say_that_they_could_not_be_read_while_the_broker_is_away_on_redis() {
+    let mut server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    common::send_mail::job("a".to_owned(), None, None).enqueue(&client).await.unwrap();
+    let (knows, knows_nothing) = (
+        Site::mounted(queue_dashboard::router(client.clone()), "/queue").await,
+        Site::mounted(queue_dashboard::router(client), "/queue").await,
+    );
+    assert!(knows.get("").await.body.contains("No live worker"));
+    let claims = [
+        ("/failures", "No run is known to have failed"),
+        ("/operations", "Nothing was done to all jobs"),
+        ("/groups", "No group has jobs."),
+        ("/limits", "No queue has a limit."),
+        ("/schedules", "No schedule yet"),
+    ];
+    for (path, nothing) in claims {
+        assert!(knows.get(path).await.body.contains(nothing), "{path}");
+    }
+    server.kill();
+    eventually(&knows, "", "The broker does not answer.").await;
+    for (path, nothing) in [("/jobs?state=ready", "Nothing waits"), ("/queues", "No queue yet")] {
+        let page = knows_nothing.get(path).await.body;
+        assert!(page.contains("could not be read") && !page.contains(nothing), "{path} claims that there is nothing: {page}");
+    }
+    for (path, nothing) in claims {
+        for site in [&knows, &knows_nothing] {
+            let page = site.get(path).await.body;
+            assert!(page.contains("The broker does not answer.") && page.contains("could not be read"), "{path}: {page}");
+            assert!(!page.contains(nothing) && !page.contains("0 kinds"), "{path} claims that there is nothing: {page}");
+            assert_eq!(page.contains("mail could not be read"), std::ptr::eq(site, &knows), "{path} names the queue that it knows: {page}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_cannot_be_read_is_named_by_the_lists_on_redis() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    for queue in ["mail", "other"] {
+        common::send_mail::job("a".to_owned(), None, None).queue(queue).enqueue(&client).await.unwrap();
+    }
+    let site = Site::mounted(queue_dashboard::router(client), "/queue").await;
+    assert!(site.get("/groups").await.body.contains("No group has jobs."));
+    for key in ["queue:{mail}:failures", "queue:{mail}:operations", "queue:{mail}:limits", "queue:{mail}:pool", "queue:{mail}:groups"] {
+        server.command(&["SET", key, "another program"]);
+    }
+    let mut named = 0;
+    for path in ["/failures", "/operations", "/groups", "/limits"] {
+        let page = site.get(path).await.body;
+        named += u32::from(page.contains("mail could not be read"));
+        assert!(!page.contains("other could not be read"), "{path}: {page}");
+    }
+    assert!(named > 0, "one of these keys is looked at");
 }
 
 async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {

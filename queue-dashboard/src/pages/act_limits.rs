@@ -39,6 +39,11 @@ async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, limit) = named(shared, form).await?;
     let (concurrency, burst) = (field(form, "concurrency")?, field(form, "burst")?);
     let rate = Some(form.text::<40>("rate")).filter(|rate| !rate.is_empty()).map(|rate| Rate::from_str(&rate)).transpose()?;
+    if (concurrency, rate, burst) == (None, None, None) {
+        let problem = "Nothing is written into the fields: say how many run at once, or how many start in a time. To let code say it again, take back what was set. \
+                       Nothing was changed.";
+        return Err(Problem::invalid(problem));
+    }
     let set = shared.inspector.set_limit(&queue, &limit.name, |rule| {
         (rule.concurrency, rule.rate, rule.burst) = (concurrency, rate, burst);
     });

@@ -1,6 +1,6 @@
 //! The page Failures: how runs have failed, alike ones in one row, and what can be done to all jobs of one.
 
-use std::{cmp::Reverse, sync::Arc, time::SystemTime};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use askama::Template;
 use axum::{
@@ -10,16 +10,17 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt;
-use queue_core::{FailureKind, Fingerprint, JobState};
+use queue_core::{FailureKind, Fingerprint, JobId, JobState, broker::history::JOBS_NAMED};
+use tokio::time::timeout;
 
 use super::{CHOICES, Content, Stale, jobs::Told, unread::Unread, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
     params::{Params, query},
-    problem::Problem,
     paths::job_path,
-    shared::Shared,
+    problem::Problem,
+    shared::{DEADLINE, Shared},
     snapshot::{Snapshot, together},
 };
 
@@ -34,9 +35,9 @@ const QUEUES: usize = 100;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    unread: Unread,
     rows: Vec<Row>,
     queue: &'a str,
-    unread: Unread,
     queues: Vec<String>,
     all: usize,
     left_out: usize,
@@ -58,20 +59,27 @@ struct Row {
     tasks: Vec<(String, String)>,
     releases: Vec<(String, String)>,
     jobs: Vec<(String, String)>,
-    /// The addresses of its dead jobs and of those that wait for another attempt, and whether there are any in the queue.
+    /// The lists of its jobs that are dead, wait for another attempt, or are parked, and whether there may be any.
     dead: String,
     retry: String,
+    parked: String,
     has_dead: bool,
     has_retry: bool,
+    has_parked: bool,
 }
 
 impl Row {
-    fn new(queue: &str, kind: &FailureKind, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+    fn new(queue: &str, kind: &FailureKind, states: &States, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
         let is_one = kind.fingerprint != Fingerprint::OTHERS;
         let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
         let listed =
             |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", kind.fingerprint))]);
-        let has = |state| snapshot.is_none_or(|snapshot| snapshot.count(Some(queue), state) > 0);
+        // Of a kind with more jobs than are kept the others are not known: any of the queue may be one of them.
+        let known = states.get(queue).filter(|_| kind.jobs.len() < JOBS_NAMED);
+        let has = |state| match known {
+            Some(states) => is_one && kind.jobs.iter().any(|id| states.get(id) == Some(&state)),
+            None => is_one && snapshot.is_none_or(|snapshot| snapshot.count(Some(queue), state) > 0),
+        };
         Row {
             queue: queue.to_owned(),
             fingerprint: kind.fingerprint.to_string(),
@@ -86,8 +94,10 @@ impl Row {
             jobs: kind.jobs.iter().rev().map(|id| (job_path(queue, &id.to_string()), short_id(&id.to_string()))).collect(),
             dead: listed(JobState::Dead),
             retry: listed(JobState::Retry),
-            has_dead: is_one && has(JobState::Dead),
-            has_retry: is_one && has(JobState::Retry),
+            parked: listed(JobState::Parked),
+            has_dead: has(JobState::Dead),
+            has_retry: has(JobState::Retry),
+            has_parked: has(JobState::Parked),
         }
     }
 }
@@ -116,17 +126,19 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let _turn = shared.list_turn().await?;
     let calls = chosen.into_iter().map(|name| shared.inspector.failures(name).map(move |kinds| (name, kinds)).boxed());
     let mut found: Vec<(&String, FailureKind)> = Vec::new();
+    let mut unread = Unread::of(&look, &queue);
     for (name, kinds) in together(calls.collect()).await {
         found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|kind| (name, kind)));
     }
     found.sort_by_key(|(_, kind)| Reverse(kind.last_at));
+    let shown: Vec<(&String, FailureKind)> = found.iter().skip(from).take(PAGE).cloned().collect();
+    let states = states(shared, &shown).await;
     let now = SystemTime::now();
     let asked = |from: usize| query(&[("queue", &queue), ("from", &if from == 0 { String::new() } else { from.to_string() })]);
     let next = from.saturating_add(PAGE);
     let page = Page {
         viewer,
         stale: Stale::of(&look),
-    let mut unread = Unread::of(&look, &queue);
         unread,
         rows: shown.iter().map(|(name, kind)| Row::new(name, kind, &states, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
@@ -140,4 +152,24 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/failures?{}", asked(from));
     Ok(Content { title: "Failures".to_owned(), tab: "failures", html: written(&page)?, status, live: Some(live), told: Told::of(params) })
+}
+
+/// The states of jobs, by queue and id.
+type States = BTreeMap<String, BTreeMap<JobId, JobState>>;
+
+/// In which states the last jobs of these kinds are, those that are still there. A queue that does not say is left out.
+async fn states(shared: &Shared, kinds: &[(&String, FailureKind)]) -> States {
+    let mut ids = BTreeMap::<&String, Vec<JobId>>::new();
+    for (queue, kind) in kinds {
+        ids.entry(*queue).or_default().extend(kind.jobs.iter().cloned());
+    }
+    let calls = ids.into_iter().map(|(queue, ids)| {
+        async move {
+            let standing = timeout(DEADLINE, shared.client.broker().standing(queue, &ids)).await.ok()?.ok()?;
+            let states = standing.into_iter().flatten().map(|standing| (standing.job.id.clone(), standing.job.state));
+            Some((queue.clone(), states.collect()))
+        }
+        .boxed()
+    });
+    together(calls.collect()).await.into_iter().flatten().collect()
 }

@@ -41,6 +41,8 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     queue: String,
+    /// What was asked for and is no queue.
+    unknown: String,
     /// All queues, to choose from.
     queues: Vec<String>,
     left_out: usize,
@@ -140,7 +142,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     let known: Vec<String> = look.snapshot.iter().flat_map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone())).collect();
     // What is not there is not asked for.
     let wanted = params.text::<64>("queue");
-    let queue = if known.contains(&wanted) { wanted } else { String::new() };
+    let (queue, unknown) = if known.contains(&wanted) { (wanted, String::new()) } else { (String::new(), wanted) };
     let asked: Vec<String> = if queue.is_empty() { known.iter().take(QUEUES).cloned().collect() } else { vec![queue.clone()] };
     let _turn = shared.list_turn().await?;
     let mut histories = Vec::with_capacity(asked.len());
@@ -161,6 +163,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
         left_out: if queue.is_empty() { known.len() - asked.len() } else { 0 },
         seen: look.snapshot.as_ref().map(|_| see(histories, span)),
         queue,
+        unknown: if look.problem.is_some() { String::new() } else { unknown },
         queues: known,
     };
     let status = if page.seen.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -115,6 +115,10 @@ impl Told {
             }
             None if did == "edit-none" => return plain("The job has all that already. Nothing was changed."),
             None if did == "duplicate" => return plain("This is the copy. The job that it is a copy of stays as it is."),
+            None if did == "duplicate-unserved" => {
+                let text = "This is the copy. No worker has ever served its queue: it waits until one does.".to_owned();
+                return Some(Told { text, is_good: false });
+            }
             None if did == "pause" => return plain("The queue is paused."),
             None if did == "resume" => return plain("The queue is served again."),
             None if did == "pause-task" => return plain("The task is paused: workers park its jobs."),

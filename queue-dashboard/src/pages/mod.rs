@@ -113,10 +113,10 @@ pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
     #[derive(Template)]
     #[template(path = "problem.html")]
     struct Page<'a> {
-        base: &'a str,
+        viewer: &'a Viewer,
         problem: &'a Problem,
     }
-    let page = Page { base: &viewer.base, problem };
+    let page = Page { viewer, problem };
     match page.render() {
         Ok(html) => {
             framed(viewer, &Content { title: problem.title.to_owned(), tab: "", html, status: problem.status, live: None, told: None }, "")
@@ -132,7 +132,6 @@ fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
     }
 }
 
-/// What stands above a page when its figures are old or missing.
 /// What the script puts above an open page that cannot be made anew now. It knows when the page was made.
 pub(crate) fn late(problem: &Problem) -> String {
     #[derive(Template)]
@@ -143,6 +142,7 @@ pub(crate) fn late(problem: &Problem) -> String {
     Banner { problem }.render().unwrap_or_else(|_| problem.title.to_owned())
 }
 
+/// What stands above a page when its figures are old or missing.
 pub(crate) struct Stale {
     pub(crate) problem: String,
     /// When the figures are from.

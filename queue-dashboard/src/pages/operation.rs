@@ -56,7 +56,7 @@ struct Page<'a> {
 }
 
 /// The address of the page of an operation, behind the base.
-pub(super) fn of(queue: &str, id: &str) -> String {
+pub(crate) fn of(queue: &str, id: &str) -> String {
     format!("operation?{}", query(&[("queue", queue), ("id", id)]))
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 /// The operation that is meant.
-async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
+pub(super) async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
     let (queue, id) = (params.text::<128>("queue"), params.text::<64>("id"));
     // A name that is none of a queue names no operation either.
     if queue.is_empty() || id.is_empty() || !shared.inspector.queues().await?.contains(&queue) {

@@ -157,12 +157,16 @@ async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     if queue.is_empty() || id.is_empty() {
         return Err(operation::none());
     }
+    let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
+    // What has ended is not changed, and no line of the log.
+    if !operation::named(shared, form).await?.is_running() {
+        return Ok(see_here(viewer, &back, "did=ended"));
+    }
     let stopped = shared.inspector.stop_operation(&queue, &id).await?;
     let (who, role) = person(viewer);
     let changed = stopped.changed;
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by a person");
     shared.outdate().await;
     let did = if stopped.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
-    let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
     Ok(see_here(viewer, &back, did))
 }

@@ -109,25 +109,33 @@ fn see(snapshot: &Snapshot, history: &History) -> Seen {
 /// The reasons that there are, as `jobs list 'waiting=…'` has them.
 fn waits(snapshot: &Snapshot) -> Vec<Wait> {
     let told = |(reason, jobs): (&&'static str, &u64)| {
-        let (words, state) = match *reason {
-            "not_due" => ("not due yet", JobState::Scheduled),
-            "retry" => ("waiting for their next attempt", JobState::Retry),
-            "key_held" => ("waiting for their key", JobState::Held),
-            "no_worker_for_task" => ("parked: no worker can run them", JobState::Parked),
-            "task_paused" => ("parked: their task is paused", JobState::Parked),
-            "queue_paused" => ("in a paused queue", JobState::Ready),
-            "no_worker" => ("without a worker", JobState::Ready),
-            "group_paused" => ("of a paused group", JobState::Ready),
-            "group_full" => ("of a group at its cap", JobState::Ready),
-            "out_of_order" => ("behind another of their ordered group", JobState::Ready),
-            "behind" => ("waiting for their turn", JobState::Ready),
-            other => (other, JobState::Ready),
-        };
+        let (words, state) = words(reason);
         // What is parked may be so for two reasons.
         let filter = if state == JobState::Parked { String::new() } else { format!("&text=waiting%3D{reason}") };
         Wait { jobs: number(*jobs), reason: words, link: format!("/jobs?state={state}{filter}") }
     };
     snapshot.details.waiting.iter().map(told).collect()
+}
+
+/// What jobs with this reason are, and in which state.
+fn words(reason: &'static str) -> (&'static str, JobState) {
+    match reason {
+        "not_due" => ("not due yet", JobState::Scheduled),
+        "retry" => ("waiting for their next attempt", JobState::Retry),
+        "key_held" => ("waiting for their key", JobState::Held),
+        "no_worker_for_task" => ("parked: no worker can run them", JobState::Parked),
+        "task_paused" => ("parked: their task is paused", JobState::Parked),
+        "queue_paused" => ("in a paused queue", JobState::Ready),
+        "no_worker" => ("without a worker", JobState::Ready),
+        "workers_quiet" => ("whose workers claim nothing", JobState::Ready),
+        "group_paused" => ("of a paused group", JobState::Ready),
+        "group_full" => ("of a group at its cap", JobState::Ready),
+        "out_of_order" => ("behind another of their ordered group", JobState::Ready),
+        "limit_full" => ("waiting for a slot of a limit", JobState::Ready),
+        "rate_limited" => ("waiting for the rate of a limit", JobState::Ready),
+        "behind" => ("waiting for their turn", JobState::Ready),
+        other => (other, JobState::Ready),
+    }
 }
 
 fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
@@ -191,4 +199,21 @@ fn chart(history: &History) -> Chart {
     Chart::of(&parts, |most, now| {
         format!("Jobs done and failed a second in the last two minutes: at most {}, now {} done.", rate(most), rate(now))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::Reason;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_that_is_counted_has_words() {
+        // These are of one job, and are not counted.
+        let of_one = ["unreadable", "suspect", "taken_back", "runs", "ended"];
+        for reason in Reason::NAMES.into_iter().filter(|reason| !of_one.contains(reason)) {
+            let (words, _) = words(reason);
+            assert!(words != reason && !words.contains('_'), "{reason}: {words}");
+        }
+    }
 }
