@@ -1222,7 +1222,7 @@ mutants! {
         "operations: what does not match stays": "self.concerns(job) && self.filter.matches(job, now)" => "self.concerns(job)";
         "operations: who has not started it has another name": "operation.is_own" => "true";
         "operations: after a lost answer it goes on from what is stored": "self.is_mine = false" => "()";
-        "operations: a part counts what it has looked at": "let own = part.len() as u64;" => "let own = 0;";
+        "operations: a part counts what it has looked at": "part.len() as u64" => "0";
         "operations: a position that cannot be read begins anew": "self.is_mine && self.after.is_some()" => "false";
         "operations: who was taken over ends": "operation.runner.as_deref() == Some(&*self.runner)" => "true";
     }

@@ -342,8 +342,10 @@ mod tests {
             for text in [mutant.find, mutant.replace] {
                 let condition = text.strip_prefix("if ").and_then(|text| text.strip_suffix(" {"));
                 let expression = format!("{{ {} }}", condition.unwrap_or(text));
-                let read = syn::parse_str::<syn::Block>(&expression);
-                assert!(read.is_ok(), "mutant `{}`: {text}: {:?}", mutant.name, read.err());
+                let read =
+                    syn::parse_str::<syn::Block>(&expression).unwrap_or_else(|error| panic!("mutant `{}`: {text}: {error}", mutant.name));
+                let binds = read.stmts.iter().any(|statement| matches!(statement, syn::Stmt::Local(_)));
+                assert!(!binds, "mutant `{}`: {text}: what `let` names is not there behind its block", mutant.name);
             }
         }
         assert!(BUILT_ALONE.iter().all(|name| MUTANTS.iter().any(|mutant| mutant.name == *name)));
