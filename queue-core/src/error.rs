@@ -1,9 +1,11 @@
 //! The one error type of this crate, grouped by what the caller can do about it.
 
 mod kind;
+mod way_out;
 
 use std::{error::Error as StdError, sync::Arc};
 
+use self::way_out::{it_is, way_out};
 use crate::{address::JobAddress, group::GroupName};
 
 /// The error of the operating system, the server or the database behind one of ours.
@@ -96,11 +98,11 @@ pub enum Error {
     OperationUnderWay(String),
     /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
     #[error(
-        "job `{0}` has ended and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
+        "job `{0}` has ended, or was deleted, and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
          give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
     )]
     NotKept(JobAddress),
-    /// The job is done, but its result was too large or could not be encoded, so that it was dropped.
+    /// The job is done, but its result was too large, nested too deeply, or could not be encoded, so that it was dropped.
     #[error("the result of job `{job}` was dropped: {problem}")]
     ResultDropped {
         /// The job.
@@ -109,7 +111,7 @@ pub enum Error {
         problem: String,
     },
     /// A job is in a state in which this cannot be done.
-    #[error("cannot {verb} job `{job}`: it is {state}{}", way_out(verb, state))]
+    #[error("cannot {verb} job `{job}`: {}{}", it_is(state), way_out(verb, state))]
     WrongState {
         /// The job.
         job: JobAddress,
@@ -265,16 +267,6 @@ pub enum Error {
     Internal(String),
 }
 
-/// What to do instead about a job in this state.
-fn way_out(verb: &str, state: &str) -> &'static str {
-    match (verb, state) {
-        ("edit", "active") => "; wait until its run has ended, or cancel it and duplicate it",
-        ("edit", "done") => "; duplicate it, and edit the copy",
-        ("edit", _) => "; requeue it, and edit it while it waits, or duplicate it",
-        _ => "",
-    }
-}
-
 impl Error {
     /// True when the same call may succeed later without any change.
     pub fn is_transient(&self) -> bool {
@@ -306,6 +298,14 @@ impl Error {
     /// An [`Ambiguous`](Self::Ambiguous) without an error behind it.
     pub fn ambiguous(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
+    }
+
+    /// The error of a question: without an answer nothing has changed.
+    pub(crate) fn of_question(self) -> Self {
+        match self {
+            Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },
+            error => error,
+        }
     }
 
     /// The same with the error behind it.

@@ -112,7 +112,7 @@ pub enum CancelCause {
     Shutdown,
 }
 
-/// A result in its stored form. If it is too large or cannot be encoded, it has the reason, which is stored in its place: who reads the result gets
+/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded, it has the reason, which is stored in its place: who reads the result gets
 /// [`Error::ResultDropped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(Result<Vec<u8>, String>);
@@ -121,7 +121,7 @@ impl Encoded {
     /// Encodes a result.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
         Encoded(codec::encode(value).map_err(|problem| format!("it cannot be encoded: {problem}")).and_then(|bytes| match bytes.len() {
-            0..=RESULT_MAX => Ok(bytes),
+            0..=RESULT_MAX => codec::scan(&bytes).map(|()| bytes).map_err(|problem| format!("it could not be read back: {problem}")),
             size => Err(format!("it has {size} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return where")),
         }))
     }
@@ -149,6 +149,9 @@ impl Encoded {
 
 /// The first byte of what is stored in place of a result: the reason follows. No MessagePack value begins with this byte.
 const DROPPED: u8 = 0xc1;
+
+/// What a result without content is when it is encoded. It is not stored.
+pub(crate) const NIL: &[u8] = &[0xc0];
 
 /// What is stored of a result, or the reason that is stored in place of it.
 pub(crate) fn stored_result(bytes: &[u8]) -> Result<&[u8], String> {
@@ -269,10 +272,11 @@ impl TaskResult for Outcome {
 impl<T: Serialize> TaskResult for T {
     type Output = T;
     fn end_ok(self, wanted: bool) -> Outcome {
-        if !wanted || size_of::<T>() == 0 {
-            return Outcome::Done;
+        match wanted.then(|| Encoded::of(&self)) {
+            // A type of one value that is encoded as nil, such as `()`, has no content. A `None` has.
+            Some(Encoded(Ok(nil))) if size_of::<T>() == 0 && nil == NIL => Outcome::Done,
+            encoded => encoded.map_or(Outcome::Done, Outcome::DoneWith),
         }
-        Outcome::DoneWith(Encoded::of(&self))
     }
 }
 
@@ -326,75 +330,4 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug)]
-    struct Outer(Outcome);
-    impl fmt::Display for Outer {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("while polling")
-        }
-    }
-    impl StdError for Outer {
-        fn source(&self) -> Option<&(dyn StdError + 'static)> {
-            Some(&self.0)
-        }
-    }
-
-    #[test]
-    fn an_outcome_is_found_among_the_sources_of_an_error() {
-        let end = Err::<(), _>(Outer(Outcome::Snooze(Duration::from_secs(1)))).end(false);
-        assert_eq!(end, Outcome::Snooze(Duration::from_secs(1)));
-    }
-
-    #[derive(Debug, thiserror::Error)]
-    enum Shop {
-        #[error(transparent)]
-        Steered(#[from] Outcome),
-        #[error("the shop says: {0}")]
-        Quoted(Outcome),
-    }
-
-    #[test]
-    fn an_outcome_is_found_in_an_error_that_is_nothing_else() {
-        let thrown = || -> Result<(), Shop> { Err(Outcome::Snooze(Duration::from_secs(1)))? };
-        assert_eq!(thrown().end(false), Outcome::Snooze(Duration::from_secs(1)));
-        let boxed: Box<dyn StdError + Send + Sync> = Box::new(Shop::from(Outcome::Bury("sold".into())));
-        assert_eq!(Err::<(), _>(boxed).end(false), Outcome::Bury("sold".into()));
-    }
-
-    #[test]
-    fn an_outcome_that_an_error_only_speaks_of_steers_nothing() {
-        let quoted = Err::<(), _>(Shop::Quoted(Outcome::Bury("sold".into()))).end(false);
-        assert_eq!(quoted, Outcome::Failed("the shop says: bury: sold".into()));
-        assert_eq!(Err::<(), _>("snooze for 1s").end(false), Outcome::Failed("snooze for 1s".into()));
-    }
-
-    #[test]
-    fn an_error_is_told_with_its_sources() {
-        let error = std::io::Error::other("disk on fire");
-        assert_eq!(error_text(&error), "disk on fire");
-        assert_eq!(Err::<(), _>("plain text").end(false), Outcome::Failed("plain text".into()));
-    }
-
-    #[test]
-    fn a_result_is_encoded_only_where_it_is_wanted() {
-        assert_eq!(Ok::<_, String>(7u8).end(false), Outcome::Done);
-        assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded(Ok(vec![7]))));
-        assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded(Err(_)))));
-    }
-
-    #[test]
-    fn a_reason_is_stored_in_place_of_a_result_and_no_result_is_taken_for_one() {
-        assert_eq!(Encoded::of("x").into_stored(), (b"\xa1x".to_vec(), None));
-        let (stored, problem) = Encoded(Err("no".to_owned())).into_stored();
-        assert_eq!(
-            (stored.as_slice(), problem, stored_result(&stored).unwrap_err()),
-            (&b"\xc1no"[..], Some("no".to_owned()), "no".to_owned())
-        );
-        for result in [&b"\xa1x"[..], b"\xc0", b"", b"\xc1"] {
-            assert_eq!(stored_result(result).unwrap(), result);
-        }
-    }
-}
+mod tests;

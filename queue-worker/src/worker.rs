@@ -216,7 +216,8 @@ impl Worker {
         self
     }
 
-    /// How long done jobs and their results are kept, unless task or job set it. Default: not at all.
+    /// How long done jobs and their results are kept, unless task or job set it. Default: not at all. A job that was enqueued with
+    /// [`call`](queue_core::Job::call) sets it: to the time for which the caller waits, and ten seconds.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self

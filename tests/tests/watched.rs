@@ -11,12 +11,16 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::Lane;
+use queue_testing::{
+    conformance::Lane,
+    failing::{FailingBroker, Fault},
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
 };
 use queue_worker::Worker;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 on_servers! {
@@ -26,6 +30,7 @@ on_servers! {
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
     a_job_that_runs_is_told_at_once_that_it_is_cancelled
     who_asks_for_a_result_over_64_kib_is_told_its_size
+    results_without_size_are_read_and_what_is_nested_too_deeply_is_told
 }
 
 const QUEUE: &str = "watched";
@@ -58,6 +63,55 @@ async fn perhaps(size: usize) -> Result<Option<String>, std::convert::Infallible
 async fn perhaps_not_kept(size: usize, gate: Data<Arc<Semaphore>>) -> Result<Option<String>, std::convert::Infallible> {
     gate.acquire().await.expect("it is never closed").forget();
     Ok(Some("x".repeat(size)))
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Only {
+    Done,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Empty {}
+
+/// Values of types without size, none of which is nil when it is encoded.
+#[task(queue = "watched", retention = "1h")]
+async fn only() -> Result<Only, std::convert::Infallible> {
+    Ok(Only::Done)
+}
+
+#[task(queue = "watched", retention = "1h")]
+async fn empty() -> Result<Empty, std::convert::Infallible> {
+    Ok(Empty {})
+}
+
+#[task(queue = "watched", retention = "1h")]
+async fn units() -> Result<((), ()), std::convert::Infallible> {
+    Ok(((), ()))
+}
+
+#[task(queue = "watched", retention = "1h")]
+async fn nothing() -> Result<(), std::convert::Infallible> {
+    Ok(())
+}
+
+/// Ends when it may, and is not kept.
+#[task(queue = "watched")]
+async fn only_not_kept(gate: Data<Arc<Semaphore>>) -> Result<Only, std::convert::Infallible> {
+    gate.acquire().await.expect("it is never closed").forget();
+    Ok(Only::Done)
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Nested(Vec<Nested>);
+
+/// A result of so many arrays, each within the one before.
+#[task(queue = "watched", retention = "1h")]
+async fn nested(depth: usize) -> Result<Nested, std::convert::Infallible> {
+    Ok(nest(depth))
+}
+
+fn nest(depth: usize) -> Nested {
+    (1..depth).fold(Nested(Vec::new()), |inner, _| Nested(vec![inner]))
 }
 
 /// Runs until it is told to stop.
@@ -288,4 +342,66 @@ fn told_the_size<T: std::fmt::Debug>(what: &str, size: usize, answer: Result<Job
     let text = error.to_string();
     let expected = format!("it has {size} bytes, at most 65536 are kept; return less, or store it elsewhere and return where");
     assert!(text.ends_with(&expected), "{what}: {text}");
+}
+
+async fn results_without_size_are_read_and_what_is_nested_too_deeply_is_told(kind: Kind) {
+    let server = Server::start(kind);
+    are_read(&connected(&server).await.0).await;
+}
+
+#[tokio::test]
+async fn results_without_size_are_read_in_a_sqlite_file_and_what_is_nested_too_deeply_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    are_read(&Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap()).await;
+}
+
+async fn are_read(client: &Client) {
+    let (gate, wait) = (Arc::new(Semaphore::new(0)), Duration::from_secs(30));
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).data(gate.clone());
+    let worker = worker.register::<only>().register::<empty>().register::<units>().register::<nothing>();
+    let worker = worker.register::<only_not_kept>().register::<nested>();
+    let waits = async {
+        let job = only::job().enqueue(client).await.unwrap();
+        assert_eq!(job.wait(wait).await.unwrap(), JobResult::Done(Only::Done));
+        let record = client.inspector().show(job.address()).await.unwrap();
+        assert_eq!(record.result_json().unwrap().as_deref(), Some("\"Done\""));
+        assert_eq!(empty::job().enqueue(client).await.unwrap().wait(wait).await.unwrap(), JobResult::Done(Empty {}));
+        assert_eq!(units::job().call(client, wait).await.unwrap(), JobResult::Done(((), ())));
+        let job = nothing::job().enqueue(client).await.unwrap();
+        assert_eq!(job.wait(wait).await.unwrap(), JobResult::Done(()));
+        assert_eq!(client.inspector().show(job.address()).await.unwrap().result_json().unwrap(), None, "nil is not stored");
+
+        // What a late caller gets of a job that is not kept.
+        let job = only_not_kept::job().enqueue(client).await.unwrap();
+        gate.add_permits(1);
+        while job.status().await.unwrap().is_some() {}
+        assert!(matches!(job.result().await, Err(Error::NotKept(_))));
+
+        assert_eq!(nested::job(64).call(client, wait).await.unwrap(), JobResult::Done(nest(64)));
+        let deep = nested::job(66).call(client, wait).await.unwrap_err();
+        assert_eq!(deep.kind(), "result_dropped", "{deep}");
+        assert!(deep.to_string().contains("nested more than 64 deep"), "{deep}");
+    };
+    worker.run(waits).await.unwrap();
+}
+
+/// A look at a job changes nothing: without an answer none of them says that a request may have been carried out.
+#[tokio::test]
+async fn a_question_that_is_not_answered_has_changed_nothing() {
+    let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());
+    let client = Client::with_broker(broker.clone() as DynBroker).with_deadline(Duration::from_millis(200));
+    let job = double::job(21).enqueue(&client).await.unwrap();
+    broker.fail(Fault::ReplyLost, u32::MAX);
+    let wait = Duration::from_millis(50);
+    let errors = [
+        ("status", job.status().await.map(drop)),
+        ("result", job.result().await.map(drop)),
+        ("wait", job.wait(wait).await.map(drop)),
+        ("Inspector::wait", client.inspector().wait(job.address(), wait).await.map(drop)),
+    ];
+    for (what, answer) in errors {
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{what}: {error}");
+        assert!(!error.to_string().contains("may have been carried out"), "{what}: {error}");
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     broker::{Changed, Confirmed, JobState, StoredJob, after, on_broker_until},
     codec,
     error::{Error, Result},
-    outcome::stored_result,
+    outcome::{NIL, stored_result},
     task::{Task, TaskDef, TaskOutput},
 };
 
@@ -161,7 +161,8 @@ impl<T> Handle<T> {
 
     async fn record(&self, until: Instant) -> Result<Option<StoredJob>> {
         let (broker, address) = (self.client.broker().clone(), self.address.clone());
-        on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await }).await
+        let asked = on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await });
+        asked.await.map_err(Error::of_question)
     }
 }
 
@@ -173,7 +174,7 @@ where
     ///
     /// # Errors
     /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::ResultDropped`] when
-    /// the result was over 64 KiB or could not be encoded; [`Error::Decode`] when it is not of the task's type.
+    /// the result was over 64 KiB, nested too deeply, or could not be encoded; [`Error::Decode`] when it is not of the task's type.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
         self.result_of(self.record(after(self.client.deadline())).await?)
     }
@@ -185,7 +186,7 @@ where
         };
         Ok(match record.state {
             // The worker had not heard yet that a caller waits: otherwise it stores every result that has content, a `None` too.
-            JobState::Done if self.kept == Kept::No && record.result.is_none() && size_of::<TaskOutput<T>>() > 0 => {
+            JobState::Done if self.kept == Kept::No && record.result.is_none() && has_content::<TaskOutput<T>>() => {
                 return Err(Error::NotKept(self.address.clone()));
             }
             JobState::Done => JobResult::Done(self.decode(record.result.as_deref())?),
@@ -207,6 +208,9 @@ where
     ///
     /// A job without retention that ends while somebody waits for it is kept for a minute, so that those who wait get its result.
     ///
+    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and who waits is told then: until then it gives [`JobResult::Pending`], for
+    /// as long as no worker serves the queue or jobs before it keep the workers busy.
+    ///
     /// # Errors
     /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended before, or in the very moment in which the
     /// wait began. A broker that does not answer, as while it fails over, is asked again; if it has not answered once when the time is up, its error comes
@@ -218,10 +222,15 @@ where
 
     fn decode(&self, bytes: Option<&[u8]>) -> Result<TaskOutput<T>> {
         // A result without content is not stored; nil reads back as `()`.
-        let bytes = stored_result(bytes.unwrap_or(&[0xc0]));
+        let bytes = stored_result(bytes.unwrap_or(NIL));
         let bytes = bytes.map_err(|problem| Error::ResultDropped { job: self.address.clone(), problem })?;
         codec::decode(bytes).map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
     }
+}
+
+/// Whether values of this type are stored: all but those of a type of one value that is encoded as nil, such as `()`.
+fn has_content<T: DeserializeOwned>() -> bool {
+    size_of::<T>() > 0 || codec::decode::<T>(NIL).is_err()
 }
 
 impl<T> Clone for Handle<T> {

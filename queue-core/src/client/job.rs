@@ -94,7 +94,7 @@ macro_rules! setters {
         }
 
         /// Drops the job (→ `expired`) if it has not started within this time from now, by this machine's clock. Default: it never
-        /// expires.
+        /// expires. The job becomes `expired` when a worker comes upon it, and a program that waits for it is told then.
         pub fn expires(mut self, after: Duration) -> Self {
             self.options.expires = Some(after);
             self
@@ -163,8 +163,10 @@ impl<T: Task> Job<T> {
     /// Stores the job, and waits for its result, at most for `timeout` in all. The result is kept for as long as this waits; a longer
     /// retention of the job or its task holds.
     ///
-    /// It does not hear of the end of the job, it looks for it, at growing intervals of 5 ms to 1 s, as [`Handle::wait`] does. A job that
-    /// takes a second is answered within a third of a second after its end, a longer one within a second.
+    /// The broker wakes it when the job ends, as it does [`Handle::wait`].
+    ///
+    /// A retention that the worker gives the jobs of tasks without one (`Worker::retention`) does not hold for this job: it is kept for `timeout` and ten seconds, although that
+    /// may be shorter. To keep it longer give a retention to the job or to its task.
     ///
     /// ```
     /// # use queue_core::prelude::*;

@@ -66,4 +66,5 @@ async fn look_at(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result
         }
     })
     .await
+    .map_err(Error::of_question)
 }

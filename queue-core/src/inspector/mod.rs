@@ -259,10 +259,7 @@ impl Inspector {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.repeat(until, question).await.map_err(|error| match error {
-            Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },
-            error => error,
-        })
+        self.repeat(until, question).await.map_err(Error::of_question)
     }
 
     /// What may be carried out twice is sent twice: the first request after a server was restarted meets a broken connection.
