@@ -10,6 +10,11 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
     text
 }
 
+/// A text on one line, without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// A URL without its password, for messages.
 pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {

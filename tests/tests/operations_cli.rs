@@ -58,6 +58,25 @@ async fn put(client: &Client, jobs: usize) {
     }
 }
 
+/// A job that a filter names by its address is the job that is meant, and the one that is left out.
+#[tokio::test]
+async fn the_address_of_a_job_is_taken_in_every_filter() {
+    let (folder, url) = in_folder();
+    let client = Client::connect(&url).await.unwrap();
+    put(&client, 3).await;
+    client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue("mail").id("o-1")).await.unwrap();
+    for command in [&["jobs", "list"][..], &["jobs", "search"]] {
+        let found = json(&folder, &url, &[command, &["id=orders/o-1"]].concat());
+        let jobs = if found.is_array() { &found } else { &found["jobs"] };
+        assert_eq!(jobs.as_array().map(|jobs| (jobs.len(), &jobs[0]["job"])), Some((1, &"orders/o-1".into())), "{command:?}: {found}");
+    }
+    ok(&folder, &url, &["jobs", "delete", "--all", "--where", "id!=orders/o-1", "--queue", "orders", "--yes"]);
+    assert_eq!(client.inspector().stats("orders").await.unwrap().count(JobState::Ready), 1);
+    ok(&folder, &url, &["jobs", "delete", "--all", "--where", "id=orders/o-1", "--yes"]);
+    let left = async |queue| client.inspector().stats(queue).await.unwrap().count(JobState::Ready);
+    assert_eq!((left("orders").await, left("mail").await), (0, 1));
+}
+
 #[tokio::test]
 async fn an_operation_is_looked_at_started_and_kept() {
     let (folder, url) = in_folder();

@@ -16,6 +16,7 @@ use crate::{
     broker::{DynBroker, JobState, StoredTransition, after, on_broker},
     error::{Error, Result},
     inspector::Filter,
+    text::plain,
 };
 
 mod round;
@@ -88,11 +89,11 @@ impl Transition {
 }
 
 impl fmt::Display for Transition {
-    /// `orders/close-17 close_order active -> dead (max_attempts)`
+    /// `orders/close-17 close_order active -> dead (max_attempts)`, on one line, without what a terminal would obey.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |state: Option<JobState>, none| state.map_or(none, JobState::name);
-        write!(f, "{} {} {} -> {}", self.job, self.task, name(self.from, "new"), name(self.to, "removed"))?;
-        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+        write!(f, "{} {} {} -> {}", self.job, plain(&self.task), name(self.from, "new"), name(self.to, "removed"))?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({})", plain(reason)))
     }
 }
 
@@ -313,5 +314,18 @@ impl Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("filter", &self.filter).field("queues", &self.feeds.keys()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transition_is_one_line_without_what_a_terminal_would_obey() {
+        let mut told = StoredTransition::new(1, 0, "close-17".parse().unwrap());
+        (told.task, told.from, told.to) = ("close\torder".to_owned(), Some(JobState::Active), Some(JobState::Dead));
+        told.reason = Some("a\nb \u{1b}[31mred".to_owned());
+        assert_eq!(Transition::new("orders", told).to_string(), "orders/close-17 close order active -> dead (a b  [31mred)");
     }
 }

@@ -2,8 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use self::transitions::is_of;
 use super::{JobRecord, Reason};
-use crate::{address::JobId, broker::JobState};
+use crate::{
+    address::{JobAddress, JobId},
+    broker::JobState,
+};
 
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
 ///
@@ -19,7 +23,8 @@ use crate::{address::JobId, broker::JobState};
 ///
 /// | field | what it is |
 /// |---|---|
-/// | `task`, `state`, `queue`, `id`, `priority` | as the record has it |
+/// | `task`, `state`, `queue`, `priority` | as the record has it |
+/// | `id` | its id; with `=` and `!=` also its address: `id=orders/close-17` |
 /// | `error` | the messages of the failed attempts; in a list the last one alone, and the first 512 bytes of it |
 /// | `failure` | the [`Fingerprint`](crate::Fingerprint) of its last failure |
 /// | `reason`, `note` | why it is dead; why it was cancelled |
@@ -151,7 +156,11 @@ impl Filter {
 
     /// The id that a matching job has, if the filter names one: no other job has to be looked at.
     pub(super) fn id(&self) -> Option<JobId> {
-        self.of(&Field::Id).find_map(|(how, value)| (how == How::Is).then(|| value.parse().ok())?)
+        self.is_id().find_map(|value| value.parse().ok().or_else(|| Some(value.parse::<JobAddress>().ok()?.id)))
+    }
+
+    fn is_id(&self) -> impl Iterator<Item = &str> {
+        self.of(&Field::Id).filter_map(|(how, value)| (how == How::Is).then_some(value))
     }
 
     /// A tag that every matching job has, by its name and its value: no job without it has to be looked at.
@@ -179,7 +188,8 @@ impl Filter {
 
     /// Whether a matching job can be in a queue of this name.
     pub fn allows_queue(&self, queue: &str) -> bool {
-        self.of(&Field::Queue).all(|(how, value)| how.holds(queue, value))
+        let is_elsewhere = |value: &str| value.parse::<JobAddress>().is_ok_and(|address| *address.queue != *queue);
+        self.of(&Field::Queue).all(|(how, value)| how.holds(queue, value)) && !self.is_id().any(is_elsewhere)
     }
 
     fn of<'a>(&'a self, wanted: &'a Field) -> impl Iterator<Item = (How, &'a str)> {
@@ -208,6 +218,9 @@ impl Term {
                     How::IsNot => !any(How::Is),
                     How::ContainsNot => !any(How::Contains),
                 }
+            }
+            Term::Text { field: Field::Id, how: how @ (How::Is | How::IsNot), value } => {
+                is_of(&job.address.queue, &job.address.id, value) == (*how == How::Is)
             }
             Term::Text { field, how, value } => how.holds(&field.text(job), value),
         }

@@ -3,20 +3,20 @@
 use std::{collections::BTreeMap, pin::pin, time::SystemTime};
 
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
 };
 
+use self::cursor::{At, check, check_queues};
 use super::{Filter, Inspector, JobRecord};
 use crate::{
     address::{JobAddress, check_queue},
     broker::{DynBroker, JobState, MAX_ITEMS, Scan, Scanned, StoredJob, after},
-    codec,
-    digest::sha256,
     error::{Error, Result},
 };
+
+mod cursor;
 
 /// How many jobs one page looks at, if nothing else is asked for.
 const LOOKS: u64 = 5_000;
@@ -84,20 +84,6 @@ pub struct Found {
     pub unreadable: Vec<(String, Error)>,
 }
 
-/// Where a search goes on: how many jobs were looked at before, in which queue, and where within it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct At {
-    #[serde(rename = "l")]
-    looked: u64,
-    #[serde(rename = "q")]
-    queue: String,
-    #[serde(rename = "p")]
-    place: Option<Vec<u8>>,
-    /// Of the filter: a cursor of another one would pass over jobs.
-    #[serde(rename = "f")]
-    filter: u32,
-}
-
 impl Search {
     /// Searches this queue alone, or these, where it is called several times. Without it, all queues are searched.
     #[must_use]
@@ -109,7 +95,7 @@ impl Search {
     /// Goes on where another search with the same filter and the same queues has stopped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a text that is no [cursor](Found::cursor), or is one of another filter.
+    /// [`Error::Invalid`] for a text that is no [cursor](Found::cursor), or is one of another filter. A cursor of other queues is told by [`next`](Self::next).
     pub fn from(mut self, cursor: &str) -> Result<Self> {
         let at = At::read(cursor).ok_or_else(|| Error::invalid("cursor", cursor, "is no cursor; take that of the page before"))?;
         if at.filter != check(&self.filter) {
@@ -149,7 +135,7 @@ impl Search {
     /// The next page. `None`: the search has ended.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue's name outside the grammar; those of the broker, but for those that concern one queue, which are in
+    /// [`Error::Invalid`] for a queue's name outside the grammar, and for a cursor of other queues; those of the broker, but for those that concern one queue, which are in
     /// [`Found::unreadable`]. After an error the same page can be asked for again.
     pub async fn next(&mut self) -> Result<Option<Found>> {
         let Some(mut at) = self.at.clone() else { return Ok(None) };
@@ -162,6 +148,7 @@ impl Search {
             None => self.begin(half, &states).await?,
         };
         found.of = open.values().sum();
+        at.queues = Some(check_queues(&self.queues));
         let exact = self.filter.id();
         let (mut looks, mut steps) = (self.looks, 0);
         let names: Vec<&String> = open.keys().filter(|name| **name >= at.queue).collect();
@@ -213,6 +200,9 @@ impl Search {
     /// The queues that can be read, and their numbers of jobs. A server that does not answer keeps no other waiting.
     async fn begin(&mut self, until: Instant, states: &[JobState]) -> Result<BTreeMap<String, u64>> {
         self.queues.iter().try_for_each(|queue| check_queue(queue))?;
+        if let Some(cursor) = self.at.as_ref().filter(|at| at.queues.is_some_and(|queues| queues != check_queues(&self.queues))) {
+            return Err(Error::invalid("cursor", cursor.text(), "is of other queues; go on with the same ones, or begin without a cursor"));
+        }
         let mut queues = self.queues.clone();
         if queues.is_empty() {
             queues = self.inspector.ask(until, |broker| async move { broker.queues().await }).await?;
@@ -316,16 +306,6 @@ impl Search {
     }
 }
 
-impl At {
-    fn text(&self) -> String {
-        text_of(&codec::encode(self).unwrap_or_default())
-    }
-
-    fn read(text: &str) -> Option<At> {
-        codec::decode(&bytes_of(text)?).ok()
-    }
-}
-
 /// Bytes as people carry them: hexadecimal digits.
 pub(super) fn text_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -344,12 +324,6 @@ impl Scan {
             None => self,
         }
     }
-}
-
-/// What tells filters apart in a cursor.
-fn check(filter: &Filter) -> u32 {
-    let digest = sha256(filter.to_string().as_bytes());
-    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 impl Inspector {
@@ -381,20 +355,6 @@ impl Inspector {
             looked: 0,
             open: None,
             unreadable: Vec::new(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_as_it_is_printed() {
-        let at = At { looked: 5000, queue: "orders".to_owned(), place: Some(vec![0, 255, 7]), filter: u32::MAX };
-        assert_eq!(At::read(&at.text()), Some(at.clone()));
-        for wrong in ["", "0", "zz", "é0", &at.text()[2..], &format!("{}00", at.text())] {
-            assert_eq!(At::read(wrong), None, "{wrong}");
         }
     }
 }

@@ -489,6 +489,7 @@ macro_rules! __conformance_cases {
                 a_scan_of_several_states_is_bounded
                 a_search_tells_how_far_it_has_looked_and_goes_on
                 a_search_goes_through_all_queues
+                the_address_of_a_job_is_its_id_in_a_filter
                 a_search_for_one_state_reads_each_job_once
                 tags_stay_with_a_job_whatever_becomes_of_it;
             tags:

@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    Change, Client, Edit, Error, Filter, JobId, RawJob,
+    Change, Client, Edit, Error, Filter, JobId, NewOperation, OperationKind, RawJob,
     broker::{
         Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, Inspect, JobState, NewJob, OnConflict, Priority, Scan, Scanned,
         Unique, UniqueKey,
@@ -19,7 +19,7 @@ use queue_core::{
     delegate_broker, delegate_inspect,
 };
 
-use super::bed::{Bed, LONG, Lane, envelope, finish};
+use super::bed::{Bed, LONG, Lane, Producer, envelope, finish, given};
 
 /// Jobs of a state at the beginning, and places that each step looks at.
 const JOBS: usize = 24;
@@ -272,6 +272,15 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
 
     let error = inspector.search("id~other".parse().unwrap()).from(&cursor).unwrap_err().to_string();
     assert!(error.contains("is of another filter"), "{error}");
+    // Of other queues it would pass over jobs as well. In which order the queues are named does not matter.
+    let others: [&[&str]; 3] = [&[], &["other"], &[&bed.queue, "other"]];
+    for others in others {
+        let mut search = others.iter().fold(inspector.search(filter()), |search, queue| search.queue(*queue)).from(&cursor).unwrap();
+        let error = search.next().await.expect_err("it is of another search").to_string();
+        assert!(error.contains("is of other queues"), "{error}");
+    }
+    let mut late = inspector.search(filter()).from(&cursor).unwrap().queue(&*bed.queue).queue(&*bed.queue);
+    assert_eq!(late.next().await.unwrap().expect("it goes on").jobs.len(), 12);
     let error = inspector.search(filter()).from("marked-1").unwrap_err().to_string();
     assert!(error.contains("is no cursor"), "{error}");
     let exact = inspector.search("id=marked-7".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("there is a page");
@@ -303,6 +312,37 @@ pub async fn a_search_goes_through_all_queues(bed: Bed) {
     }
     assert_eq!((seen.len(), queues.into_iter().collect::<Vec<_>>()), (10, vec![others[0].clone(), others[2].clone()]));
     assert!(seen.is_subset(&ids));
+}
+
+/// `id=QUEUE/ID` is the job of this address, and `id!=QUEUE/ID` all others, wherever a filter is taken.
+pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
+    let inspector = bed.inspector();
+    let mut other = Producer::on(&bed.broker, &format!("{}-other", bed.queue)).await;
+    for id in ["one", "two", "three"] {
+        bed.put_given(id, id).await;
+    }
+    other.stored(vec![given("two", "other")]).await;
+    let queue = &bed.queue;
+    let filter = |text: &str| text.replace("Q/", &format!("{queue}/")).parse::<Filter>().unwrap();
+    for (text, expected) in
+        [("id=Q/two", &["two"][..]), ("id!=Q/two", &["one", "three"]), ("id=two", &["two"]), ("id!=two id!=Q/three", &["one"])]
+    {
+        let mut search = inspector.search(filter(text)).queue(&**queue);
+        let mut found: Vec<String> = search.next().await.unwrap().unwrap().jobs.iter().map(|job| job.address.id.to_string()).collect();
+        found.sort();
+        assert_eq!(found, expected, "search {text}");
+        let mut walk = inspector.walk(queue, JobState::Ready).matching(filter(text));
+        let mut listed: Vec<String> = walk.next().await.unwrap().unwrap().iter().map(|job| job.address.id.to_string()).collect();
+        listed.sort();
+        assert_eq!(listed, expected, "list {text}");
+    }
+    // In all queues it is the job of its queue alone, and no other is looked at.
+    let page = inspector.search(filter("id=Q/two")).next().await.unwrap().unwrap();
+    assert_eq!((page.jobs.len(), page.looked, &page.jobs[0].address.queue), (1, 1, queue));
+    let operation = NewOperation::new(OperationKind::Delete, filter("id!=Q/two"));
+    assert_eq!(inspector.preview_operation(queue, &operation, u64::MAX).await.unwrap().eligible, 2);
+    let operation = NewOperation::new(OperationKind::Delete, filter("id=Q/two"));
+    assert_eq!(inspector.preview_operation(queue, &operation, u64::MAX).await.unwrap().eligible, 1);
 }
 
 /// Cancelled jobs lie among those that are done.

@@ -253,6 +253,7 @@ mutants! {
     SEARCHES_SQLITE "queue-core/src/inspector/search.rs" {
         "search: a page ends with the last job that has a place": "(jobs.len() > room).then(|| places[room - 1])" => "None::<usize>";
         "search: a cursor is of one filter": "if at.filter != check(&self.filter) {" => "if false {";
+        "search: a cursor is of the queues that were named": "queues != check_queues(&self.queues)" => "false";
     }
     SEARCHES "queue-core/src/inspector/search.rs" {
         "search: why jobs wait is asked of those that match all else": "self.filter.matches_but_why(job, now)" => "true";
@@ -473,7 +474,8 @@ mutants! {
         "results: the reason in place of a result is no result": "!reason.is_empty()" => "false";
     }
     WATCHED "queue-core/src/client/handle.rs" {
-        "results: who waits for a dropped result is told": "stored_result(bytes.unwrap_or(&[0xc0]))" => "Ok::<_, String>(bytes.unwrap_or(&[0xc0]))";
+        "results: who waits for a dropped result is told": "stored_result(bytes.unwrap_or(NIL))" => "Ok::<_, String>(bytes.unwrap_or(NIL))";
+        "results: a type of one value may have content": "size_of::<T>() > 0 || codec::decode::<T>(NIL).is_err()" => "size_of::<T>() > 0";
     }
     CORE "queue-core/src/broker/worker.rs" {
         "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";

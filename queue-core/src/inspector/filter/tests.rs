@@ -40,6 +40,7 @@ fn a_job_matches_if_it_matches_every_term() {
         "task=send_mail state=dead error~\"timed OUT\" older=59m newer=61m",
         "queue=mail id=m-1 task~MAIL task!=other error!~refused priority=normal payload={}",
         "header.user!=ada host=",
+        "id=mail/m-1 id!=orders/m-1 id!=mail/m-2",
         "tag.order=17 tag.order~1 tag.order!=18 tag.line= tag.line!=1",
         "failure=2e0b4a7d6c73428b failure!=0000000000000000",
         "attempts=3 attempts!=2 attempts>2 attempts>=3 attempts<4 attempts<=3",
@@ -53,6 +54,10 @@ fn a_job_matches_if_it_matches_every_term() {
         "older=2h",
         "newer=1m",
         "task=send_mail queue=other",
+        "id=orders/m-1",
+        "id=mail/m-2",
+        "id!=mail/m-1",
+        "id~mail/m-1",
         "header.user=ada",
         "tag.order=1",
         "tag.order!~7",
@@ -77,6 +82,17 @@ fn what_a_filter_excludes_is_not_listed() {
     assert_eq!(filter.states(), []);
     assert!(filter.allows_queue("mail") && !filter.allows_queue("orders"));
     assert_eq!(Filter::default().states(), JobState::ALL);
+}
+
+#[test]
+fn the_address_of_a_job_is_looked_up_in_its_queue() {
+    let filter: Filter = "id=mail/m-1".parse().unwrap();
+    assert_eq!(filter.id(), Some(JobId::given("m-1").unwrap()));
+    assert!(filter.allows_queue("mail") && !filter.allows_queue("orders"));
+    for open in ["id=m-1", "id!=mail/m-1", "id~mail/m-1"] {
+        assert!(open.parse::<Filter>().unwrap().allows_queue("orders"), "{open}");
+    }
+    assert_eq!("id=mail/m-1/x".parse::<Filter>().unwrap().id(), None);
 }
 
 #[test]

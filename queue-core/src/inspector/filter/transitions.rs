@@ -34,7 +34,7 @@ impl Filter {
     pub(crate) fn queue(&self) -> Option<String> {
         let named = self.of(&Field::Queue).find_map(|(how, value)| (how == How::Is).then(|| value.to_owned()));
         let address = |value: &str| value.parse::<JobAddress>().ok().map(|address| address.queue.to_string());
-        named.or_else(|| self.of(&Field::Id).find_map(|(how, value)| if how == How::Is { address(value) } else { None }))
+        named.or_else(|| self.is_id().find_map(address))
     }
 
     /// Whether a transition is wanted. `state` is that to which the job has gone, or `removed`.
@@ -59,7 +59,7 @@ impl Filter {
 }
 
 /// An id stands for itself, or is named with its queue.
-fn is_of(queue: &str, id: &JobId, value: &str) -> bool {
+pub(super) fn is_of(queue: &str, id: &JobId, value: &str) -> bool {
     id.to_string() == value || value.parse::<JobAddress>().is_ok_and(|address| *address.queue == *queue && address.id == *id)
 }
 

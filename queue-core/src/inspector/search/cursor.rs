@@ -1,0 +1,64 @@
+//! Where a search goes on, as a text.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Filter, bytes_of, text_of};
+use crate::{codec, digest::sha256};
+
+/// Where a search goes on: how many jobs were looked at before, in which queue, and where within it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct At {
+    #[serde(rename = "l")]
+    pub(super) looked: u64,
+    #[serde(rename = "q")]
+    pub(super) queue: String,
+    #[serde(rename = "p")]
+    pub(super) place: Option<Vec<u8>>,
+    /// Of the filter, and of the queues that were named: a cursor of others would pass over jobs. A search that begins has not said its queues yet.
+    #[serde(rename = "f")]
+    pub(super) filter: u32,
+    #[serde(rename = "n")]
+    pub(super) queues: Option<u32>,
+}
+
+impl At {
+    pub(super) fn text(&self) -> String {
+        text_of(&codec::encode(self).unwrap_or_default())
+    }
+
+    pub(super) fn read(text: &str) -> Option<At> {
+        codec::decode(&bytes_of(text)?).ok()
+    }
+}
+
+/// What tells filters apart in a cursor.
+pub(super) fn check(filter: &Filter) -> u32 {
+    check_of(&filter.to_string())
+}
+
+/// What tells searches of other queues apart. In which order they are named does not matter.
+pub(super) fn check_queues(queues: &[String]) -> u32 {
+    let queues: BTreeSet<&str> = queues.iter().map(String::as_str).collect();
+    check_of(&queues.into_iter().collect::<Vec<_>>().join(" "))
+}
+
+fn check_of(text: &str) -> u32 {
+    let digest = sha256(text.as_bytes());
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_printed() {
+        let at = At { looked: 5000, queue: "orders".to_owned(), place: Some(vec![0, 255, 7]), filter: u32::MAX, queues: Some(7) };
+        assert_eq!(At::read(&at.text()), Some(at.clone()));
+        for wrong in ["", "0", "zz", "é0", &at.text()[2..], &format!("{}00", at.text())] {
+            assert_eq!(At::read(wrong), None, "{wrong}");
+        }
+    }
+}
