@@ -31,7 +31,8 @@ impl Inspector {
     /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored: those are two transitions, and a worker may start either
     /// job between them.
     ///
-    /// The id is made by the caller, with [`JobId::make`]: whoever gets no answer asks again with the same id, and no second copy is made.
+    /// The id is made by the caller, with [`JobId::make`]: whoever gets no answer asks again with the same id, and no second copy is made. A job of this id with the same task and
+    /// parameters is taken for the copy.
     ///
     /// ```
     /// use queue_core::{JobId, prelude::*};
@@ -49,7 +50,7 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::KeyHeld`] when the job, or another one, holds its key in that queue; [`Error::GroupFull`]; [`Error::Decode`] for a job that
+    /// [`Error::NoSuchJob`]; [`Error::IdConflict`] when another job has the id; [`Error::KeyHeld`] when the job, or another one, holds its key in that queue; [`Error::GroupFull`]; [`Error::Decode`] for a job that
     /// cannot be decoded; [`Error::Invalid`] for a name of a queue outside the grammar; those of an enqueue.
     pub async fn duplicate(&self, job: &JobAddress, queue: Option<&str>, id: JobId) -> Result<Duplicated> {
         let into = queue.unwrap_or(&job.queue);
@@ -57,8 +58,10 @@ impl Inspector {
         let copy = JobAddress { queue: into.into(), id };
         let until = self.until();
         let stored = self.stored(until, job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
-        if self.stored(until, &copy).await?.is_some() {
-            return Ok(Duplicated { job: copy, served: true });
+        if let Some(there) = self.stored(until, &copy).await? {
+            // Asked for again, it is there already.
+            let is_copy = copy != *job && is_like(&there, &stored)?;
+            return if is_copy { Ok(Duplicated { job: copy, served: true }) } else { Err(Error::IdConflict(copy)) };
         }
         let new = copied(job, &copy.id, stored)?;
         let group = new.group.clone();
@@ -86,6 +89,12 @@ impl Inspector {
             _ => Ok(Duplicated { job: copy, served }),
         }
     }
+}
+
+/// Whether two jobs have the same task and parameters.
+fn is_like(one: &StoredJob, other: &StoredJob) -> Result<bool> {
+    let (one, other) = (Envelope::decode(&one.envelope)?, Envelope::decode(&other.envelope)?);
+    Ok((one.task, one.payload) == (other.task, other.payload))
 }
 
 /// A new job like a stored one.

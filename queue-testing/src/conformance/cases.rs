@@ -276,7 +276,8 @@ macro_rules! __conformance_cases {
                 an_inspector_says_why_it_does_not_edit;
             copies:
                 a_job_is_duplicated
-                a_copy_takes_the_key_where_it_is_free;
+                a_copy_takes_the_key_where_it_is_free
+                a_job_that_has_the_id_is_not_taken_for_the_copy;
             changes:
                 a_lane_at_work_sees_a_pause
                 a_new_lane_sees_a_pause

@@ -6,7 +6,7 @@ use queue_core::{
 };
 
 use super::{
-    bed::{Bed, LONG, ack},
+    bed::{Bed, LONG, ack, given},
     groups::{self, sound},
     limits::key as limit_key,
     unique::{self, SKIP, key},
@@ -60,4 +60,27 @@ pub async fn a_copy_takes_the_key_where_it_is_free(bed: Bed) {
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, ack()).await);
+}
+
+/// An id that another job has is no copy, whether it was asked for before or not.
+pub async fn a_job_that_has_the_id_is_not_taken_for_the_copy(bed: Bed) {
+    let inspector = bed.inspector();
+    let (one, two) = (given("one", "a"), given("two", "b"));
+    for job in [one, two] {
+        assert_eq!(bed.put_job(job).await, Enqueued::Stored);
+    }
+    let address = |queue: &str, id: &str| format!("{queue}/{id}").parse::<JobAddress>().unwrap();
+    let (job, into) = (address(&bed.queue, "two"), format!("{}-other", bed.queue));
+    let id = |id: &str| id.parse::<JobId>().unwrap();
+    for taken in ["one", "two"] {
+        let refused = inspector.duplicate(&job, None, id(taken)).await.unwrap_err();
+        assert!(matches!(&refused, Error::IdConflict(at) if *at == address(&bed.queue, taken)), "{refused}");
+    }
+    // A copy of the same parameters under this id is the copy that was asked for.
+    for _ in 0..2 {
+        assert_eq!(inspector.duplicate(&job, Some(&into), id("one")).await.unwrap().job, address(&into, "one"));
+    }
+    let refused = inspector.duplicate(&address(&bed.queue, "one"), Some(&into), id("one")).await.unwrap_err();
+    assert!(matches!(refused, Error::IdConflict(_)), "{refused}");
+    assert_eq!((bed.ids(JobState::Ready).await.len(), bed.broker.stats(&into).await.unwrap().jobs()), (2, 1));
 }
