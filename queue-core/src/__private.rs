@@ -31,7 +31,7 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
 
 pub use crate::inject::Injected;
 pub use crate::parameter::{Access, Has, Lacks, of_injected, of_payload};
-pub use crate::payload::{Param, PayloadReader, PayloadWriter, json_object};
+pub use crate::payload::{Param, PayloadReader, PayloadWriter, check_event, json_object};
 use crate::{
     context::JobContext,
     handler::{Handler, Wanted},

@@ -15,6 +15,10 @@ use crate::{
     task::ParamDef,
 };
 
+mod check;
+
+pub use self::check::check_event;
+
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task",
@@ -255,6 +259,15 @@ pub struct JsonObject<'a> {
 }
 
 impl JsonObject<'_> {
+    /// The same with a null for each of these parameters that is missing.
+    #[must_use]
+    pub fn or_null(mut self, names: &[&str]) -> Self {
+        for name in names.iter().filter(|name| !self.values.contains_key(**name)).collect::<Vec<_>>() {
+            self.values.insert((*name).to_owned(), serde_json::Value::Null);
+        }
+        self
+    }
+
     /// How many parameters it has.
     pub fn len(&self) -> usize {
         self.values.len()
@@ -273,20 +286,31 @@ impl JsonObject<'_> {
 pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result<JsonObject<'a>> {
     let value: serde_json::Value =
         serde_json::from_str(json).map_err(|error| Error::invalid("args", json, format!("is not JSON: {error}")))?;
-    let takes = match params {
-        [] => format!("task `{task}` takes none: {{}}"),
-        params => format!("task `{task}` takes {}", params.iter().map(|param| format!("`{}`", param.name)).collect::<Vec<_>>().join(", ")),
-    };
     let serde_json::Value::Object(values) = value else {
-        return Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {takes}")));
+        return Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes(task, params))));
     };
     if let Some(name) = values.keys().find(|name| !params.iter().any(|param| param.name == **name)) {
-        return Err(Error::invalid("parameter", name, format!("is unknown; {takes}")));
+        return Err(Error::invalid("parameter", name, unknown(task, params)));
     }
     if let Some(param) = params.iter().find(|param| param.required && !values.contains_key(param.name)) {
-        return Err(Error::invalid("parameter", param.name, format!("is missing; task `{task}` wants it as `{}`", param.ty)));
+        return Err(Error::invalid("parameter", param.name, missing(task, param)));
     }
     Ok(JsonObject { values, params })
+}
+
+fn takes(task: &str, params: &[ParamDef]) -> String {
+    match params {
+        [] => format!("task `{task}` takes none: {{}}"),
+        params => format!("task `{task}` takes {}", params.iter().map(|param| format!("`{}`", param.name)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn unknown(task: &str, params: &[ParamDef]) -> String {
+    format!("is unknown; {}", takes(task, params))
+}
+
+fn missing(task: &str, param: &ParamDef) -> String {
+    format!("is missing; task `{task}` wants it as `{}`", param.ty)
 }
 
 /// A payload or result as JSON, for people. Binary becomes an array of numbers.

@@ -138,6 +138,8 @@ pub struct TaskDef {
     pub params: &'static [ParamDef],
     /// Turns a JSON object with its parameters into a payload.
     pub payload_from_json: fn(&str) -> Result<Vec<u8>>,
+    /// Checks that an encoded payload has its parameters, and no others.
+    pub check_payload: fn(&[u8]) -> Result<()>,
     /// Where it is defined.
     pub file: &'static str,
     /// And in which line.
@@ -167,6 +169,7 @@ impl TaskDef {
             schedules: &[],
             params: &[],
             payload_from_json,
+            check_payload: |_| Ok(()),
             file: "",
             line: 0,
         }

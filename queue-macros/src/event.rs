@@ -134,6 +134,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
         let key = param.key();
         quote!(payload.json(#key, &#access, &object)?;)
     });
+    let missing = params.iter().filter(|param| param.is_option()).map(|param| param.key());
     let (count, tags) = (params.len(), options.tags.array());
     Some(quote! {
         #[allow(
@@ -165,7 +166,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
                 }
 
                 fn payload_from_json(json: &str) -> #core::Result<__queue::Vec<u8>> {
-                    let object = __queue::json_object(#type_name, Self::PARAMS, json)?;
+                    let object = __queue::json_object(#type_name, Self::PARAMS, json)?.or_null(&[#(#missing),*]);
                     let mut payload = __queue::PayloadWriter::new(object.len());
                     #(#from_json)*
                     payload.finish(#type_name)

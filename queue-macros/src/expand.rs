@@ -63,6 +63,11 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         let (key, access) = (param.key(), &accesses[index].0);
         quote!(payload.json(#key, &#access, &object)?;)
     });
+    let options = payload_params().filter(|(_, param)| param.is_option()).map(|(_, param)| param.key());
+    let checks = payload_params().enumerate().map(|(at, (index, _))| {
+        let access = &accesses[index].0;
+        quote!(payload.check(&__QUEUE_PARAMS[#at], &#access)?;)
+    });
     let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.needs()));
     let schedules = task.options.schedules.iter().enumerate();
     let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task_name, task.params, &core)).collect();
@@ -109,6 +114,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 #assignments
                 #schedule_definitions
                 def.params = __QUEUE_PARAMS;
+                def.check_payload = __queue_check;
                 def.file = ::core::file!();
                 def.line = ::core::line!();
                 def
@@ -126,10 +132,16 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             }
 
             fn __queue_from_json(json: &str) -> #core::Result<__queue::Vec<u8>> {
-                let object = __queue::json_object(#task_name, __QUEUE_PARAMS, json)?;
+                let object = __queue::json_object(#task_name, __QUEUE_PARAMS, json)?.or_null(&[#(#options),*]);
                 let mut payload = __queue::PayloadWriter::new(object.len());
                 #(#from_json)*
                 payload.finish(#task_name)
+            }
+
+            fn __queue_check(payload: &[u8]) -> #core::Result<()> {
+                let mut payload = __queue::PayloadReader::checked(#task_name, __QUEUE_PARAMS, payload)?;
+                #(#checks)*
+                ::core::result::Result::Ok(())
             }
 
             fn __queue_arguments(call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {

@@ -91,6 +91,11 @@ impl Param {
         !matches!(self.kind, Kind::Injected)
     }
 
+    /// Whether it is none where it is missing.
+    pub(crate) fn is_option(&self) -> bool {
+        matches!(self.kind, Kind::Optional) && last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option")
+    }
+
     /// Its key in the payload.
     pub(crate) fn key(&self) -> String {
         self.name.to_string().trim_start_matches("r#").to_owned()

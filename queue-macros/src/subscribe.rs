@@ -130,6 +130,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                     unknown: #unknown,
                 });
                 def.params = #of_event::PARAMS;
+                def.check_payload = |payload| __queue::check_event(#of_event::TYPE, #of_event::PARAMS, payload, #of_event::read(payload).map(drop));
                 def.file = ::core::file!();
                 def.line = ::core::line!();
                 def

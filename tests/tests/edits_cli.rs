@@ -1,6 +1,7 @@
 //! Edits and copies of jobs, as a person makes them: on the command line, and over a broker that loses answers.
 
 use std::{
+    net::Ipv4Addr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -10,9 +11,10 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    Edit, Error, JobId, JobState, Result,
+    Edit, Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
     broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Inspect},
     delegate_broker, delegate_inspect,
+    envelope::Envelope,
     prelude::*,
 };
 use queue_testing::memory_broker::MemoryBroker;
@@ -28,6 +30,12 @@ const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 #[task(queue = "orders", unique(by = [account]), group = account, limit(name = "stripe", by = [account], concurrency = 2))]
 async fn charge(account: String, cents: u64) {
     drop((account, cents));
+}
+
+/// A parameter that may be missing, one with a default, and one that has another form in MessagePack than in JSON.
+#[task(queue = "orders")]
+async fn ship(order: u64, note: Option<String>, #[default(3)] boxes: u32, at: Ipv4Addr) {
+    drop((order, note, boxes, at));
 }
 
 const LATER: Duration = Duration::from_secs(3600);
@@ -185,6 +193,88 @@ async fn what_is_made_of_parameters_is_made_anew() {
     assert_eq!(edited.changes.iter().map(|change| change.field).collect::<Vec<_>>(), ["payload"]);
     let wrong = Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":-6}"#);
     assert!(inspector.edit(given.address(), &wrong).await.unwrap_err().to_string().contains("`cents` does not fit `u64`"));
+}
+
+const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Parameters that are encoded already are checked as those in JSON are.
+#[tokio::test]
+async fn encoded_parameters_are_checked_against_the_task() {
+    let (_, client) = client();
+    let inspector = client.inspector();
+    let job = ship::job(17, None, 3, HOME).delay(LATER).enqueue(&client).await.unwrap();
+    let other = ship::job(18, None, 3, Ipv4Addr::new(10, 0, 0, 1)).delay(LATER).enqueue(&client).await.unwrap();
+    let stored = async |address: &JobAddress| {
+        let stored = client.broker().show(&address.queue, &address.id).await.unwrap().unwrap();
+        Envelope::decode(&stored.envelope).unwrap().payload.to_vec()
+    };
+    let edit = |payload: Vec<u8>| Edit::new().task(ship::definition()).payload(payload);
+    for (parameters, problem) in [
+        (&b"\x82\xa5order\xa1x\xa2at\x94\x7f\0\0\x01"[..], "parameter `order` does not fit `u64`: "),
+        (b"\x81\xa5order\x11", "parameter `at` is missing"),
+        (b"\x83\xa5order\x11\xa2at\x94\x7f\0\0\x01\xa4ordr\x12", "parameter `ordr` is unknown"),
+        (b"\x91\x11", "not a map by parameter name"),
+    ] {
+        let error = inspector.edit(job.address(), &edit(parameters.to_vec())).await.expect_err(problem).to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+    // What a program of the task has encoded is taken.
+    let payload = stored(other.address()).await;
+    let edited = inspector.edit(job.address(), &edit(payload.clone())).await.unwrap();
+    assert_eq!(edited.changes.iter().map(|change| change.field).collect::<Vec<_>>(), ["payload"]);
+    assert_eq!(stored(job.address()).await, payload);
+    // Without the task they are taken as they are.
+    let free = Edit::new().payload(b"\x81\xa5order\xa1x".to_vec());
+    assert_eq!(inspector.edit(job.address(), &free).await.unwrap().changes.len(), 1);
+}
+
+/// An optional parameter that is left out is that of a program which passes none.
+#[tokio::test]
+async fn an_optional_parameter_that_is_left_out_is_none() {
+    let (_, client) = client();
+    let inspector = client.inspector();
+    let producer = async || ship::job(17, None, 3, HOME).id("one").delay(LATER).enqueue(&client).await;
+    let job = producer().await.unwrap();
+    let edit = |json: &str| Edit::new().task(ship::definition()).payload_json(json);
+    for same in [r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#, r#"{"order":17,"note":null,"boxes":3,"at":[127,0,0,1]}"#] {
+        assert_eq!(inspector.edit(job.address(), &edit(same)).await.unwrap().changes, [], "{same}");
+    }
+    // There and back, without the parameter.
+    inspector.edit(job.address(), &edit(r#"{"order":18,"boxes":3,"at":"127.0.0.1"}"#)).await.unwrap();
+    inspector.edit(job.address(), &edit(r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#)).await.unwrap();
+    assert_eq!(
+        inspector.show(job.address()).await.unwrap().payload_json().unwrap(),
+        r#"{"at":[127,0,0,1],"boxes":3,"note":null,"order":17}"#
+    );
+    assert!(producer().await.unwrap().existing());
+    // A job from the command line is that of the producer too. One with a default keeps it open.
+    let raw = |json: &str| RawJob::from_json(ship::definition(), json).unwrap().id("one").delay(LATER);
+    let (_, again) = client.enqueue_raw(raw(r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#)).await.unwrap();
+    assert_eq!(again, Stored::Existing);
+    let (open, _) = client.enqueue_raw(raw(r#"{"order":17,"at":"127.0.0.1"}"#).id("two")).await.unwrap();
+    let shown = async || inspector.show(&open).await.unwrap().payload_json().unwrap();
+    assert_eq!(shown().await, r#"{"at":[127,0,0,1],"note":null,"order":17}"#);
+    // A job of a release that did not know the parameter is as it was, too.
+    let old = b"\x83\xa5order\x11\xa5boxes\x03\xa2at\x94\x7f\0\0\x01".to_vec();
+    inspector.edit(&open, &Edit::new().payload(old)).await.unwrap();
+    assert_eq!(inspector.edit(&open, &edit(r#"{"at":[127,0,0,1],"boxes":3,"order":17}"#)).await.unwrap().changes, []);
+}
+
+/// No group, and a group of the name `none`, are two things.
+#[tokio::test]
+async fn a_group_named_none_is_a_group() {
+    let (_, client) = client();
+    let inspector = client.inspector();
+    let job = ship::job(17, None, 3, HOME).delay(LATER).enqueue(&client).await.unwrap();
+    let group = async || inspector.show(job.address()).await.unwrap().group.map(|group| group.to_string());
+    let seen = Edit::of(&inspector.show(job.address()).await.unwrap()).unwrap();
+    let edited = inspector.edit(job.address(), &Edit::new().group("none")).await.unwrap();
+    assert_eq!((edited.changes.len(), group().await.as_deref()), (1, Some("none")));
+    assert_ne!(edited.changes[0].before, edited.changes[0].after);
+    let late = inspector.edit(job.address(), &seen.priority(Priority::Low)).await.unwrap_err().to_string();
+    assert!(late.contains("has changed since it was seen"), "{late}");
+    let edited = inspector.edit(job.address(), &Edit::new().no_group()).await.unwrap();
+    assert_eq!((edited.changes.len(), group().await), (1, None));
 }
 
 /// An answer that is lost is no failure, and no second change: an edit is found as it was wanted, a copy is made once.

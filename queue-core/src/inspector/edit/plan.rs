@@ -43,7 +43,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     let payload = match &edit.payload {
         None => Cow::Borrowed(old.payload),
         // As it was printed: other bytes of the same parameters are no other parameters.
-        Some(Parameters::Json(json)) if is_same(json, old.payload) => Cow::Borrowed(old.payload),
+        Some(Parameters::Json(json)) if is_same(json, task, old.payload) => Cow::Borrowed(old.payload),
         Some(parameters) => Cow::Owned(encoded(&old.task, task, parameters)?),
     };
     let mut new = old.clone();
@@ -86,7 +86,9 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     }
     request.priority = edit.priority.unwrap_or(job.priority);
     change.note("priority", job.priority.to_string(), request.priority.to_string());
-    change.note("group", self::group(job.group.as_ref()), self::group(group.as_ref()));
+    if job.group != group {
+        change.add("group", self::group(job.group.as_ref()), self::group(group.as_ref()));
+    }
     change.note("max_attempts", attempts(old.max_attempts), attempts(new.max_attempts));
     if unique.is_some() {
         change.note(
@@ -113,8 +115,12 @@ struct Changes(Vec<EditChange>);
 impl Changes {
     fn note(&mut self, field: &'static str, before: String, after: String) {
         if before != after {
-            self.0.push(EditChange { field, before, after });
+            self.add(field, before, after);
         }
+    }
+
+    fn add(&mut self, field: &'static str, before: String, after: String) {
+        self.0.push(EditChange { field, before, after });
     }
 }
 
@@ -135,17 +141,26 @@ fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Whether a JSON text has the parameters that are there.
-fn is_same(json: &str, payload: &[u8]) -> bool {
+/// Whether a JSON text has the parameters that are there. Of a known task an optional one that is missing is none.
+fn is_same(json: &str, task: Option<&TaskDef>, payload: &[u8]) -> bool {
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    to_json(payload).ok().and_then(|own| read(&own)).is_some_and(|own| read(json) == Some(own))
+    let Some(own) = to_json(payload).ok().as_deref().and_then(read) else { return false };
+    let whole = |task: &TaskDef, json: &str| to_json(&(task.payload_from_json)(json).ok()?).ok().as_deref().and_then(read);
+    read(json).as_ref() == Some(&own)
+        || task.is_some_and(|task| {
+            let wanted = whole(task, json);
+            wanted.is_some() && (wanted.as_ref() == Some(&own) || wanted == whole(task, &own.to_string()))
+        })
 }
 
 /// The parameters of a task, checked where it is known.
 fn encoded(name: &str, task: Option<&TaskDef>, parameters: &Parameters) -> Result<Vec<u8>> {
     let encode = |problem| Error::Encode { task: name.to_owned(), problem };
     let payload = match (parameters, task) {
-        (Parameters::Encoded(payload), _) => payload.clone(),
+        (Parameters::Encoded(payload), task) => {
+            task.map_or(Ok(()), |task| (task.check_payload)(payload))?;
+            payload.clone()
+        }
         (Parameters::Json(json), Some(task)) => (task.payload_from_json)(json)?,
         (Parameters::Json(json), None) => {
             let refused =

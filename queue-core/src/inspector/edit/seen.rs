@@ -62,14 +62,17 @@ impl Seen {
     }
 }
 
+const NO_GROUP: &str = "none";
+
 /// A maximum of attempts for people.
 pub(super) fn attempts(attempts: Option<u32>) -> String {
     attempts.map_or_else(|| "that of its task".to_owned(), |attempts| attempts.to_string())
 }
 
-/// A group for people.
+/// A group for people. One of the name `none` is in quotes.
 pub(super) fn group(group: Option<&GroupName>) -> String {
-    group.map_or_else(|| "none".to_owned(), ToString::to_string)
+    let name = |group: &GroupName| if group.as_str() == NO_GROUP { format!("\"{group}\"") } else { group.to_string() };
+    group.map_or_else(|| NO_GROUP.to_owned(), name)
 }
 
 /// A time for people.
