@@ -25,6 +25,8 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 /// # drop(subscriber);
 /// ```
 ///
+/// What is logged with the crate `log` is taken as well, where `tracing-log` brings it to `tracing`: without the fields that say from which place it came.
+///
 /// Without further ado these are the events of level `info` and above. A filter of the whole subscriber that disables spans of level `info` leaves no
 /// span to which an event could belong. Events of this library itself are not taken.
 #[derive(Debug)]
@@ -93,7 +95,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JobLogLayer {
         if let Some(job) = context.event_scope(event).and_then(|mut spans| spans.find_map(of)) {
             let mut text = Text::default();
             event.record(&mut text);
-            job.log_at(level, text.whole());
+            if !is_ours(&text.target) {
+                job.log_at(level, text.whole());
+            }
         }
     }
 }
@@ -113,9 +117,16 @@ fn is_ours(target: &str) -> bool {
     ["queue_core", "queue_worker"].contains(&target.split("::").next().unwrap_or_default())
 }
 
+/// Where a line of the crate `log` comes from, as `tracing-log` says it.
+fn is_of_log(field: &str) -> bool {
+    matches!(field, "log.target" | "log.module_path" | "log.file" | "log.line")
+}
+
 /// The message of an event, and its fields behind it.
 #[derive(Default)]
 struct Text {
+    /// Of an event that `tracing-log` has made of a line of the crate `log`: the target of that line.
+    target: String,
     message: String,
     fields: String,
 }
@@ -130,6 +141,7 @@ impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Writing to a String cannot fail.
         let _ = match field.name() {
+            name if is_of_log(name) => Ok(()),
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
@@ -137,6 +149,8 @@ impl Visit for Text {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         let _ = match field.name() {
+            "log.target" => write!(self.target, "{value}"),
+            name if is_of_log(name) => Ok(()),
             "message" => write!(self.message, "{value}"),
             name => write!(self.fields, " {name}={value}"),
         };

@@ -81,6 +81,9 @@ async fn events(name: String) {
     let span = tracing::Span::current();
     tokio::spawn(async { tracing::warn!(n = 7, "in another task") }.instrument(span)).await.expect("it does not panic");
     tracing::info_span!("inner").in_scope(|| tracing::error!("in a span within"));
+    // As `tracing-log` brings what is logged with `log`.
+    tracing::info!(target: "log", { log.target = "mailer", log.module_path = "mailer::smtp", log.file = "smtp.rs", log.line = 7 }, "sent to {name}");
+    tracing::warn!(target: "log", { log.target = "queue_core::redis", log.line = 8 }, "of the library itself");
 }
 
 async fn connected(server: &Server) -> (Client, DynBroker) {
@@ -282,7 +285,13 @@ async fn events_of_a_job_are_put_into_its_log() {
         let log = job.log().await.unwrap();
         let lines: Vec<(LogLevel, &str)> = log.lines.iter().map(|line| (line.level, &*line.text)).collect();
         let first = format!("begins name={name}");
-        let expected = [(LogLevel::Info, &*first), (LogLevel::Warn, "in another task n=7"), (LogLevel::Error, "in a span within")];
+        let last = format!("sent to {name}");
+        let expected = [
+            (LogLevel::Info, &*first),
+            (LogLevel::Warn, "in another task n=7"),
+            (LogLevel::Error, "in a span within"),
+            (LogLevel::Info, &*last),
+        ];
         assert_eq!(lines, expected);
     }
 }

@@ -92,16 +92,19 @@ impl JobContext {
     /// encoded.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value that cannot be encoded or is larger.
+    /// [`Error::Invalid`] for a value that cannot be encoded, is nested more than 64 deep, or is larger.
     pub fn progress_value<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
-        let encoded = codec::encode(value).map_err(|problem| Error::invalid("progress", "", problem))?;
+        let wrong = |what: &str, problem: &str| {
+            let job = format!("of job `{}/{}` {problem}", self.queue(), self.id());
+            Error::invalid("progress value", what, job)
+        };
+        let unfit = |problem: String| wrong(std::any::type_name::<T>(), &format!("cannot be encoded: {problem}"));
+        let encoded = codec::encode(value).map_err(unfit)?;
         if encoded.len() > PROGRESS_VALUE {
-            let problem = format!(
-                "takes {} bytes, more than the {PROGRESS_VALUE} that are kept; store it elsewhere, and its key here",
-                encoded.len()
-            );
-            return Err(Error::invalid("progress", "", problem));
+            let problem = format!("is larger than the {PROGRESS_VALUE} bytes that are kept; store it elsewhere, and its key here");
+            return Err(wrong(&format!("{} bytes", encoded.len()), &problem));
         }
+        codec::scan(&encoded).map_err(unfit)?;
         self.tell(|pending| {
             pending.set_progress(|now| {
                 let (fraction, message) = now.map_or((None, String::new()), |now| (now.fraction, now.message));
@@ -211,6 +214,8 @@ impl JobContext {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use crate::{TestContext, broker::LOG_LINES};
 
     #[test]
@@ -254,7 +259,19 @@ mod tests {
         assert_eq!(context.take_told(50).first, LOG_LINES as u64 + 8);
         context.told_has_arrived();
         assert!(!context.has_told());
-        assert!(context.progress_value(&"x".repeat(5000)).unwrap_err().to_string().contains("4096"));
+        let problem = context.progress_value(&"x".repeat(5000)).unwrap_err().to_string();
+        let job = format!("{}/{}", context.queue(), context.id());
+        assert_eq!(
+            problem,
+            format!(
+                "progress value `5003 bytes` of job `{job}` is larger than the 4096 bytes that are kept; store it elsewhere, and its key here"
+            )
+        );
+        let problem = context.progress_value(std::path::Path::new(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap_err().to_string();
+        assert!(problem.starts_with(&format!("progress value `std::path::Path` of job `{job}` cannot be encoded: ")), "{problem}");
+        let deep = (0..70).fold(serde_json::Value::Null, |inner, _| serde_json::Value::Array(vec![inner]));
+        let problem = context.progress_value(&deep).unwrap_err().to_string();
+        assert!(problem.contains("cannot be encoded: it is nested more than 64 deep"), "{problem}");
         context.progress(f64::NAN, "z".repeat(1000));
         let progress = context.take_told(0).progress.unwrap();
         assert_eq!((progress.fraction, progress.message.len() <= 256), (None, true));

@@ -92,7 +92,7 @@ impl Progress {
 
     fn with_value<T>(&self, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<Option<T>> {
         let decoded = self.value.as_deref().map(decode).transpose();
-        decoded.map_err(|problem| Error::Decode { what: "the value of a progress".to_owned(), problem })
+        decoded.map_err(|problem| Error::Decode { what: "the progress value of a job".to_owned(), problem })
     }
 }
 
