@@ -9,8 +9,8 @@ use crate::address::JobId;
 /// [`Inspector::change_many`](crate::Inspector::change_many) and [`Inspector::change_all`](crate::Inspector::change_all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Any state that is not final → `cancelled` (R13). A running job can change nothing any more, and the next beat tells its handler
-    /// to stop.
+    /// Any state that is not final → `cancelled` (R13). A running job can change nothing any more, and its handler is told to stop: at once, or with the
+    /// next beat of its worker if the announcement is lost.
     Cancel,
     /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes cleared, and without an expiry. A given id
     /// that was free is taken again, and so is its [key](super::Unique); a job whose key another one holds stays as it is.
@@ -68,7 +68,7 @@ impl fmt::Display for Change {
 pub enum Changed {
     /// It was changed.
     Yes,
-    /// It was changed while it ran: its handler is told with the next beat.
+    /// It was changed while it ran: its handler is told at once, or with the next beat of its worker if the announcement is lost.
     WhileActive,
     /// There is no such job, or the change does not [apply](Change::applies_to) to its state.
     No,

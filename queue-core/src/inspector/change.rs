@@ -21,10 +21,10 @@ impl Inspector {
         self.change(Change::Cancel, job).await
     }
 
-    /// Lets a dead job run again: → `ready`, with clean counters.
+    /// Lets a dead, cancelled or expired job run again: → `ready`, with clean counters and without an expiry.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead; [`Error::KeyHeld`] when another job holds its unique key.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is in another state; [`Error::KeyHeld`] when another job holds its unique key.
     pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
         self.change(Change::Requeue, job).await.map(drop)
     }
