@@ -12,6 +12,8 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 
+use tracing::Instrument as _;
+
 use crate::{
     assets, guard,
     guard::Viewer,
@@ -140,6 +142,10 @@ async fn answered(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }
-    let change = tokio::spawn(next.run(request));
-    change.await.unwrap_or_else(|_| (StatusCode::INTERNAL_SERVER_ERROR, "the change has failed: see the log").into_response())
+    let path = request.uri().path().to_owned();
+    let change = tokio::spawn(next.run(request).in_current_span());
+    change.await.unwrap_or_else(|error| {
+        tracing::error!(%error, path, "a change has panicked: what it has done is not known");
+        (StatusCode::INTERNAL_SERVER_ERROR, "the change has failed: see the log").into_response()
+    })
 }

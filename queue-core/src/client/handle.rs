@@ -208,8 +208,8 @@ where
     ///
     /// A job without retention that ends while somebody waits for it is kept for a minute, so that those who wait get its result.
     ///
-    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and who waits is told then: until then it gives [`JobResult::Pending`], for
-    /// as long as no worker serves the queue or jobs before it keep the workers busy.
+    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and `wait` returns then. Before, it gives [`JobResult::Pending`]: no worker
+    /// serves the queue, or jobs before it keep the workers busy.
     ///
     /// # Errors
     /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended before, or in the very moment in which the

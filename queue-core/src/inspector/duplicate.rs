@@ -31,7 +31,7 @@ impl Inspector {
     /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored: those are two transitions, and a worker may start either
     /// job between them.
     ///
-    /// The id is made by the caller, with [`JobId::make`]: whoever gets no answer asks again with the same id, and no second copy is made. A job of this id with the same task and
+    /// The id is made by the caller, with [`JobId::make`]: a caller that gets no answer asks again with the same id, and no second copy is made. A job of this id with the same task and
     /// parameters is taken for the copy.
     ///
     /// ```

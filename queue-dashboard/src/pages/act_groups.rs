@@ -143,6 +143,9 @@ async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Clea
     let task = tokio::spawn(async move {
         let (cancelled, ended) = to_its_end(clearing).await;
         behind.outdate().await;
+        if let Err(error) = &ended {
+            tracing::warn!(%error, queue = of, group = ?name.as_str(), cancelled, "a cancel of a group has stopped: a person may begin it again");
+        }
         noted(&whose, verb, &of, &name, Some(cancelled), ended).map(|()| cancelled).map_err(|mut problem| {
             problem.text = format!("{}. {} were cancelled before.", problem.text.trim_end_matches('.'), jobs(cancelled));
             problem
@@ -153,7 +156,11 @@ async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Clea
             let cancelled = ended.map_err(|_| Error::Internal("the cancel has failed: see the log".to_owned()))??;
             query(&[("did", "cleared"), ("n", &cancelled.to_string())])
         }
-        Err(_) => query(&[("did", "clearing")]),
+        Err(_) => {
+            // The log says that it goes on, and at its end how many jobs it has cancelled.
+            noted(viewer, verb, &queue, &group, None, Ok(()))?;
+            query(&[("did", "clearing")])
+        }
     };
     shared.outdate().await;
     Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))

@@ -100,6 +100,7 @@ macro_rules! __conformance_cases {
                 each_key_has_its_rate
                 a_job_counts_for_what_it_costs
                 a_costly_job_that_is_cancelled_holds_nobody_up
+                a_key_is_kept_for_no_job_that_has_gone
                 a_job_says_that_its_key_is_kept_for_one_that_costs_more
                 a_full_slot_charges_no_rate
                 a_release_refunds_and_a_crash_does_not

@@ -126,10 +126,10 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     assert!((20..=40).contains(&of_them), "{of_them}");
 }
 
-/// Also where each claim takes one job: those with limits and those without take turns, among jobs without a group and inside one.
+/// Whether a claim takes one job or three: those with limits and those without take turns, among jobs without a group and inside one.
 pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
-    concurrency(&bed, "stripe", 100).await;
-    for group in ["", "a"] {
+    concurrency(&bed, "stripe", 1000).await;
+    for (group, claims) in [("", 1), ("", 3), ("a", 1), ("a", 3)] {
         let mut jobs = Vec::new();
         let mut with = Vec::new();
         for _ in 0..20 {
@@ -139,10 +139,13 @@ pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
         }
         bed.producer().await.stored(jobs).await;
         let mut lane = bed.lane().await;
-        let first = groups::one_by_one(&mut lane, 16).await;
+        let mut first = Vec::new();
+        for _ in 0..18 / claims {
+            first.extend(lane.claim(claims).await);
+        }
         let of_them = first.iter().filter(|delivery| with.contains(&delivery.id)).count();
-        assert!((4..=12).contains(&of_them), "{of_them} of 16 in group `{group}`");
-        assert_eq!(claim_all(&mut lane, 40).await.len(), 24);
+        assert!(first.len() == 18 && (7..=11).contains(&of_them), "{of_them} of 18 in group `{group}`, {claims} at a time");
+        assert_eq!(claim_all(&mut lane, 40).await.len(), 22);
     }
     sound(&bed).await;
 }

@@ -99,6 +99,26 @@ pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
     sound(&bed).await;
 }
 
+/// A key is kept while a job waits for it. One that comes after the last of them has gone starts as if there had been none, and so it does when the rate was raised meanwhile.
+pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
+    rate(&bed, "api", "1/1h", 10).await;
+    rate(&bed, "mail", "1/1h", 1).await;
+    let mut lane = bed.lane().await;
+    for (of, costs) in [(key("api", ""), [6, 5, 4]), (key("mail", ""), [1, 1, 1])] {
+        let [first, waits, later] = costs.map(|starts| cost(&[of], starts));
+        let id = waits.id.clone();
+        bed.producer().await.stored(vec![first, waits]).await;
+        assert_eq!(claim_all(&mut lane, 20).await.len(), 1);
+        bed.broker.cancel(&bed.queue, &[id]).await.expect("it can be cancelled");
+        rate(&bed, "mail", "1000/1s", 1).await;
+        let id = later.id.clone();
+        bed.put_job(later).await;
+        let started = eventually("the later job starts", async || claim_all(&mut lane, 20).await.pop()).await;
+        assert_eq!(started.id, id);
+    }
+    sound(&bed).await;
+}
+
 /// A key is kept for a job that costs more, so that those that cost less do not starve it: then they say that they wait for the key, and until when.
 pub async fn a_job_says_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;

@@ -1363,7 +1363,7 @@ mutants! {
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
         "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
-        "limits: jobs with limits have every other turn": "math.floor(entry.start / entry.cost) % 2 == 1" => "false";
+        "limits: jobs with limits have half of the turns": "math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5" => "false";
         "limits: plain jobs with limits take the place of no group": "1, limited and n + 1 or n" => "1, n";
         "limits: plain jobs with limits count for their share": "depth - chained, plain + chained" => "depth, plain";
     }
@@ -1372,12 +1372,12 @@ mutants! {
     }
     LIMITS "queue-core/src/redis/doors/limits.lua" {
         "limits: a rate that a wrong clock has stored is brought back": "state.dirty = state.dirty or state.ahead > rule.most" => "state.dirty = state.dirty";
-        "limits: a key is kept for a job that costs more": "upto ~= FOREVER and L.is_kept(key)" => "false";
-        "limits: a key that has room again is kept for none": "L.is_kept(key) and key or nil" => "nil";
+        "limits: a key is kept for a job that costs more": "if upto ~= FOREVER then\n        upto = L.reserved_until(key, upto)" => "if false then\n        upto = nil";
+        "limits: a key is kept while a job waits for it": "and is_waited_for(key) and at or upto" => "and at or upto";
     }
     LIMITS "queue-core/src/sqlite/doors/ledger.rs" {
         "sqlite limits: a rate that a wrong clock has stored is brought back": "tat - tx.micros() > gcra::most(&rule)" => "false";
-        "sqlite limits: a key is kept for a job that costs more": "if may_be_kept { kept_until(tx, queue, key, opens)? } else { opens }" => "opens";
+        "sqlite limits: a key is kept for a job that costs more": "reserved_until(tx, queue, key, &self.state(tx, queue, key)?.rule, opens)?" => "opens";
     }
     LIMITS "queue-worker/src/pump/mod.rs" {
         "limits: what a handler says of its cost travels with the ending": "held.handler.as_ref().and_then(|handler| handler.context.used())" => "None";
@@ -1402,7 +1402,7 @@ mutants! {
         "sqlite limits: a closed key opens no earlier than its rate": "closed.max(rated)" => "closed.or(rated)";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/chains.rs" {
-        "sqlite limits: jobs with limits have every other turn": "self.start / self.cost.max(1) % 2 != 0" => "false";
+        "sqlite limits: jobs with limits have half of the turns": "(turn as f64 * GOLDEN).fract() < 0.5" => "turn < 0";
     }
     LIMITS_SQLITE "queue-core/src/inspector/why.rs" {
         "why: a closed group is told beside who holds its line": "*cap == 0 || !is_held" => "!is_held";
@@ -1412,8 +1412,8 @@ mutants! {
         "sqlite limits: a job that is replaced leaves nothing at its old priority": "groups::tidy_chains(tx, queue, id)?" => "()";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
-        "sqlite limits: who waits for a job that costs more says so": "!is_full && (shut_under == Some(*key) || rule.rate.is_some())" => "false";
-        "sqlite limits: what waits for a key is let in when it has room": "is_waited_for(tx, queue, key)?" => "false";
+        "sqlite limits: who waits for a job that costs more says so": "if !is_full {" => "if false {";
+        "sqlite limits: what waits for a key is let in when it has room": "if is_waited_for(tx, queue, key)? {" => "if false {";
     }
     CORE "queue-core/src/client/limits.rs" {
         "limits: a cost above the burst is refused": "limit.rule.rate.is_some() && cost > limit.rule.burst()" => "false";

@@ -125,9 +125,16 @@ local function limits()
     return L.has_costs
   end
 
-  -- Whether a key may be kept: of jobs of the same cost those that wait say the same as the key.
-  function L.is_kept(key)
-    return rule_of_key(key).step and has_costs()
+  local function is_waited_for(key)
+    return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
+  end
+
+  -- The same for a job that does not wait for the key yet. Where all jobs cost the same, each of them says as much as the key itself; and no job waits longer than
+  -- the rule lets a rate be ahead, unless a clock was wrong.
+  function L.reserved_until(key, upto)
+    local rule = rule_of_key(key)
+    local at = rule.step and has_costs() and L.kept_until(key, upto)
+    return at and at <= math.max(now + math.ceil(rule.most / 1000), upto or 0) and is_waited_for(key) and at or upto
   end
 
   function L.cost_of(id)
@@ -139,8 +146,8 @@ local function limits()
     local cost = L.cost_of(id)
     for _, key in ipairs(keys_of(chain)) do
       local upto = L.until_when(key, cost)
-      if upto ~= FOREVER and L.is_kept(key) then
-        upto = L.kept_until(key, upto)
+      if upto ~= FOREVER then
+        upto = L.reserved_until(key, upto)
       end
       if upto then
         return key, upto
@@ -221,22 +228,18 @@ local function limits()
     end
   end
 
-  local function is_waited_for(key)
-    return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
-  end
-
   -- Keys may have room again. None is kept for a job that costs more, before a claim has looked.
   function L.loosen(loose)
-    local roomy, kept = {}, {}
+    local roomy, woken = {}, {}
     for _, key in ipairs(loose) do
+      woken[#woken + 1] = rule_of_key(key).step and key or nil
       if is_waited_for(key) then
         roomy[#roomy + 1], roomy[#roomy + 2] = ms(now), key
-        kept[#kept + 1] = L.is_kept(key) and key or nil
         opened = true
       end
     end
     many('ZADD', K.roomy, roomy)
-    many('ZREM', K.wake, kept)
+    many('ZREM', K.wake, woken)
   end
 
   -- Chains are shut under a key that opens at this time.

@@ -43,9 +43,10 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
--- Of jobs of equal priority those with limits come first in every other turn of a group, whatever a claim takes.
+-- Of jobs of equal priority those with limits come first in half of the turns of a group. Multiples of the golden ratio spread evenly, also those of every second or
+-- third turn: a group that rests between its turns passes some over.
 local function is_turn_of_limited(entry)
-  return math.floor(entry.start / entry.cost) % 2 == 1
+  return math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5
 end
 
 -- The next job of a group of a queue with limits: of its chains that are open, and of its jobs without limits, in rotation.

@@ -57,8 +57,8 @@ local function held_back_by(id, member)
   local cost, shut_under = limits().cost_of(id), digit and limits().shut_under(group, digit, chain)
   for _, key in ipairs(limits().keys_of(chain)) do
     local upto, is_full = limits().opens_at(key, cost), limits().state_of(key).left <= 0
-    if not is_full and (key == shut_under or limits().is_kept(key)) then
-      upto = limits().kept_until(key, upto)
+    if not is_full then
+      upto = (key == shut_under and limits().kept_until or limits().reserved_until)(key, upto)
     end
     if upto or is_full then
       local slots = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }

@@ -26,9 +26,12 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Of jobs of equal priority those with limits come first in every other turn of a group, whatever a claim takes.
+    /// Of jobs of equal priority those with limits come first in half of the turns of a group. Multiples of the golden ratio spread evenly, also those of every second or
+    /// third turn: a group that rests between its turns passes some over.
     fn is_of_limited(&self) -> bool {
-        self.start / self.cost.max(1) % 2 != 0
+        const GOLDEN: f64 = 0.618_033_988_749_895;
+        let turn = self.start / self.cost.max(1);
+        (turn as f64 * GOLDEN).fract() < 0.5
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    limits::{Limited, Until, drop_empty, held, is_waited_for, kept_until, of, open, rule, wake},
+    limits::{Limited, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, wake},
     row::CHAINED,
 };
 use crate::{
@@ -85,8 +85,7 @@ impl Ledger {
                 return Ok(Some((*key, Until::Slot)));
             }
             let opens = self.opens_at(tx, queue, key, limited.cost)?;
-            let may_be_kept = self.state(tx, queue, key)?.rule.rate.is_some();
-            if let Some(at) = if may_be_kept { kept_until(tx, queue, key, opens)? } else { opens } {
+            if let Some(at) = reserved_until(tx, queue, key, &self.state(tx, queue, key)?.rule, opens)? {
                 return Ok(Some((*key, Until::At(at))));
             }
         }

@@ -19,7 +19,7 @@ use super::{ledger::Ledger, row::CHAINED};
 use crate::{
     address::JobId,
     broker::{
-        GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, Used,
+        GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, Used, gcra,
     },
     sqlite::connection::{
         lenient::{Bytes, Number},
@@ -98,7 +98,7 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::
     tx.sql(HELD)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
-/// How many ready jobs have limits and no group, or those of groups, at most so many.
+/// How many ready jobs have limits, counted up to `most`: those without a group if `is_plain`, those of groups if not.
 pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -> rusqlite::Result<u64> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_chains AS chains CROSS JOIN queue_jobs AS jobs
         ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
@@ -234,6 +234,22 @@ pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: 
     Ok(kept.or(until))
 }
 
+/// The same for a job that does not wait for the key yet. No job waits longer than the rule lets a rate be ahead, unless a clock was wrong.
+pub(super) fn reserved_until(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    key: &LimitKey,
+    rule: &LimitRule,
+    until: Option<i64>,
+) -> rusqlite::Result<Option<i64>> {
+    if rule.rate.is_none() {
+        return Ok(until);
+    }
+    let latest = tx.now.saturating_add(gcra::most(rule) / 1000 + 1).max(until.unwrap_or_default());
+    let kept = kept_until(tx, queue, key, until)?.filter(|at| *at <= latest);
+    Ok(if kept.is_some() && is_waited_for(tx, queue, key)? { kept } else { until })
+}
+
 /// The keys that let a job not start now.
 pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Vec<StoredLimitKey>> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(Vec::new()) };
@@ -241,8 +257,9 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
     for key in &limited.keys {
         let (is_full, mut until) = (ledger.is_full(tx, queue, key)?, ledger.opens_at(tx, queue, key, limited.cost)?);
         let rule = rule(tx, queue, key)?;
-        if !is_full && (shut_under == Some(*key) || rule.rate.is_some()) {
-            until = kept_until(tx, queue, key, until)?;
+        if !is_full {
+            let is_under = shut_under == Some(*key);
+            until = if is_under { kept_until(tx, queue, key, until)? } else { reserved_until(tx, queue, key, &rule, until)? };
         }
         if !is_full && until.is_none() {
             continue;
@@ -286,9 +303,14 @@ pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) 
     Ok(())
 }
 
-/// A key may have room again.
+/// A key may have room again. It is kept for no job that costs more, before a claim has looked.
 pub(crate) fn loosen(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
-    if is_waited_for(tx, queue, key)? { wake(tx, queue, key, 0) } else { Ok(()) }
+    const REST: &str = "DELETE FROM queue_wakes WHERE queue = ?1 AND key = ?2";
+    if is_waited_for(tx, queue, key)? {
+        wake(tx, queue, key, 0)
+    } else {
+        tx.sql(REST)?.execute(params![queue.key, key.as_bytes()]).map(drop)
+    }
 }
 
 /// A job that ran gives its slots back.

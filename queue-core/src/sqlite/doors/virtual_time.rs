@@ -45,7 +45,7 @@ impl Served {
     /// The same of a plain job; the next one has its turn at `next`.
     pub(super) fn plain(&mut self, start: i64, next: i64) {
         self.group(start);
-        self.plain = Some(next);
+        self.plain = self.plain.max(Some(next));
     }
 
     pub(super) fn write(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
