@@ -1,11 +1,7 @@
 //! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs. If that takes longer than a few seconds it goes on behind the page.
 //! Each change is a line of the audit log.
 
-use std::{
-    str::FromStr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
@@ -166,14 +162,14 @@ async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Clea
     Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
 }
 
-/// All steps, and how many jobs they have cancelled. Once its person does not wait any more a step that the broker could not take is taken again.
+/// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken again: the person may have left.
 async fn to_its_end(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
-    let (begun, mut failed) = (Instant::now(), 0);
+    let mut failed = 0;
     loop {
         match clearing.step().await {
             Ok(true) => failed = 0,
             Ok(false) => return (clearing.cancelled(), Ok(())),
-            Err(error) if error.is_transient() && begun.elapsed() > PATIENCE && failed < TRIES => {
+            Err(error) if error.is_transient() && failed < TRIES => {
                 failed += 1;
                 tokio::time::sleep(PAUSE).await;
             }
