@@ -40,6 +40,8 @@ pub(crate) struct World {
     lanes: Vec<Lane>,
     producers: Vec<Producer>,
     deliveries: Vec<(PartyName, Delivery)>,
+    /// When jobs that wait for a key are due, if they have a short delay.
+    held_until_ms: i64,
     suspects: Vec<OverdueLane>,
     ids: Vec<JobId>,
     /// Jobs whose place in line the broker may choose in this step.
@@ -87,9 +89,23 @@ impl World {
         }
         let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let operations = Operations::new(&broker, &queue);
-        let (followers, rated, follower) = (Vec::new(), false, Follower::default());
-        let mut world =
-            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers, rated, operations, follower };
+        let (followers, rated, held_until_ms, follower) = (Vec::new(), false, 0, Follower::default());
+        let mut world = World {
+            broker,
+            queue,
+            model,
+            processes,
+            lanes,
+            producers,
+            deliveries,
+            held_until_ms,
+            suspects,
+            ids,
+            followers,
+            rated,
+            operations,
+            follower,
+        };
         world.register(world.processes[0]).await.expect("a lane can register");
         world
     }
@@ -97,6 +113,9 @@ impl World {
     /// Does it, and compares what came of it.
     pub(crate) async fn act(&mut self, step: &Step) -> Check {
         self.follower.ready().await;
+        while now_ms() < self.held_until_ms {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let before = now_ms();
         self.model.now = before;
         // What a sweep releases comes back in an order of the broker's own, until it was looked at.
@@ -244,6 +263,15 @@ impl World {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
+        }
+        // A job that waits for its key leaves with any step, and by the broker's clock: whether it is due then is known only once its short delay is over.
+        let may_be_held = match step {
+            Step::Enqueue { jobs, .. } => jobs.iter().any(|job| job.key.is_some() && !job.delay.is_zero()),
+            Step::EnqueueAgain { .. } | Step::EnqueueLate { .. } => true,
+            _ => false,
+        };
+        if may_be_held {
+            self.held_until_ms = now_ms() + 3;
         }
         self.model.tell_transitions();
         self.follower.read(&self.model, &self.broker, &self.queue, before).await?;
