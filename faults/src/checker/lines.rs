@@ -78,7 +78,8 @@ fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_u
         return None;
     }
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
-    let first = claims.next()?;
+    // A claim of which its worker could not tell before it was killed may have begun before the rewind as well.
+    let first = claims.next().filter(|first| job.rewinds.is_empty() || first.crashes == 0)?;
     Some(Place { id, key: job.key?, stored: enqueue.span, first, last: claims.next_back().unwrap_or(first) })
 }
 
