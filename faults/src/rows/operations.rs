@@ -118,6 +118,10 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
             known = bed.operation(&operation).await.map_or(0, |now| now.step);
             let lost = bed.ms(200, 400);
             bed.pass(lost).await?;
+            // On a slow machine the next step takes longer.
+            let of = operation.clone();
+            let goes_on = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| now.step > known || !now.is_running());
+            bed.until("a step that no replica has", PATIENCE, goes_on).await?;
         }
         let before = bed.operation(&operation).await.ok_or("the broker does not answer before anything was done to it")?;
         if is_lossy {
