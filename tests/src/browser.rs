@@ -174,7 +174,11 @@ impl Browser {
 
     /// Waits until the page has a text.
     pub fn wait_for_text(&self, text: &str) {
-        wait_for(&format!("the text `{text}`"), || self.text().contains(text).then_some(()));
+        let end = Instant::now() + PATIENCE;
+        while !self.text().contains(text) {
+            assert!(Instant::now() < end, "waited {PATIENCE:?} for the text `{text}` at {}, which shows:\n{}", self.url(), self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// A command of Chromium's own protocol.
