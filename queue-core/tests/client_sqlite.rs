@@ -216,7 +216,7 @@ fn a_program_without_tokio_can_do_it_all() {
         let client = memory().await;
         let handle = close::job(1).enqueue(&client).await.unwrap();
         client.enqueue_all((0..2000).map(close::job)).await.unwrap();
-        assert_eq!(handle.wait(Duration::from_millis(30)).await.unwrap(), JobResult::Pending);
+        assert_eq!(handle.wait(Duration::from_secs(1)).await.unwrap(), JobResult::Pending);
         assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
         let inspector = client.inspector();
         assert_eq!(inspector.find(&handle.id().to_string()).await.unwrap(), *handle.address());
