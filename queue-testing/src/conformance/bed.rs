@@ -49,8 +49,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(1);
 
 impl Bed {
     /// Opens a broker on a storage.
-    pub async fn new(storage: impl Storage) -> Bed {
-        let mut storage: Box<dyn Storage> = Box::new(storage);
+    pub async fn new(mut storage: Box<dyn Storage>) -> Bed {
         let broker = storage.open().await;
         broker.check().await.expect("the broker is fit for work");
         let queue: Arc<str> = format!("suite-{:016x}", fastrand::u64(..)).into();

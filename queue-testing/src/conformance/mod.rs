@@ -54,15 +54,20 @@ pub mod walks;
 pub mod watches;
 pub mod workers;
 
-use std::{future::Future, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 pub use self::bed::{Bed, Lane, Producer, Storage, ack, envelope, eventually, finish, nack};
 
 /// How long one case may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs one case on a storage of its own.
-pub fn run<S: Storage, F: Future<Output = ()>>(storage: impl FnOnce() -> S, case: impl FnOnce(Bed) -> F) {
+/// A case, as [`run`] takes it.
+pub type Case = fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs one case on a new storage.
+///
+/// Both parameters are function pointers: a generic function would be compiled once per test, with all of the runtime.
+pub fn run(storage: fn() -> Box<dyn Storage>, case: Case) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     runtime.block_on(async {
         let bed = Bed::new(storage()).await;
@@ -87,14 +92,33 @@ macro_rules! __conformance_module {
         mod $name {
             #[allow(unused_imports, reason = "a storage may be named by its whole path")]
             use super::*;
+
+            fn storage() -> Box<dyn $crate::conformance::Storage> {
+                Box::new(($storage)())
+            }
+
             $(mod $group {
-                #[allow(unused_imports, reason = "a storage may be named by its whole path")]
-                use super::*;
                 $(#[test]
                 fn $case() {
-                    $crate::conformance::run($storage, $crate::conformance::$group::$case);
+                    $crate::conformance::run(super::storage, $crate::conformance::__boxed::$group::$case);
                 })*
             })*
         }
     };
 }
+
+macro_rules! boxed_cases {
+    (all, $($group:ident: $($case:ident)*;)*) => {
+        /// Every case as a [`Case`]: its future is compiled here, once, and not in each program that runs the suite.
+        #[doc(hidden)]
+        pub mod __boxed {
+            $(pub mod $group {
+                $(pub fn $case(bed: crate::conformance::Bed) -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+                    Box::pin(crate::conformance::$group::$case(bed))
+                })*
+            })*
+        }
+    };
+}
+
+crate::__conformance_cases!([boxed_cases], all);
