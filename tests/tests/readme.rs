@@ -35,7 +35,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// The profile of the workspace, so that most dependencies are not built a second time. Our own crates are built faster without optimisation.
+/// The profile of the workspace, so that most dependencies are not built a second time.
 const PROFILE: &str = r#"
 [profile.dev]
 debug = "line-tables-only"
@@ -44,10 +44,6 @@ opt-level = 1
 debug = false
 [profile.dev.package.libsqlite3-sys]
 opt-level = 3
-[profile.dev.package.queue-core]
-opt-level = 0
-[profile.dev.package.queue-worker]
-opt-level = 0
 [profile.dev.build-override]
 opt-level = 0
 "#;
