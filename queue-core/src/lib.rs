@@ -175,6 +175,8 @@ pub mod redis;
 pub mod registry;
 #[doc(hidden)]
 pub mod schedule;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+mod sources;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod sqlite;

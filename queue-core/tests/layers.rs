@@ -35,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "pauses",
             "pending",
             "priority",
+            "sources",
             "text",
             "unique",
         ],

@@ -1,10 +1,10 @@
 //! `cargo xtask api`: what is public, against `docs/api.md`. Nothing becomes public by accident.
 
-use std::{collections::BTreeSet, fs, process::ExitCode};
+use std::{collections::BTreeSet, fs, path::Path, process::ExitCode};
 
 use clap::Args;
 
-use crate::run::{cargo, root};
+use crate::run::{cargo, root, target};
 
 /// The libraries whose items the page names.
 const LIBRARIES: [&str; 3] = ["queue_core", "queue_worker", "queue_dashboard"];
@@ -40,15 +40,15 @@ fn compare(built: bool) -> Result<Vec<String>, String> {
     if !built && !document.status().is_ok_and(|status| status.success()) {
         return Err("the documentation cannot be built".to_owned());
     }
-    let read = |path: &str| fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"));
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut public = BTreeSet::new();
     for library in LIBRARIES {
-        public.extend(listed(&read(&format!("target/doc/{library}/all.html"))?));
+        public.extend(listed(&read(&target().join("doc").join(library).join("all.html"))?));
     }
     if public.is_empty() {
         return Err("the documentation lists no item: rustdoc writes its list in another form now".to_owned());
     }
-    Ok(problems(&public, &named(&read("docs/api.md")?)))
+    Ok(problems(&public, &named(&read(&root().join("docs/api.md"))?)))
 }
 
 fn problems(public: &BTreeSet<String>, named: &BTreeSet<String>) -> Vec<String> {

@@ -6,10 +6,10 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::run::{cargo, output, pass_on, root};
+use crate::run::{cargo, output, pass_on, root, target};
 
 pub(crate) fn main() -> ExitCode {
-    let folder = root().join("target").join("foreign");
+    let folder = target().join("foreign");
     match python(&folder.join("python")).and_then(|python| Ok((python, node(&folder.join("node"))?))) {
         Ok((python, node)) => {
             let mut test = cargo();

@@ -1,12 +1,15 @@
 //! `cargo xtask gate`: what a job costs in commands, bytes and allocations, against what was accepted.
 
-use std::process::{Command, ExitCode};
+use std::{
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use clap::Args;
 
 use crate::{
-    run::{cargo, pass_on, patient_cargo, root},
-    servers,
+    run::{pass_on, root},
+    servers, suites,
 };
 
 /// Options of `cargo xtask gate`.
@@ -21,7 +24,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let mut command = command();
+    // With the features of the tests, so that nothing is compiled twice.
+    let Some(gate) = suites::build(&["build", "--workspace", "--all-features", "--bin", "gate"])
+        .and_then(|built| built.executables.get("gate").cloned())
+    else {
+        return ExitCode::FAILURE;
+    };
+    let mut command = command(&gate);
     match servers::redis(false) {
         Ok(server) => drop(command.env("QUEUE_TEST_REDIS_SERVER", server.program)),
         Err(why) => {
@@ -34,19 +43,9 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// The gate; it needs to be told the server.
-pub(crate) fn command() -> Command {
-    let mut command = cargo();
-    command.arg("run").args(PROGRAM).args(["--", "--baseline"]);
-    command.arg(root().join("bench").join("baseline.json"));
+/// The gate, which still needs the variable that names the server.
+pub(crate) fn command(gate: &Path) -> Command {
+    let mut command = Command::new(gate);
+    command.arg("--baseline").arg(root().join("bench").join("baseline.json"));
     command
 }
-
-/// Builds it: with the features that users have, and not with all as the tests are.
-pub(crate) fn build() -> Command {
-    let mut command = patient_cargo();
-    command.arg("build").args(PROGRAM);
-    command
-}
-
-const PROGRAM: [&str; 5] = ["--quiet", "-p", "queue-bench", "--bin", "gate"];

@@ -1,4 +1,4 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask api`, `cargo xtask bench`,
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`, `cargo xtask api`, `cargo xtask bench`,
 //! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask screenshots`.
 
 mod api;
@@ -6,13 +6,17 @@ mod bench;
 mod faults;
 mod foreign;
 mod gate;
+mod load;
 mod mutants;
 mod peers;
+mod quick;
 mod run;
 mod screenshots;
+mod selection;
 mod servers;
 mod suites;
 mod test;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -26,8 +30,11 @@ struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  cargo xtask test                              everything, on the servers that are found
+  cargo xtask test                              what a change needs, on the servers that are found
   cargo xtask test --install --require redis,valkey
+  cargo xtask test --only conformance:on_redis::groups --again 20 --load
+  cargo xtask test --whole                      everything, in slices of 45 minutes
+  cargo xtask quick fences                      unit tests of queue-core and the conformance suite
   cargo xtask api                               what is public, against docs/api.md
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
@@ -43,8 +50,10 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Finds the servers that the tests need, then checks and tests everything.
+    /// Finds the servers that the tests need, then checks and tests what a change needs.
     Test(test::Arguments),
+    /// Tests a change of queue-core: its unit tests, and the conformance suite on one Redis and one SQLite file.
+    Quick(quick::Arguments),
     /// Compares what is public with `docs/api.md`.
     Api(api::Arguments),
     /// Measures the queue beside raw Redis, from a release build.
@@ -64,6 +73,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Test(arguments) => test::main(&arguments),
+        Command::Quick(arguments) => quick::main(&arguments),
         Command::Api(arguments) => api::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
         Command::Gate(arguments) => gate::main(&arguments),

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::run::{cargo, output, root};
+use crate::run::{cargo, output, root, target};
 
 /// Written in Rust.
 const RUST: [&str; 5] = ["apalis-redis", "bullmq-rust", "rusty-sidekiq", "apalis-sqlite", "effectum"];
@@ -37,7 +37,7 @@ pub(crate) fn build(names: &mut Vec<String>) -> Vec<String> {
 
 fn build_rust(peer: &str) -> Result<PathBuf, String> {
     eprintln!("building {peer}");
-    let target = target();
+    let target = folder();
     let mut command = cargo();
     command.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(&target);
     command.arg("--manifest-path").arg(sources(peer).join("Cargo.toml"));
@@ -53,7 +53,7 @@ fn build_node(peer: &str) -> Result<PathBuf, String> {
         output(Command::new(program).arg("--version")).ok_or_else(|| format!("there is no {program} on PATH"))?;
     }
     eprintln!("installing {peer}");
-    let folder = target().join(peer);
+    let folder = folder().join(peer);
     let copied = fs::create_dir_all(&folder).and_then(|()| {
         ["package.json", "package-lock.json", "peer.mjs"]
             .into_iter()
@@ -74,6 +74,6 @@ fn sources(peer: &str) -> PathBuf {
     root().join("bench").join("peers").join(peer)
 }
 
-fn target() -> PathBuf {
-    root().join("target").join("peers")
+fn folder() -> PathBuf {
+    target().join("peers")
 }

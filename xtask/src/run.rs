@@ -1,16 +1,10 @@
 //! Running commands, and reading along.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::OnceLock,
 };
-
-/// What a step printed about its tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-}
 
 /// The root of the workspace, wherever it was called from.
 pub(crate) fn root() -> PathBuf {
@@ -25,11 +19,27 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// The same, for what has time: it takes what others leave of the processor.
-pub(crate) fn patient_cargo() -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(cargo().get_program()).current_dir(root());
+/// The folder that cargo builds into: `CARGO_TARGET_DIR`, `build.target-dir`, or `target`.
+pub(crate) fn target() -> &'static Path {
+    static TARGET: OnceLock<PathBuf> = OnceLock::new();
+    TARGET.get_or_init(|| {
+        let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]));
+        let metadata = metadata.and_then(|metadata| serde_json::from_str::<serde_json::Value>(&metadata).ok());
+        let named = metadata.and_then(|metadata| metadata["target_directory"].as_str().map(PathBuf::from));
+        named.unwrap_or_else(|| root().join("target"))
+    })
+}
+
+/// Lets a command and all that it starts be killed together.
+pub(crate) fn own_group(command: &mut Command) -> &mut Command {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
     command
+}
+
+/// Kills a process that has its [own group](own_group), with all that it started.
+pub(crate) fn kill_group(id: u32) {
+    drop(Command::new("kill").args(["-9", "--", &format!("-{id}")]).stderr(Stdio::null()).status());
 }
 
 /// Runs a command to its end, which becomes ours.
@@ -54,31 +64,8 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     }
 }
 
-/// Reads a line like `test result: ok. 28 passed; 0 failed; 0 ignored; …`.
-pub(crate) fn counts_of(line: &str) -> Option<Counts> {
-    let rest = line.trim_start().strip_prefix("test result: ")?;
-    let number = |word: &str| {
-        let before = &rest[..rest.find(word)?];
-        before.split_whitespace().next_back()?.parse().ok()
-    };
-    Some(Counts { passed: number(" passed")?, failed: number(" failed")? })
-}
-
 /// The output of a command that succeeds.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_results_of_tests_are_counted() {
-        let counts =
-            counts_of("test result: FAILED. 27 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s").unwrap();
-        assert_eq!((counts.passed, counts.failed), (27, 1));
-        assert!(counts_of("test a::b ... ok").is_none());
-    }
 }

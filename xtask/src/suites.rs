@@ -1,146 +1,307 @@
-//! Runs the suites of the workspace, several at a time. Each suite is a program, and most of them wait for servers and processes rather than
-//! compute. Beside them, one after another, goes what `cargo` builds: the processor has time for it.
+//! Runs the test programs of the workspace, several at a time: most tests wait for servers and processes rather than compute.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::run::{Counts, cargo, counts_of, patient_cargo};
+use crate::run::{cargo, kill_group, own_group, root};
 
-/// Those that take longest begin first, so that none of them runs alone at the end.
-const LONGEST: [&str; 7] = ["rows", "conformance", "corrupt", "chromium", "cluster_faults", "deadlines", "places"];
+/// These programs take longest, so they start first.
+const LONGEST: [&str; 6] = ["rows", "conformance", "corrupt", "dashboard", "servers", "outages"];
 
-/// The suite that calls `cargo`, which lets one build at a time into a folder.
-const BUILDING: &str = "readme";
-
-/// The suite whose tests wait for servers and disks nearly all of their time, and how many of its tests run at once per core.
+/// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
 const WAITING: (&str, usize) = ("conformance", 2);
 
-/// One program, or what `cargo` runs as one.
-pub(crate) struct Suite {
+/// How long one program may take. After that, its output is printed and it is killed.
+pub(crate) const LIMIT: Duration = Duration::from_secs(600);
+
+/// A program that contains tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The folder of its package, and the name of an integration test: `queue-core`, `tests/conformance`.
     pub(crate) name: String,
-    pub(crate) command: Command,
+    pub(crate) path: PathBuf,
+    /// The folder of its package, where its tests run.
+    pub(crate) folder: PathBuf,
+    /// The root of its sources, relative to the workspace.
+    pub(crate) source: PathBuf,
 }
 
-/// What became of them all.
-#[derive(Default)]
-pub(crate) struct Ended {
-    pub(crate) counts: Counts,
-    /// The names of those that failed.
-    pub(crate) failed: Vec<String>,
+/// What one cargo build produced.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) programs: Vec<Program>,
+    /// Executables that are no tests, by name.
+    pub(crate) executables: BTreeMap<String, PathBuf>,
 }
 
-/// What the suites are told.
-pub(crate) struct Told<'a> {
-    /// Where the servers are: variables and their values.
-    pub(crate) variables: Vec<(String, PathBuf)>,
-    /// Arguments of each suite.
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Ignored,
+    Failed,
+    /// It failed, and the helper that waited saw that something still moved.
+    Slow,
+}
+
+impl Outcome {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Outcome::Passed => "passed",
+            Outcome::Ignored => "ignored",
+            Outcome::Failed => "failed",
+            Outcome::Slow => "slow",
+        }
+    }
+}
+
+/// One test that ran.
+#[derive(Clone, Debug)]
+pub(crate) struct Test {
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) seconds: f64,
+    /// What it printed.
+    pub(crate) output: String,
+}
+
+/// One run of a program.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) program: Program,
+    pub(crate) tests: Vec<Test>,
+    pub(crate) seconds: f32,
+    /// Why the program itself failed, if no test explains it.
+    pub(crate) problem: Option<String>,
+}
+
+impl Ran {
+    pub(crate) fn count(&self, outcome: Outcome) -> usize {
+        self.tests.iter().filter(|test| test.outcome == outcome).count()
+    }
+}
+
+/// How the programs are run.
+pub(crate) struct Setting<'a> {
+    /// Where the servers are, and other variables.
+    pub(crate) variables: &'a [(String, String)],
+    /// Arguments for each program, such as `--skip`.
     pub(crate) arguments: &'a [String],
 }
 
-/// Builds all suites and runs them, and beside them what else is to be built.
-pub(crate) fn run(told: &Told<'_>, builds: Vec<Suite>) -> Ended {
-    let Some(mut suites) = built() else { return Ended { failed: vec!["their build".to_owned()], ..Ended::default() } };
-    let place = |suite: &Suite| LONGEST.iter().position(|name| *name == suite.name).unwrap_or(LONGEST.len());
-    suites.sort_by_key(place);
-    suites.insert(0, documentation());
-    for Suite { command, .. } in &mut suites {
-        command.args(told.arguments).envs(told.variables.iter().map(|(name, value)| (name, value)));
+/// A program and its tests; all if `None`.
+pub(crate) type Chosen = (Program, Option<Vec<String>>);
+
+/// Builds all test programs and all other executables.
+pub(crate) const WORKSPACE: [&str; 6] = ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+
+/// Builds with one call of cargo. `None`: something does not compile.
+pub(crate) fn build(arguments: &[&str]) -> Option<Built> {
+    let mut build = cargo();
+    build.args(arguments).arg("--message-format=json-render-diagnostics");
+    let mut child = build.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
+    let built = read(child.stdout.take()?);
+    child.wait().is_ok_and(|status| status.success()).then_some(built)
+}
+
+/// The programs among cargo's messages.
+fn read(messages: impl Read) -> Built {
+    let mut built = Built::default();
+    for message in BufReader::new(messages).lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Value>(&message) else { continue };
+        let (Some(path), Some(name)) = (message["executable"].as_str(), message["target"]["name"].as_str()) else { continue };
+        if message["profile"]["test"] == true {
+            built.programs.extend(program(&message, name, path));
+        } else {
+            built.executables.insert(name.to_owned(), path.into());
+        }
     }
-    let cores = thread::available_parallelism().map_or(2, usize::from);
-    for suite in suites.iter_mut().filter(|suite| suite.name == WAITING.0) {
-        suite.command.arg(format!("--test-threads={}", WAITING.1 * cores));
+    built
+}
+
+fn program(message: &Value, target: &str, path: &str) -> Option<Program> {
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let package = folder.strip_prefix(root()).unwrap_or(folder).display().to_string();
+    let source = Path::new(message["target"]["src_path"].as_str()?);
+    let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
+    let name = match kind {
+        "lib" | "proc-macro" => package,
+        "bin" => format!("{package} (program {target})"),
+        _ => format!("{package}/{target}"),
+    };
+    let source = source.strip_prefix(root()).unwrap_or(source).to_owned();
+    Some(Program { name, path: path.into(), folder: folder.to_owned(), source })
+}
+
+impl Program {
+    fn command(&self, setting: &Setting<'_>) -> Command {
+        let mut command = Command::new(&self.path);
+        // As `cargo test` does it.
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
+        command.args(setting.arguments).envs(setting.variables.iter().map(|(name, value)| (name, value)));
+        command
     }
-    let (mut building, suites): (Vec<_>, Vec<_>) =
-        suites.into_iter().partition(|suite| suite.name == BUILDING || suite.name == DOCUMENTATION);
-    building.extend(builds);
-    let (building, suites) = (Mutex::new(VecDeque::from(building)), Mutex::new(VecDeque::from(suites)));
-    let ended = Mutex::new(Ended::default());
+
+    /// The names of its tests.
+    pub(crate) fn list(&self, setting: &Setting<'_>) -> Result<Vec<String>, String> {
+        let listed = self.command(setting).args(["--list", "--format", "terse"]).output();
+        let listed = listed.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let names =
+            String::from_utf8_lossy(&listed.stdout).lines().filter_map(|line| line.strip_suffix(": test").map(str::to_owned)).collect();
+        Ok(names)
+    }
+
+    /// Runs these tests, or all.
+    pub(crate) fn run(&self, tests: Option<&[String]>, setting: &Setting<'_>) -> Ran {
+        let mut command = self.command(setting);
+        // The format is not stable; this variable allows it. Nothing else says how long a test took and what it printed.
+        command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
+        if self.name.ends_with(WAITING.0) {
+            command.arg(format!("--test-threads={}", WAITING.1 * cores()));
+        }
+        if let Some(tests) = tests {
+            command.arg("--exact").args(tests);
+        }
+        let begun = Instant::now();
+        let (said, problem) = match bounded(&mut command, LIMIT) {
+            Ok(ended) => ended,
+            Err(error) => (Vec::new(), Some(format!("cannot be run: {error}"))),
+        };
+        let (tests, noise) = tests_of(&said);
+        let explained = tests.iter().any(|test| matches!(test.outcome, Outcome::Failed | Outcome::Slow));
+        let problem = problem.filter(|problem| !explained || problem.contains("limit")).map(|problem| format!("{problem}\n{noise}"));
+        Ran { program: self.clone(), tests, seconds: begun.elapsed().as_secs_f32(), problem }
+    }
+}
+
+/// The output of a command that may take this long, and why it failed if it did. Whatever it started is killed at the limit.
+pub(crate) fn bounded(command: &mut Command, limit: Duration) -> std::io::Result<(Vec<String>, Option<String>)> {
+    let mut child = own_group(command.stdout(Stdio::piped()).stderr(Stdio::piped())).spawn()?;
+    let mut guard = guard(child.id())?;
+    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = ended_within(&mut child, limit)?;
+    guard.kill()?;
+    guard.wait()?;
+    let problem = match status {
+        None => Some(format!("the limit of {} s was reached", limit.as_secs())),
+        Some(status) if !status.success() => Some(status.to_string()),
+        Some(_) => None,
+    };
+    let mut lines = stdout.join().unwrap_or_default();
+    lines.extend(stderr.join().unwrap_or_default());
+    Ok((lines, problem))
+}
+
+/// A shell that kills the group when the pipe from us ends: Ctrl-C reaches us, and no other group.
+fn guard(group: u32) -> std::io::Result<Child> {
+    let script = "trap '' INT TERM; read -r _; kill -9 -- \"-$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "guard", &group.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.spawn()
+}
+
+fn ended_within(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let end = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() > end {
+            break None;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    // A server that a test left behind would hold the pipes open.
+    kill_group(child.id());
+    child.wait()?;
+    Ok(status)
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<String>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.into_iter().for_each(|mut pipe| drop(pipe.read_to_end(&mut bytes)));
+        String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+    })
+}
+
+/// The tests that libtest reports in JSON, and all other lines.
+fn tests_of(lines: &[String]) -> (Vec<Test>, String) {
+    let (mut running, mut tests, mut noise) = (BTreeMap::new(), Vec::new(), String::new());
+    for line in lines {
+        // A child process may have written before the report on the same line.
+        let report =
+            line.find("{ \"type\"").or_else(|| line.find("{\"type\"")).and_then(|at| serde_json::from_str::<Value>(&line[at..]).ok());
+        let Some(report) = report else {
+            noise.push_str(line);
+            noise.push('\n');
+            continue;
+        };
+        let Some(name) = report["name"].as_str().filter(|_| report["type"] == "test") else { continue };
+        let outcome = match report["event"].as_str() {
+            Some("started") => {
+                running.insert(name.to_owned(), ());
+                continue;
+            }
+            Some("ok") => Outcome::Passed,
+            Some("ignored") => Outcome::Ignored,
+            Some("timeout") => continue,
+            _ => Outcome::Failed,
+        };
+        running.remove(name);
+        let output = report["stdout"].as_str().unwrap_or_default().to_owned();
+        let outcome = if outcome == Outcome::Failed && is_slow(&output) { Outcome::Slow } else { outcome };
+        tests.push(Test { name: name.to_owned(), outcome, seconds: report["exec_time"].as_f64().unwrap_or_default(), output });
+    }
+    let cut_off = running.into_keys().map(|name| Test {
+        name,
+        outcome: Outcome::Failed,
+        seconds: 0.0,
+        output: "it had not ended when the program did".to_owned(),
+    });
+    tests.extend(cut_off);
+    (tests, noise)
+}
+
+/// Whether each verdict of the waits in a test's output is `SLOW`: see `tests/src/patience.rs`.
+fn is_slow(output: &str) -> bool {
+    let mut verdicts = output.lines().filter_map(|line| line.trim_start().strip_prefix("verdict: ")).peekable();
+    verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
+}
+
+/// Runs all programs, as many at a time as there are cores, and calls `report` after each.
+pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
+    let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
+    chosen.sort_by_key(|(program, _)| place(&program.name));
+    let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        scope.spawn(|| run_each(&building, &ended));
-        for _ in 0..cores.clamp(2, 8) {
-            scope.spawn(|| run_each(&suites, &ended));
+        for _ in 0..cores().clamp(2, 8) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((program, tests)) = next else { break };
+                    let ran = program.run(tests.as_deref(), setting);
+                    let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+                    report(&ran);
+                    ended.push(ran);
+                }
+            });
         }
     });
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs what waits, one after another, until nothing is left.
-fn run_each(waiting: &Mutex<VecDeque<Suite>>, ended: &Mutex<Ended>) {
-    loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some(mut suite) = next else { break };
-        let (said, succeeded, seconds) = suite.run();
-        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-        // As a whole, so that suites do not talk at the same time.
-        println!("\n--- {} ({seconds:.1} s)\n{said}", suite.name);
-        for counts in said.lines().filter_map(counts_of) {
-            ended.counts.passed += counts.passed;
-            ended.counts.failed += counts.failed;
-        }
-        if !succeeded {
-            println!("{} FAILED", suite.name);
-            ended.failed.push(suite.name);
-        }
-    }
-}
-
-impl Suite {
-    /// What it says, whether it succeeded, and how long it took.
-    fn run(&mut self) -> (String, bool, f32) {
-        let begun = Instant::now();
-        let ended = self.command.stdin(Stdio::null()).output();
-        let seconds = begun.elapsed().as_secs_f32();
-        match ended {
-            Ok(output) => {
-                let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-                (said, output.status.success(), seconds)
-            }
-            Err(error) => (format!("cannot be run: {error}"), false, seconds),
-        }
-    }
-}
-
-const DOCUMENTATION: &str = "examples in the documentation";
-
-/// The examples in the documentation, which `cargo` alone can run.
-fn documentation() -> Suite {
-    let mut command = patient_cargo();
-    command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]);
-    Suite { name: DOCUMENTATION.to_owned(), command }
-}
-
-/// Builds them all, at once. `None`: something does not compile.
-fn built() -> Option<Vec<Suite>> {
-    let mut build = cargo();
-    build.args(["test", "--workspace", "--all-features", "--no-run", "--message-format=json-render-diagnostics"]);
-    let mut child = build.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
-    let suites = read(child.stdout.take()?);
-    child.wait().is_ok_and(|status| status.success()).then_some(suites)
-}
-
-/// The programs among what `cargo` says that it has built.
-fn read(messages: impl Read) -> Vec<Suite> {
-    let messages = BufReader::new(messages).lines().map_while(Result::ok);
-    messages.filter_map(|message| suite(&serde_json::from_str(&message).ok()?)).collect()
-}
-
-fn suite(message: &Value) -> Option<Suite> {
-    let program = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
-    let manifest = Path::new(message["manifest_path"].as_str()?);
-    let folder = manifest.parent()?;
-    let mut command = Command::new(program);
-    // As `cargo test` does it.
-    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
-    Some(Suite { name: message["target"]["name"].as_str()?.to_owned(), command })
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(2, usize::from)
 }
 
 #[cfg(test)]
@@ -148,30 +309,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_test_are_found_among_what_cargo_says() {
+    fn programs_are_found_among_the_messages_of_cargo() {
+        let here = root();
+        let here = here.display();
         let messages = [
-            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a"},"profile":{"test":false},"executable":"/w/a"}"#,
-            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a"},"profile":{"test":true},"executable":null}"#,
-            "not of cargo",
-            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"keys"},"profile":{"test":true},"executable":"/w/keys-1"}"#,
-            r#"{"reason":"build-finished","success":true}"#,
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"{here}/a/Cargo.toml","target":{{"name":"a","kind":["bin"],"src_path":"{here}/a/src/main.rs"}},"profile":{{"test":false}},"executable":"/w/a"}}"#
+            ),
+            r#"{"reason":"compiler-artifact","target":{"name":"a"},"profile":{"test":true},"executable":null}"#.to_owned(),
+            "not a message of cargo".to_owned(),
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"{here}/a/Cargo.toml","target":{{"name":"keys","kind":["test"],"src_path":"{here}/a/tests/keys/main.rs"}},"profile":{{"test":true}},"executable":"/w/keys-1"}}"#
+            ),
         ];
-        let suites = read(messages.join("\n").as_bytes());
-        let found: Vec<_> =
-            suites.iter().map(|suite| (&*suite.name, suite.command.get_program(), suite.command.get_current_dir())).collect();
-        assert_eq!(found, [("keys", "/w/keys-1".as_ref(), Some(Path::new("/w/a")))]);
+        let built = read(messages.join("\n").as_bytes());
+        let found: Vec<_> = built.programs.iter().map(|program| (&*program.name, program.source.to_str().unwrap())).collect();
+        assert_eq!(found, [("a/keys", "a/tests/keys/main.rs")]);
+        assert_eq!(built.executables["a"], Path::new("/w/a"));
+    }
+
+    fn shell(script: &str, limit: Duration) -> (Vec<String>, Option<String>) {
+        bounded(Command::new("sh").args(["-c", script]), limit).unwrap()
     }
 
     #[test]
-    fn a_suite_that_fails_or_is_not_there_has_not_succeeded() {
-        let suite = |program: &str, argument: &str| {
-            let mut command = Command::new(program);
-            command.arg(argument);
-            Suite { name: program.to_owned(), command }.run()
-        };
-        assert!(suite("true", "").1);
-        assert!(!suite("false", "").1);
-        let (said, succeeded, _) = suite("/there/is/none", "");
-        assert!(!succeeded && said.starts_with("cannot be run"));
+    fn a_program_that_does_not_end_is_killed_with_its_children_and_its_output_is_kept() {
+        let (said, problem) = shell("echo begun; sleep 600 & wait", Duration::from_millis(300));
+        assert_eq!(said, ["begun"]);
+        assert!(problem.unwrap().contains("limit"));
+        // A server that is left behind holds the pipe, and does not hold us.
+        let (said, problem) = shell("sleep 600 & echo done; exit 3", Duration::from_secs(60));
+        assert_eq!(said, ["done"]);
+        assert!(problem.unwrap().contains('3'));
+    }
+
+    #[test]
+    fn tests_are_read_from_the_report_with_what_they_printed() {
+        let lines = [
+            r#"{ "type": "suite", "event": "started", "test_count": 4 }"#,
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "event": "started", "name": "b" }"#,
+            r#"{ "type": "test", "event": "started", "name": "c" }"#,
+            r#"child: hello{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.5, "stdout": "seed 1\n" }"#,
+            r#"{ "type": "test", "name": "b", "event": "failed", "exec_time": 30.0, "stdout": "verdict: SLOW: a page\n" }"#,
+            r#"{ "type": "test", "name": "c", "event": "failed", "exec_time": 30.0, "stdout": "verdict: SLOW: a page\nverdict: STUCK: a job\n" }"#,
+            r#"{ "type": "test", "event": "started", "name": "d" }"#,
+            "a line of a child",
+        ];
+        let (tests, noise) = tests_of(&lines.map(str::to_owned));
+        let ended: Vec<_> = tests.iter().map(|test| (&*test.name, test.outcome)).collect();
+        assert_eq!(ended, [("a", Outcome::Passed), ("b", Outcome::Slow), ("c", Outcome::Failed), ("d", Outcome::Failed)]);
+        assert!(noise.contains("a line of a child") && tests[3].output.contains("not ended"));
     }
 }

@@ -1,25 +1,64 @@
-//! `cargo xtask test`: every check there is, and a summary.
+//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each change is in [`whole`](crate::whole).
+//!
+//! Everything is compiled before the first test runs: a compiler beside a test that waits makes it late.
 
-use std::{process::ExitCode, time::Instant};
+use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 
 use crate::{
     gate,
-    run::{Counts, cargo, patient_cargo, succeeds},
+    load::Load,
+    run::{cargo, output, succeeds, target},
+    selection::Selection,
     servers::{self, Server},
-    suites::{self, Ended, Suite, Told},
+    suites::{self, Built, Chosen, Outcome, Program, Ran, Setting, Test},
+    whole,
 };
+
+/// The compiler whose messages `queue-macros/ui` expects.
+const EXPECTED_COMPILER: &str = "rustc 1.95.0";
+
+/// At most this many tests are run a second time.
+const RETRIED: usize = 3;
+
+/// Programs whose tests call a compiler. They run before all others.
+const COMPILING: [&str; 2] = ["queue-macros/macros", "tests/readme"];
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Installs a missing redis-server or chromium with the system's package manager, also when not root.
+    /// Installs what is missing (redis-server, postgresql, chromium) with the system's package manager, even when not root.
     #[arg(long)]
     install: bool,
     /// Fails when there is no server of these kinds to test on.
     #[arg(long, value_delimiter = ',', value_name = "KINDS")]
     require: Vec<Kind>,
+    /// The change is what has come since this commit. Default: the newest commit older than 48 hours
+    #[arg(long, value_name = "COMMIT")]
+    base: Option<String>,
+    /// Selects the rotated tests of this day (YYYY-MM-DD). Default: today
+    #[arg(long, value_name = "DATE")]
+    date: Option<String>,
+    /// Runs the rotated tests of all days.
+    #[arg(long)]
+    all: bool,
+    /// Builds and runs only the programs whose name contains this, or the tests of `PROGRAM:TEST`.
+    #[arg(long, value_name = "SUITE")]
+    only: Vec<String>,
+    /// With --only: runs the tests this many times.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "only", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    again: u32,
+    /// Keeps one core busy while the tests run.
+    #[arg(long)]
+    load: bool,
+    /// Runs the whole tier instead: a slice of at most 45 minutes at each call, until all is done.
+    #[arg(long, conflicts_with_all = ["only", "base", "date", "all", "load"])]
+    whole: bool,
+    /// With --whole: what has run for this commit is run again, from the start.
+    #[arg(long, requires = "whole")]
+    restart: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,123 +78,351 @@ impl Kind {
     }
 }
 
-struct Line {
-    name: &'static str,
-    outcome: Outcome,
-    seconds: f32,
-}
+/// The servers and programs that tests need.
+pub(crate) struct Servers(Vec<(Kind, Result<Server, String>)>);
 
-enum Outcome {
-    Ran(Ended),
-    NotRun { why: String, fatal: bool },
-}
-
-/// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 3] = [
-    ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
-    ("queue-dashboard", &[""]),
-    (
-        "queue-worker",
-        &["", "cli", "job-log", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"],
-    ),
-];
-
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let servers = [
-        (Kind::Redis, servers::redis(arguments.install)),
-        (Kind::Valkey, servers::valkey()),
-        (Kind::Chromium, servers::chromium(arguments.install)),
-    ];
-    let mut lines = Vec::new();
-    for (kind, server) in &servers {
-        match server {
-            Ok(Server { program, version }) => println!("{}: {} (version {version})", kind.name(), program.display()),
-            Err(why) => {
-                println!("{}: none: {why}", kind.name());
-                let fatal = arguments.require.contains(kind);
-                lines.push(Line { name: kind.name(), outcome: Outcome::NotRun { why: why.clone(), fatal }, seconds: 0.0 });
+impl Servers {
+    pub(crate) fn find(install: bool) -> Servers {
+        let servers = Servers(vec![
+            (Kind::Redis, servers::redis(install)),
+            (Kind::Valkey, servers::valkey()),
+            (Kind::Chromium, servers::chromium(install)),
+        ]);
+        for (kind, server) in &servers.0 {
+            match server {
+                Ok(Server { program, version }) => println!("{}: {} (version {version})", kind.name(), program.display()),
+                Err(why) => println!("{}: none: {why}", kind.name()),
             }
         }
+        servers
     }
 
-    let mut timed = |name: &'static str, run: &mut dyn FnMut() -> Ended| {
+    /// Variables that say where they are, and arguments that skip the tests without one: each has the kind in its name.
+    pub(crate) fn setting(&self) -> (Vec<(String, String)>, Vec<String>) {
+        let (mut variables, mut skipped) = (Vec::new(), Vec::new());
+        for (kind, server) in &self.0 {
+            match server {
+                Ok(_) if *kind == Kind::Chromium => {}
+                Ok(server) => {
+                    variables.push((format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), server.program.display().to_string()));
+                }
+                Err(_) if *kind == Kind::Chromium => skipped.extend(["--skip".to_owned(), "in_chromium".to_owned()]),
+                Err(_) => skipped.extend(["--skip".to_owned(), format!("on_{}", kind.name())]),
+            }
+        }
+        (variables, skipped)
+    }
+
+    pub(crate) fn redis(&self) -> Option<&Server> {
+        self.0.iter().find(|(kind, _)| *kind == Kind::Redis).and_then(|(_, server)| server.as_ref().ok())
+    }
+
+    fn missing(&self) -> impl Iterator<Item = (Kind, &str)> {
+        self.0.iter().filter_map(|(kind, server)| Some((*kind, server.as_ref().err()?.as_str())))
+    }
+}
+
+/// One line of the summary.
+struct Step {
+    name: String,
+    failed: bool,
+    seconds: f32,
+    /// What else there is to say of it.
+    remark: String,
+}
+
+#[derive(Default)]
+struct Summary {
+    steps: Vec<Step>,
+}
+
+impl Summary {
+    fn time(&mut self, name: &str, run: impl FnOnce() -> bool) -> bool {
         println!("\n=== {name}");
         let start = Instant::now();
-        let ended = run();
-        lines.push(Line { name, outcome: Outcome::Ran(ended), seconds: start.elapsed().as_secs_f32() });
-    };
-    let alone =
-        |name: &str, succeeded: bool| Ended { counts: Counts::default(), failed: if succeeded { vec![] } else { vec![name.to_owned()] } };
-    let mut step = |name, arguments: &[&str]| timed(name, &mut || alone(name, succeeds(cargo().args(arguments))));
-    step("format", &["fmt", "--all", "--check"]);
-    step("lints", &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
-    let (mut variables, mut skipped) = (Vec::new(), Vec::new());
-    for (kind, server) in &servers {
-        match server {
-            Ok(_) if *kind == Kind::Chromium => {}
-            Ok(server) => variables.push((format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), server.program.clone())),
-            Err(_) if *kind == Kind::Chromium => skipped.extend(["--skip".to_owned(), "in_chromium".to_owned()]),
-            // Every test on such a server has its kind in its name.
-            Err(_) => skipped.extend(["--skip".to_owned(), format!("on_{}", kind.name())]),
-        }
+        let succeeded = run();
+        self.steps.push(Step { name: name.to_owned(), failed: !succeeded, seconds: start.elapsed().as_secs_f32(), remark: String::new() });
+        succeeded
     }
-    let told = Told { variables, arguments: &skipped };
-    timed("tests", &mut || suites::run(&told, builds()));
-    if let Ok(server) = &servers[0].1 {
-        let mut gate = gate::command();
-        gate.env("QUEUE_TEST_REDIS_SERVER", &server.program);
-        timed(GATE, &mut || alone(GATE, succeeds(&mut gate)));
-    }
-    summary(&lines)
 }
 
-const GATE: &str = "what a job costs";
-
-/// What is built beside the tests: it shows by itself whether all is well, or is needed after them.
-fn builds() -> Vec<Suite> {
-    let suite = |name: &str, arguments: &[&str]| {
-        let mut command = patient_cargo();
-        command.args(arguments);
-        Suite { name: name.to_owned(), command }
-    };
-    let mut document = suite("documentation", &["doc", "--workspace", "--all-features", "--no-deps"]);
-    document.command.env("RUSTDOCFLAGS", "-D warnings");
-    let mut builds =
-        vec![document, suite("public items", &["xtask", "api", "--built"]), Suite { name: "the gate".to_owned(), command: gate::build() }];
-    for (package, features) in FEATURES {
-        for feature in features {
-            let arguments = ["clippy", "--quiet", "-p", package, "--no-default-features", "--features", feature, "--", "-D", "warnings"];
-            builds.push(suite(&format!("{package} with the feature `{feature}` alone"), &arguments));
-        }
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    let compiler = compiler();
+    let servers = Servers::find(arguments.install);
+    if arguments.whole {
+        return whole::main(&servers, arguments.restart);
     }
-    builds
+    let selection = match Selection::new(arguments.date.as_deref(), arguments.base.as_deref(), arguments.all || !arguments.only.is_empty())
+    {
+        Ok(selection) => selection,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{}", selection.describe());
+    let begun = Instant::now();
+    let mut summary = Summary::default();
+    for (kind, why) in servers.missing() {
+        let required = arguments.require.contains(&kind);
+        let remark = format!("NOT RUN: {}{why}", if required { "required: " } else { "" });
+        summary.steps.push(Step { name: kind.name().to_owned(), failed: required, seconds: 0.0, remark });
+    }
+    let (mut variables, skipped) = servers.setting();
+    variables.push(("QUEUE_TEST_PART".to_owned(), selection.part()));
+    let setting = Setting { variables: &variables, arguments: &skipped };
+    let everything = arguments.only.is_empty();
+    if everything {
+        summary.time("format", || succeeds(cargo().args(["fmt", "--all", "--check"])));
+        summary
+            .time("lints", || succeeds(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])));
+    }
+    let mut built = None;
+    summary.time("build", || {
+        built = suites::build(&suites::WORKSPACE);
+        built.is_some()
+    });
+    let ran = built.map(|built| run(&built, arguments, &selection, &setting, &mut summary)).unwrap_or_default();
+    if everything && let (Some(gate), Some(redis)) = (ran.gate, servers.redis()) {
+        summary.time("costs of a job (gate)", || succeeds(gate::command(&gate).env("QUEUE_TEST_REDIS_SERVER", &redis.program)));
+    }
+    let seconds = begun.elapsed().as_secs_f32();
+    write_results(&compiler, &selection, &summary, &ran.programs, &ran.flaky, seconds);
+    report(&summary, &ran.programs, &ran.flaky, seconds)
 }
 
-fn summary(lines: &[Line]) -> ExitCode {
+/// Prints the version of the compiler and returns it.
+fn compiler() -> String {
+    let version = output(cargo().args(["rustc", "--version"])).or_else(|| output(std::process::Command::new("rustc").arg("--version")));
+    let version = version.unwrap_or_else(|| "rustc of an unknown version".to_owned()).trim().to_owned();
+    println!("{version}");
+    if !version.starts_with(EXPECTED_COMPILER) {
+        println!("warning: the expected compiler messages were recorded with {EXPECTED_COMPILER}; tests of messages may differ");
+    }
+    version
+}
+
+#[derive(Default)]
+struct AllRan {
+    programs: Vec<Ran>,
+    /// A test that passed when it was run a second time, and its first output and its second.
+    flaky: Vec<(String, Test, Test)>,
+    gate: Option<PathBuf>,
+}
+
+/// Runs the programs: those that compile first, then all others, then once more those tests that were only slow.
+fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Setting<'_>, summary: &mut Summary) -> AllRan {
+    let mut chosen = match choose(built, &arguments.only, selection, setting) {
+        Ok(chosen) => chosen,
+        Err(problem) => {
+            summary.time("selection", || {
+                eprintln!("error: {problem}");
+                false
+            });
+            return AllRan::default();
+        }
+    };
+    let mut programs = Vec::new();
+    let everything = arguments.only.is_empty();
+    if everything {
+        summary.time("documentation", || {
+            succeeds(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+        });
+        summary.time("public items", || succeeds(cargo().args(["xtask", "api", "--built"])));
+        summary.time("examples in the documentation", || {
+            let mut examples = cargo();
+            examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
+            succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+        });
+        let compiling: Vec<Chosen> = chosen.extract_if(.., |(program, _)| COMPILING.contains(&&*program.name)).collect();
+        for (program, tests) in compiling {
+            let ran = program.run(tests.as_deref(), setting);
+            print_ran(&ran);
+            programs.push(ran);
+        }
+    }
+    let start = Instant::now();
+    println!("\n=== tests");
+    {
+        let _load = arguments.load.then(Load::start);
+        for round in 1..=arguments.again {
+            if arguments.again > 1 {
+                println!("round {round} of {}", arguments.again);
+            }
+            programs.extend(suites::run_all(chosen.clone(), setting, print_ran));
+        }
+    }
+    let flaky = retry(&mut programs, selection, setting);
+    let failed = programs.iter().any(|ran| ran.problem.is_some() || ran.count(Outcome::Failed) + ran.count(Outcome::Slow) > 0);
+    let (passed, bad) = totals(&programs);
+    let remark = format!("{passed} passed, {bad} failed, {} flaky", flaky.len());
+    summary.steps.push(Step { name: "tests".to_owned(), failed, seconds: start.elapsed().as_secs_f32(), remark });
+    AllRan { programs, flaky, gate: built.executables.get("gate").cloned() }
+}
+
+/// The programs and tests of this run.
+fn choose(built: &Built, only: &[String], selection: &Selection, setting: &Setting<'_>) -> Result<Vec<Chosen>, String> {
+    let mut chosen = Vec::new();
+    for program in &built.programs {
+        let wanted: Vec<&str> = only.iter().filter_map(|only| part_of(only, &program.name)).collect();
+        if !only.is_empty() && wanted.is_empty() {
+            continue;
+        }
+        let tests = if wanted.iter().any(|part| !part.is_empty()) {
+            let listed = program.list(setting)?;
+            Some(listed.into_iter().filter(|test| wanted.iter().any(|part| test.contains(part))).collect())
+        } else if Selection::rotates(&program.name) {
+            let listed = program.list(setting)?;
+            Some(listed.into_iter().filter(|test| selection.chooses(&program.name, test)).collect())
+        } else {
+            None
+        };
+        if tests.as_ref().is_none_or(|tests: &Vec<String>| !tests.is_empty()) {
+            chosen.push((program.clone(), tests));
+        }
+    }
+    if chosen.is_empty() {
+        let names: Vec<&str> = built.programs.iter().map(|program| &*program.name).collect();
+        return Err(format!("--only {}: no program or test has this in its name; the programs are {}", only.join(" "), names.join(", ")));
+    }
+    Ok(chosen)
+}
+
+/// The part of a test's name in `PROGRAM:TEST`, empty without one, if this program is meant.
+fn part_of<'a>(only: &'a str, program: &str) -> Option<&'a str> {
+    // `on_redis::turns` is no program and a test.
+    let (name, test) = match only.split_once(':') {
+        Some((name, test)) if !test.starts_with(':') => (name, test),
+        _ => (only, ""),
+    };
+    program.contains(name).then_some(test)
+}
+
+/// Runs tests whose waits were only slow once more, alone, unless there are many of them or the change touches them.
+fn retry(programs: &mut [Ran], selection: &Selection, setting: &Setting<'_>) -> Vec<(String, Test, Test)> {
+    let mut flaky = Vec::new();
+    let slow: usize = programs.iter().map(|ran| ran.count(Outcome::Slow)).sum();
+    if slow > RETRIED {
+        println!("{slow} tests were slow; at most {RETRIED} are run a second time, so none is");
+        return flaky;
+    }
+    for ran in programs {
+        let Ran { program, tests, problem, .. } = ran;
+        for test in tests.iter_mut().filter(|test| test.outcome == Outcome::Slow) {
+            let name = format!("{} {}", program.name, test.name);
+            if selection.touches(&program.source, &test.name) {
+                println!("{name} was slow and is not run a second time: the change touches its file");
+                continue;
+            }
+            println!("{name} was slow and is run a second time, alone");
+            let mut variables = setting.variables.to_vec();
+            variables.extend(seed_of(&test.output).map(|seed| ("QUEUE_TEST_SEED".to_owned(), seed)));
+            let again = program.run(Some(std::slice::from_ref(&test.name)), &Setting { variables: &variables, ..*setting });
+            if let Some(second) = again.tests.first().filter(|second| second.outcome == Outcome::Passed) {
+                flaky.push((name, test.clone(), second.clone()));
+                test.outcome = Outcome::Passed;
+            }
+        }
+        // The program failed because of these tests.
+        if tests.iter().all(|test| matches!(test.outcome, Outcome::Passed | Outcome::Ignored)) && !flaky.is_empty() {
+            problem.take_if(|problem| !problem.contains("limit"));
+        }
+    }
+    flaky
+}
+
+/// The last seed that a test printed as `QUEUE_TEST_SEED=17`.
+fn seed_of(output: &str) -> Option<String> {
+    let rest = output.rsplit_once("QUEUE_TEST_SEED=")?.1;
+    Some(rest.chars().take_while(char::is_ascii_digit).collect()).filter(|seed: &String| !seed.is_empty())
+}
+
+/// One line for a program, and the output of its tests that failed.
+pub(crate) fn print_ran(ran: &Ran) {
+    let Ran { program: Program { name, .. }, tests, seconds, problem } = ran;
+    let failed = ran.count(Outcome::Failed) + ran.count(Outcome::Slow);
+    println!(
+        "{name:<40} {:>5} passed {failed:>3} failed {:>3} ignored {seconds:>7.1} s",
+        ran.count(Outcome::Passed),
+        ran.count(Outcome::Ignored)
+    );
+    for test in tests.iter().filter(|test| matches!(test.outcome, Outcome::Failed | Outcome::Slow)) {
+        println!("--- {name} {}: {} after {:.1} s\n{}", test.name, test.outcome.name(), test.seconds, test.output);
+    }
+    if let Some(problem) = problem {
+        println!("--- {name}: {problem}");
+    }
+}
+
+fn totals(programs: &[Ran]) -> (usize, usize) {
+    let passed = programs.iter().map(|ran| ran.count(Outcome::Passed)).sum();
+    let failed = |ran: &Ran| (ran.count(Outcome::Failed) + ran.count(Outcome::Slow)).max(usize::from(ran.problem.is_some()));
+    (passed, programs.iter().map(failed).sum())
+}
+
+/// Writes what happened to `target/xtask/results.json`.
+fn write_results(compiler: &str, selection: &Selection, summary: &Summary, programs: &[Ran], flaky: &[(String, Test, Test)], seconds: f32) {
+    let tests: Vec<Value> = programs
+        .iter()
+        .flat_map(|ran| ran.tests.iter().map(|test| (&ran.program.name, test)))
+        .map(|(program, test)| {
+            let seed = seed_of(&test.output);
+            json!({ "program": program, "test": test.name, "outcome": test.outcome.name(), "seconds": test.seconds, "seed": seed })
+        })
+        .collect();
+    let programs: Vec<Value> =
+        programs.iter().map(|ran| json!({ "program": ran.program.name, "seconds": ran.seconds, "problem": ran.problem })).collect();
+    let flaky: Vec<Value> =
+        flaky.iter().map(|(name, first, second)| json!({ "test": name, "first": first.output, "second": second.output })).collect();
+    let steps: Vec<Value> = summary
+        .steps
+        .iter()
+        .map(|step| json!({ "step": step.name, "failed": step.failed, "seconds": step.seconds, "remark": step.remark }))
+        .collect();
+    let results = json!({
+        "compiler": compiler, "selection": selection.describe(), "seconds": seconds, "steps": steps, "programs": programs, "flaky": flaky, "tests": tests,
+    });
+    let file = target().join("xtask").join("results.json");
+    let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, format!("{results:#}\n")));
+    match written {
+        Ok(()) => println!("\nresults: {}", file.display()),
+        Err(error) => println!("\nthe results could not be written to {}: {error}", file.display()),
+    }
+}
+
+fn report(summary: &Summary, programs: &[Ran], flaky: &[(String, Test, Test)], seconds: f32) -> ExitCode {
     println!("\n=== summary");
-    let mut total = Counts::default();
-    let mut red = false;
-    for Line { name, outcome, seconds } in lines {
-        match outcome {
-            Outcome::Ran(Ended { counts, failed }) => {
-                total.passed += counts.passed;
-                total.failed += counts.failed;
-                red |= !failed.is_empty();
-                let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
-                let tests = if counts.passed + counts.failed > 0 {
-                    format!("{} passed, {} failed", counts.passed, counts.failed)
-                } else {
-                    String::new()
-                };
-                println!("{name:<20} {verdict:<8} {seconds:>6.1} s  {tests}");
-                failed.iter().filter(|suite| *suite != name).for_each(|suite| println!("{:<20} {suite}", ""));
-            }
-            Outcome::NotRun { why, fatal } => {
-                red |= fatal;
-                println!("{name:<20} NOT RUN  {}{why}", if *fatal { "but required: " } else { "" });
-            }
-        }
+    for (name, first, second) in flaky {
+        println!("FLAKY {name}: slow at first, and passed alone\n--- first\n{}\n--- second\n{}", first.output, second.output);
     }
-    println!("{} passed, {} failed", total.passed, total.failed);
-    if red { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    for Step { name, failed, seconds, remark } in &summary.steps {
+        println!("{name:<30} {:<7} {seconds:>6.1} s  {remark}", if *failed { "FAILED" } else { "ok" });
+    }
+    for ran in programs {
+        let failed = ran.tests.iter().filter(|test| matches!(test.outcome, Outcome::Failed | Outcome::Slow));
+        failed.for_each(|test| println!("FAILED {} {}", ran.program.name, test.name));
+        ran.problem.iter().for_each(|problem| println!("FAILED {}: {}", ran.program.name, problem.lines().next().unwrap_or_default()));
+    }
+    let (passed, failed) = totals(programs);
+    println!("{:<30} {seconds:>14.1} s", "in all");
+    println!("{passed} passed, {failed} failed");
+    if summary.steps.iter().any(|step| step.failed) || failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_is_a_program_or_tests_of_one() {
+        assert_eq!(part_of("conformance", "tests/conformance"), Some(""));
+        assert_eq!(part_of("conformance:on_redis::turns", "tests/conformance"), Some("on_redis::turns"));
+        assert_eq!(part_of("cli", "tests/conformance"), None);
+    }
+
+    #[test]
+    fn the_seed_of_a_test_is_found_in_what_it_printed() {
+        assert_eq!(seed_of("seed 5; QUEUE_TEST_SEED=5 replays it\n"), Some("5".to_owned()));
+        assert_eq!(seed_of("no seed"), None);
+    }
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: takes one safeguard out at a time and shows that a test fails without it. A suite that cannot fail
 //! proves nothing.
 //!
-//! Works on a copy of the sources under `target/mutants`, which is also where it builds. In the copy, scripts and statements are read
-//! when the tests run, and nearly all other mutants are in one build, to be switched on by the environment: a mutant takes the time of its tests.
+//! Works on a copy of the sources under `target/mutants`, which is also where it builds. The tests read scripts and statements from the
+//! copy, and nearly all other mutants are in one build, to be switched on by the environment: a mutant takes the time of its tests.
 
 mod list;
 
@@ -19,33 +19,16 @@ use std::{
 use clap::Args;
 
 use self::list::{BUILT_ALONE, MUTANTS, Mutant};
-use crate::{run::root, servers};
+use crate::{
+    run::{root, target},
+    servers,
+};
 
 /// How long the tests of one mutant may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Names the mutant that is switched on.
 const SWITCH: &str = "QUEUE_MUTANT";
-
-/// How scripts and statements are read when the tests run: a file, what it says, and what it says in the copy.
-const READ_LATER: [(&str, &str, &str); 2] = [
-    (
-        "queue-core/src/redis/script/list.rs",
-        r#"include_str!(concat!("../", $name, ".lua"))"#,
-        r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/", $name, ".lua")).expect("a script").leak()"#,
-    ),
-    (
-        "queue-core/src/sqlite/connection/statement.rs",
-        "const { $crate::sqlite::connection::statement::body(include_str!($file)) }",
-        r#"{
-            static TEXT: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-                let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(file!()).with_file_name($file);
-                std::fs::read_to_string(file).expect("a statement")
-            });
-            $crate::sqlite::connection::statement::body(&TEXT)
-        }"#,
-    ),
-];
 
 /// Options of `cargo xtask mutants`.
 #[derive(Args)]
@@ -159,7 +142,7 @@ struct Lab {
 
 impl Lab {
     fn open() -> Result<Lab, String> {
-        let folder = root().join("target").join("mutants");
+        let folder = target().join("mutants");
         let lab = Lab {
             originals: folder.join("originals"),
             sources: folder.join("sources"),
@@ -252,13 +235,11 @@ impl Lab {
         command.arg("test").current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
         // Small and soon built: nobody looks at what it says, and it is not run for long.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
-        for package in ["queue-core", "queue-worker", "queue-testing", "queue-faults"] {
-            command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
-        }
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         // All states that other hands can leave behind, not a part of them.
         command.env("QUEUE_TEST_CORRUPT", "");
+        command.env("QUEUE_TEST_SOURCES", &self.sources);
         command.envs(self.servers.iter().map(|(variable, program)| (variable, program)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
@@ -279,9 +260,6 @@ fn failed(line: &str) -> Option<&str> {
 /// A source of the copy: with its mutants in it, switched off.
 fn prepared(file: &str, text: &str) -> Result<String, String> {
     let mut text = text.to_owned();
-    for (_, now, later) in READ_LATER.iter().filter(|(there, ..)| *there == file) {
-        text = exchanged(&text, now, later)?;
-    }
     for mutant in MUTANTS.iter().filter(|mutant| mutant.file == file && mutant.is_switched()) {
         text = mutant.switched(&text)?;
     }

@@ -120,7 +120,7 @@ fn text_of(bytes: &[u8]) -> String {
 
 macro_rules! text {
     ($name:literal) => {
-        include_str!(concat!("../", $name, ".lua"))
+        crate::sources::current(concat!("queue-core/src/redis/", $name, ".lua").as_ref(), include_str!(concat!("../", $name, ".lua")))
     };
 }
 

@@ -3,9 +3,20 @@
 /// The statement of a `.sql` file beside this Rust file, without the contract that the file opens with. SQLite and the cache of
 /// prepared statements hash and copy the text at every use, so it should be short.
 macro_rules! sql {
-    ($file:literal) => {
-        const { $crate::sqlite::connection::statement::body(include_str!($file)) }
-    };
+    ($file:literal) => {{
+        #[cfg(not(debug_assertions))]
+        {
+            const { $crate::sqlite::connection::statement::body(include_str!($file)) }
+        }
+        #[cfg(debug_assertions)]
+        {
+            static TEXT: std::sync::LazyLock<&str> = std::sync::LazyLock::new(|| {
+                let file = std::path::Path::new(file!()).with_file_name($file);
+                $crate::sqlite::connection::statement::body($crate::sources::current(&file, include_str!($file)))
+            });
+            *TEXT
+        }
+    }};
 }
 pub(crate) use sql;
 

@@ -1,0 +1,316 @@
+//! `cargo xtask test --whole`: every check there is, in slices. Results are appended to a file, from which a page is made.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::{Duration, Instant, SystemTime},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    run::{cargo, output, root},
+    suites::{self, Built, Outcome, Program, Setting, bounded},
+    test::{Servers, print_ran},
+};
+
+/// A call starts no step that would end later than this, as far as the last run tells.
+const SLICE: Duration = Duration::from_secs(45 * 60);
+
+/// How long a step without a time of an earlier run is expected to take.
+const EXPECTED: Duration = Duration::from_secs(60);
+
+/// How long a step may take.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+const RESULTS: &str = "docs/whole-tier.jsonl";
+const PAGE: &str = "docs/whole-tier.md";
+
+/// A library crate and its features, each of which must build alone.
+const FEATURES: [(&str, &[&str]); 3] = [
+    ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
+    ("queue-dashboard", &[""]),
+    (
+        "queue-worker",
+        &["", "cli", "job-log", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"],
+    ),
+];
+
+/// Targets for which what needs no C compiler must build.
+const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
+
+/// Simulated lives: this many steps of this many seeds.
+const SIMULATED: (u64, u64) = (10, 1_000);
+
+/// How a step ended.
+enum Ended {
+    Held(String),
+    Failed(String),
+    /// This machine lacks what it needs.
+    NotRun(String),
+}
+
+struct Step<'a> {
+    group: &'static str,
+    name: String,
+    seed: Option<u64>,
+    run: Box<dyn Fn() -> Ended + 'a>,
+}
+
+pub(crate) fn main(servers: &Servers, restart: bool) -> ExitCode {
+    match slice(servers, restart) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs steps until the time of a slice is over. Whether all that have run held.
+fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
+    let begun = Instant::now();
+    let earlier = read()?;
+    let (variables, skipped) = servers.setting();
+    let setting = Setting { variables: &variables, arguments: &skipped };
+    let Some(built) = suites::build(&suites::WORKSPACE) else { return Err("the workspace does not build".to_owned()) };
+    let steps = steps(&built, &setting)?;
+    let last_run = earlier.iter().map(number_of_run).max().unwrap_or(0);
+    let done_in = |run: u64, step: &Step<'_>| earlier.iter().any(|line| number_of_run(line) == run && line["step"] == *step.name);
+    let is_complete = steps.iter().all(|step| done_in(last_run, step));
+    let run = if restart || is_complete || last_run == 0 { last_run + 1 } else { last_run };
+    let (mut waiting, mut ran) = (0, 0);
+    for (place, step) in steps.iter().enumerate() {
+        if done_in(run, step) {
+            continue;
+        }
+        let took = earlier.iter().rev().find(|line| line["step"] == *step.name).and_then(|line| line["seconds"].as_f64());
+        let expected = took.map_or(EXPECTED, Duration::from_secs_f64);
+        if ran > 0 && begun.elapsed() + expected > SLICE {
+            waiting += 1;
+            continue;
+        }
+        println!("\n=== {} of {}: {}", place + 1, steps.len(), step.name);
+        let start = Instant::now();
+        let ended = (step.run)();
+        let seconds = start.elapsed().as_secs_f64();
+        let (outcome, remark) = match ended {
+            Ended::Held(remark) => ("held", remark),
+            Ended::Failed(remark) => ("FAILED", remark),
+            Ended::NotRun(remark) => ("not run", remark),
+        };
+        println!("{outcome} after {seconds:.1} s  {}", remark.lines().next().unwrap_or_default());
+        ran += 1;
+        append(&json!({
+            "run": run, "step": step.name, "group": step.group, "outcome": outcome, "remark": remark, "seconds": seconds, "seed": step.seed,
+            "commit": commit(), "date": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        }))?;
+    }
+    let lines: Vec<Value> = read()?.into_iter().filter(|line| number_of_run(line) == run).collect();
+    fs::write(root().join(PAGE), page(&lines, waiting)).map_err(|error| format!("{PAGE}: {error}"))?;
+    let failed: Vec<_> = lines.iter().filter(|line| line["outcome"] == "FAILED").collect();
+    println!("\n{} steps of run {run} have run, {} failed, {waiting} wait; see {PAGE}", lines.len(), failed.len());
+    failed.iter().for_each(|line| println!("FAILED {}", line["step"].as_str().unwrap_or_default()));
+    if waiting > 0 {
+        println!("call `cargo xtask test --whole` again: it goes on where this slice has stopped");
+    }
+    Ok(failed.is_empty())
+}
+
+fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>, String> {
+    let mut steps = Vec::new();
+    for program in &built.programs {
+        steps.push(Step {
+            group: "tests",
+            name: format!("tests of {}", program.name),
+            seed: None,
+            run: Box::new(|| tests(program, setting, &[])),
+        });
+    }
+    let first = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    if let Some(simulation) = built.programs.iter().find(|program| program.folder.ends_with("faults") && program.name.contains('/')) {
+        for part in 0..SIMULATED.0 {
+            let seed = first + part * SIMULATED.1;
+            let variables = [("FAULTS_SEED".to_owned(), seed.to_string()), ("FAULTS_SEEDS".to_owned(), SIMULATED.1.to_string())];
+            let run = Box::new(move || tests(simulation, setting, &variables));
+            steps.push(Step { group: "simulation", name: format!("simulated lives, part {}", part + 1), seed: Some(seed), run });
+        }
+    }
+    let corrupt = built.programs.iter().filter(|program| program.name.ends_with("corrupt"));
+    steps.extend(corrupt.map(|program| {
+        let run = Box::new(|| tests(program, setting, &[("QUEUE_TEST_CORRUPT".to_owned(), String::new())]));
+        Step { group: "corrupt", name: "every request on every damaged state".to_owned(), seed: None, run }
+    }));
+    let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
+    for (row, broker) in rows(faults)? {
+        let seed = first % 1_000_000;
+        let run = Box::new({
+            let (row, broker) = (row.clone(), broker.clone());
+            move || fault_row(faults, &row, &broker, seed, setting)
+        });
+        steps.push(Step { group: "fault rows", name: format!("row {row} on {broker}"), seed: Some(seed), run });
+    }
+    let command = |group, name: &str, arguments: Vec<String>| Step {
+        group,
+        name: name.to_owned(),
+        seed: None,
+        run: Box::new(move || run(cargo().args(&arguments))),
+    };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    for (package, features) in FEATURES {
+        for feature in features {
+            let arguments =
+                words(&["clippy", "--quiet", "-p", package, "--no-default-features", "--features", feature, "--", "-D", "warnings"]);
+            steps.push(command("features", &format!("{package} with the feature `{feature}` alone"), arguments));
+        }
+    }
+    let msrv = words(&["clippy", "--workspace", "--all-features", "--", "-D", "clippy::incompatible_msrv"]);
+    steps.push(command("packages", "the oldest supported Rust has all that is used", msrv));
+    steps.push(command("packages", "packages of the workspace", words(&["package", "--workspace", "--allow-dirty", "--quiet"])));
+    steps.push(Step { group: "packages", name: "fuzz targets build".to_owned(), seed: None, run: Box::new(fuzz) });
+    for target in TARGETS {
+        steps.push(Step { group: "targets", name: format!("check for {target}"), seed: None, run: Box::new(move || check_for(target)) });
+    }
+    steps.push(command("other languages", "programs in Python and Node publish events", words(&["xtask", "foreign"])));
+    Ok(steps)
+}
+
+/// All tests of a program.
+fn tests(program: &Program, setting: &Setting<'_>, further: &[(String, String)]) -> Ended {
+    let variables: Vec<_> = setting.variables.iter().chain(further).cloned().collect();
+    let ran = program.run(None, &Setting { variables: &variables, ..*setting });
+    print_ran(&ran);
+    let remark = format!("{} passed, {} ignored", ran.count(Outcome::Passed), ran.count(Outcome::Ignored));
+    let failed: Vec<&str> =
+        ran.tests.iter().filter(|test| matches!(test.outcome, Outcome::Failed | Outcome::Slow)).map(|test| &*test.name).collect();
+    match ran.problem {
+        _ if !failed.is_empty() => Ended::Failed(format!("{remark}; failed: {}", failed.join(", "))),
+        Some(problem) => Ended::Failed(problem.lines().next().unwrap_or_default().to_owned()),
+        None => Ended::Held(remark),
+    }
+}
+
+/// The rows of the fault matrix, each with a broker.
+fn rows(faults: &Path) -> Result<Vec<(String, String)>, String> {
+    let listed = output(Command::new(faults).arg("--list")).ok_or("the fault suite does not list its rows")?;
+    let mut rows = Vec::new();
+    for line in listed.lines().filter(|line| !line.contains(": left out: ")) {
+        let mut words = line.split_whitespace();
+        if let (Some(row), Some(_grade), Some(brokers)) = (words.next(), words.next(), words.next()) {
+            rows.extend(brokers.split(',').map(|broker| (row.to_owned(), broker.to_owned())));
+        }
+    }
+    Ok(rows)
+}
+
+fn fault_row(faults: &Path, row: &str, broker: &str, seed: u64, setting: &Setting<'_>) -> Ended {
+    let mut command = Command::new(faults);
+    command.args(["--row", row, "--broker", broker, "--seed", &seed.to_string()]);
+    run(command.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+}
+
+/// Runs a command. The remark is the last line that it printed.
+fn run(command: &mut Command) -> Ended {
+    match bounded(command, LIMIT) {
+        Ok((lines, None)) => Ended::Held(lines.into_iter().rfind(|line| !line.trim().is_empty()).unwrap_or_default()),
+        Ok((lines, Some(problem))) => {
+            lines.iter().for_each(|line| println!("{line}"));
+            let said: Vec<&str> = lines.iter().map(|line| &**line).filter(|line| !line.trim().is_empty()).collect();
+            Ended::Failed(format!("{problem}: {}", said[said.len().saturating_sub(3)..].join(" / ")))
+        }
+        Err(error) => Ended::Failed(format!("cannot be run: {error}")),
+    }
+}
+
+fn fuzz() -> Ended {
+    if output(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])).is_none() {
+        return Ended::NotRun("no nightly compiler is installed".to_owned());
+    }
+    let mut build = Command::new("rustup");
+    build.args(["run", "nightly", "cargo", "build", "--manifest-path", "fuzz/Cargo.toml"]).current_dir(root());
+    // A target folder of its own: another compiler would build the workspace again in ours.
+    run(build.env("CARGO_TARGET_DIR", crate::run::target().join("fuzz")).env("RUSTFLAGS", "--cfg fuzzing").env_remove("CARGO"))
+}
+
+/// Checks the crates for another system, with the features that need no C compiler there.
+fn check_for(target: &str) -> Ended {
+    let added = Command::new("rustup").args(["target", "add", target]).output();
+    if !added.is_ok_and(|added| added.status.success()) {
+        return Ended::NotRun(format!("the target {target} could not be installed"));
+    }
+    run(cargo().args(["check", "--target", target, "-p", "queue-core", "-p", "queue-worker", "--no-default-features", "--features"]).arg(
+        "queue-core/redis,queue-core/sentinel,queue-core/cluster,queue-worker/redis,queue-worker/sentinel,queue-worker/cluster,queue-worker/cli",
+    ))
+}
+
+fn commit() -> String {
+    let short = output(Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(root()));
+    short.unwrap_or_default().trim().to_owned()
+}
+
+fn number_of_run(line: &Value) -> u64 {
+    line["run"].as_u64().unwrap_or_default()
+}
+
+fn read() -> Result<Vec<Value>, String> {
+    let file = root().join(RESULTS);
+    let Ok(text) = fs::read_to_string(&file) else { return Ok(Vec::new()) };
+    let line = |(number, line)| serde_json::from_str(line).map_err(|error| format!("{RESULTS}, line {}: {error}", number + 1));
+    text.lines().enumerate().map(line).collect()
+}
+
+fn append(line: &Value) -> Result<(), String> {
+    let file: PathBuf = root().join(RESULTS);
+    let opened = fs::OpenOptions::new().create(true).append(true).open(file);
+    opened.and_then(|mut file| writeln!(file, "{line}")).map_err(|error| format!("{RESULTS}: {error}"))
+}
+
+/// The page: what ran, what it showed, and what could not run.
+fn page(lines: &[Value], waiting: usize) -> String {
+    let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().replace('|', "\\|");
+    let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
+    let mut groups: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    lines.iter().for_each(|line| groups.entry(text(line, "group")).or_default().push(line));
+    let mut page = format!(
+        "# Whole tier\n\nThe result of the last `cargo xtask test --whole`, which writes this page from \
+         [whole-tier.jsonl](whole-tier.jsonl). The fast tier, `cargo xtask test`, runs for each change.\n\n\
+         {} steps held, {} failed, {} could not run on this machine, {waiting} have not run yet.\n",
+        count("held"),
+        count("FAILED"),
+        count("not run"),
+    );
+    for (group, lines) in groups {
+        let seconds: f64 = lines.iter().filter_map(|line| line["seconds"].as_f64()).sum();
+        page.push_str(&format!("\n## {group}\n\n{} steps, {seconds:.0} s\n\n| step | result | s | seed | commit | date | remark |\n|---|---|---|---|---|---|---|\n", lines.len()));
+        for line in lines {
+            let seed = line["seed"].as_u64().map(|seed| seed.to_string()).unwrap_or_default();
+            let date: String = text(line, "date").chars().take(10).collect();
+            page.push_str(&format!(
+                "| {} | {} | {:.1} | {seed} | {} | {date} | {} |\n",
+                text(line, "step"),
+                text(line, "outcome"),
+                line["seconds"].as_f64().unwrap_or_default(),
+                text(line, "commit"),
+                text(line, "remark"),
+            ));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_shows_what_failed_and_what_could_not_run() {
+        let line = |step: &str, outcome: &str| json!({ "run": 1, "step": step, "group": "packages", "outcome": outcome, "remark": "a | b", "seconds": 1.5, "seed": 7, "commit": "abc", "date": "2026-11-27T10:00:00Z" });
+        let page = page(&[line("one", "held"), line("two", "FAILED"), line("three", "not run")], 2);
+        assert!(page.contains("1 steps held, 1 failed, 1 could not run on this machine, 2 have not run yet"), "{page}");
+        assert!(page.contains("| two | FAILED | 1.5 | 7 | abc | 2026-11-27 | a \\| b |"), "{page}");
+    }
+}
