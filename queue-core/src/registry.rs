@@ -37,9 +37,21 @@ impl Registry {
 
     /// All tasks that are linked into this program.
     pub fn linked() -> Self {
+        Registry::of(|_| true)
+    }
+
+    /// The tasks of one source file of this program, as `file!()` names it: test modules share a program, and each knows its own tasks.
+    #[doc(hidden)]
+    pub fn declared_in(file: &str) -> Self {
+        Registry::of(|task| task.file == file)
+    }
+
+    fn of(wanted: impl Fn(&TaskDef) -> bool) -> Self {
         let mut registry = Registry::empty();
         for Submitted(handler) in inventory::iter::<Submitted> {
-            registry.add(handler);
+            if wanted(handler.task) {
+                registry.add(handler);
+            }
         }
         registry
     }

@@ -45,26 +45,26 @@ const AGING_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--
 const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::aging"];
 const WORKERS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::workers"];
 const WORKERS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::workers"];
-const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "workers_cli", "--", "sqlite"];
+const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "cli", "--", "worker_on_sqlite", "stop_on_sqlite"];
 const PAUSES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::pauses"];
 const PAUSES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::pauses"];
 const WATCHING: &[&str] =
-    &["-p", "queue-tests", "--test", "watching", "--test", "conformance", "--", "a_queue_is_as_before", "on_redis::transitions"];
+    &["-p", "queue-tests", "--test", "cli", "--test", "conformance", "--", "a_queue_is_as_before", "on_redis::transitions"];
 const TRANSITIONS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::transitions"];
 const TRANSITIONS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::transitions"];
 const SEARCHES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::searches"];
 const SEARCHES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::searches"];
 const TAGS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::tags"];
 const TAGS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::tags"];
-const TAGS: &[&str] = &["-p", "queue-tests", "--test", "tags"];
-const SEARCHES: &[&str] = &["-p", "queue-tests", "--test", "searches"];
-const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
+const TAGS: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "tags::"];
+const SEARCHES: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "searches::"];
+const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "groups::"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
 const RECORDS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::records"];
 const RECORDS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::records"];
-const GROUPS_CLI: &[&str] = &["-p", "queue-tests", "--test", "groups_cli"];
-const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "limits"];
+const GROUPS_CLI: &[&str] = &["-p", "queue-tests", "--test", "cli", "--", "groups_cli::"];
+const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "limits::"];
 const TOPICS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::topics"];
 const TOPICS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::topics"];
 const RETAINED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::retained"];
@@ -75,48 +75,69 @@ const OPERATIONS_REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::operations", "on_redis::walks", "on_redis::drained"];
 const OPERATIONS_SQLITE: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::operations", "on_sqlite_file::walks", "on_sqlite_file::drained"];
-const OPERATIONS_CLI: &[&str] = &["-p", "queue-tests", "--test", "operations_cli"];
-const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "topics"];
+const OPERATIONS_CLI: &[&str] = &["-p", "queue-tests", "--test", "cli", "--", "operations_cli::"];
+const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "topics::"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
-const SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "redis"];
-const SQLITE_SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "sqlite"];
-const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
-const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--", "on_redis"];
-const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
-const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--", "on_redis"];
-const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
-const ENQUEUES: &[&str] = &["-p", "queue-tests", "--test", "enqueue_middleware"];
-const OBSERVED: &[&str] = &["-p", "queue-tests", "--test", "observed"];
-const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
-const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
+const SCHEDULES: &[&str] = &[
+    "-p",
+    "queue-tests",
+    "--test",
+    "features",
+    "--",
+    "audit_on_redis_finds_a_run",
+    "each_tick_makes_one_job_however_many_die::on_redis",
+    "people_run_and_backfill_a_paused_schedule::on_redis",
+    "a_next_tick_that_lies_too_far_ahead_is_brought_back::on_redis",
+];
+const SQLITE_SCHEDULES: &[&str] = &[
+    "-p",
+    "queue-tests",
+    "--test",
+    "features",
+    "--",
+    "audit_on_sqlite_finds_a_run",
+    "each_tick_makes_one_job_however_many_die::on_sqlite",
+    "people_run_and_backfill_a_paused_schedule::on_sqlite",
+    "a_next_tick_that_lies_too_far_ahead_is_brought_back::on_sqlite",
+];
+const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "redis_faults::on_redis"];
+const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "redis_notes::on_redis"];
+const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "sentinel_faults::on_redis"];
+const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "cluster_faults::on_redis"];
+const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "client_faults::"];
+const ENQUEUES: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "enqueue_middleware::"];
+const OBSERVED: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "observed::"];
+const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "any_runtime::"];
+const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "outages", "--", "worker_outages::"];
 const LOG_LINES: &[&str] = &["-p", "queue-tests", "--test", "log_lines"];
-const HELD: &[&str] = &["-p", "queue-tests", "--test", "held_jobs", "--", "on_redis"];
+const HELD: &[&str] = &["-p", "queue-tests", "--test", "outages", "--", "held_jobs::on_redis"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
-const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
+const DISK: &[&str] = &["-p", "queue-core", "--test", "library", "--", "sqlite_full_disk::"];
 const CORE: &[&str] = &["-p", "queue-core", "--lib", "--all-features"];
-const DECODERS: &[&str] = &["-p", "queue-tests", "--test", "decoders"];
-const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_redis"];
+const DECODERS: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "decoders::"];
+const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "auditor::on_redis"];
 const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
-const ENCODINGS: &[&str] = &["-p", "queue-tests", "--test", "encodings", "--", "on_redis"];
-const ANNOUNCED: &[&str] = &["-p", "queue-tests", "--test", "announcements", "--", "on_redis"];
-const LOST: &[&str] = &["-p", "queue-tests", "--test", "lost_jobs", "--", "on_redis"];
+const ENCODINGS: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "encodings::on_redis"];
+const ANNOUNCED: &[&str] = &["-p", "queue-tests", "--test", "servers", "--", "announcements::on_redis"];
+const LOST: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "lost_jobs::", "--skip", "on_valkey"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
-const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
-const LOST_FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_lost_files"];
-const PLACES: &[&str] = &["-p", "queue-tests", "--test", "places"];
+const FILES: &[&str] = &["-p", "queue-core", "--test", "library", "--", "sqlite_files::"];
+const LOST_FILES: &[&str] = &["-p", "queue-core", "--test", "library", "--", "sqlite_lost_files::"];
+const PLACES: &[&str] = &["-p", "queue-tests", "--test", "outages", "--", "places::"];
 const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
-const TYPES: &[&str] = &["-p", "queue-tests", "--test", "other_types", "--", "on_redis"];
-const KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "on_redis"];
-const SQLITE_KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "sqlite"];
-const WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "on_redis"];
-const SQLITE_WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "sqlite"];
-const REMARKS: &[&str] = &["-p", "queue-tests", "--test", "remarks"];
+const TYPES: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "other_types::on_redis"];
+const KEYS: &[&str] = &["-p", "queue-tests", "--test", "stored", "--", "keys::on_redis"];
+const SQLITE_KEYS: &[&str] =
+    &["-p", "queue-tests", "--test", "stored", "--", "keys_in_a_sqlite_file", "the_first_key_raises_the_schema_number"];
+const WATCHED: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "watched::on_redis"];
+const SQLITE_WATCHED: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "watched::", "--skip", "watched::on_"];
+const REMARKS: &[&str] = &["-p", "queue-tests", "--test", "features", "--", "remarks::"];
 const FAILED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::failures"];
 const FAILED_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::failures"];
-const DASHBOARD: &[&str] = &["-p", "queue-dashboard", "--test", "pages", "--", "alike"];
-const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
+const DASHBOARD: &[&str] = &["-p", "queue-dashboard", "--test", "dashboard", "--", "failures_that_are_alike"];
+const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "a_password_in_a_file"];
 
 macro_rules! mutants {
     ($($tests:ident $file:literal { $($name:literal: $find:literal => $replace:literal;)* })*) => {

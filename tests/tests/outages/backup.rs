@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use queue_core::{Counter, JobState, prelude::*};
+use queue_core::{Counter, JobState, prelude::*, registry::Registry};
 use queue_tests::patience::until;
 use queue_worker::Worker;
 
@@ -48,10 +48,11 @@ async fn a_backup_has_every_job_of_its_moment_while_a_worker_works() {
     let queue = Client::connect(&url(&database)).await.unwrap();
     queue.enqueue_all((0..200).map(|number| stays::job(number).delay(Duration::from_secs(3600)))).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    let working = Worker::new(queue.clone()).queue("work").register::<step>().lease(Duration::from_secs(2)).run({
-        let over = over.clone();
-        async move { until("the end", || async { over.load(Ordering::Acquire) }).await }
-    });
+    let working =
+        Worker::new(queue.clone()).registry(Registry::empty()).queue("work").register::<step>().lease(Duration::from_secs(2)).run({
+            let over = over.clone();
+            async move { until("the end", || async { over.load(Ordering::Acquire) }).await }
+        });
     let backing = async {
         for number in 0..100 {
             step::job(number).enqueue(&queue).await.unwrap();
@@ -85,12 +86,15 @@ async fn a_backup_has_every_job_of_its_moment_while_a_worker_works() {
     assert_eq!(code, 0, "{said}");
     // What was there, ready or held by the worker of then, runs.
     let left = stats.jobs();
-    let worker = Worker::new(restored.clone()).queue("work").register::<step>().lease(Duration::from_secs(2)).run(async {
-        until("the rest of the jobs", || async {
-            restored.inspector().stats("work").await.is_ok_and(|stats| stats.total(Counter::Done) == stored)
-        })
-        .await;
-    });
+    let worker =
+        Worker::new(restored.clone()).registry(Registry::empty()).queue("work").register::<step>().lease(Duration::from_secs(2)).run(
+            async {
+                until("the rest of the jobs", || async {
+                    restored.inspector().stats("work").await.is_ok_and(|stats| stats.total(Counter::Done) == stored)
+                })
+                .await;
+            },
+        );
     assert_eq!(worker.await.unwrap().finished, left);
 }
 

@@ -9,7 +9,7 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
-use crate::scene::{LEASE, Scene, long, quick, slow};
+use super::scene::{LEASE, Scene, long, quick, slow};
 
 #[tokio::test]
 async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {

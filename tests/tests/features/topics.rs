@@ -366,7 +366,7 @@ async fn headers_and_tags_that_cannot_be_lose_no_event() {
 #[tokio::test]
 async fn a_foreign_publisher_may_add_events_alone() {
     let server = Server::start(Kind::Redis);
-    let line = include_str!("../../docs/acl/foreign.acl");
+    let line = include_str!("../../../docs/acl/foreign.acl");
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
     assert!(server.command(&[&["ACL", "SETUSER"][..], &words[..]].concat()).starts_with("+OK"));
     let url = server.url().replace("redis://", "redis://queue-foreign:change-me@");

@@ -15,6 +15,7 @@ use queue_core::{
     broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob},
     prelude::*,
     redis::RedisBroker,
+    registry::Registry,
     sqlite::SqliteBroker,
 };
 use queue_testing::{
@@ -221,7 +222,9 @@ async fn declared_limits_hold_over_all_workers() {
     let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
     client.enqueue_all((0..60).map(|n| charge::job(n % 10))).await.unwrap();
     let watch = Arc::new(Watch::default());
-    let worker = || Worker::new(client.clone()).register::<charge>().data(watch.clone()).queue("payments").concurrency(16);
+    let worker = || {
+        Worker::new(client.clone()).registry(Registry::empty()).register::<charge>().data(watch.clone()).queue("payments").concurrency(16)
+    };
     let (one, other) = tokio::join!(worker().run_until_idle(), worker().run_until_idle());
     one.unwrap();
     other.unwrap();
@@ -251,10 +254,10 @@ async fn fourth() {}
 #[tokio::test]
 async fn tasks_that_do_not_agree_are_refused_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
-    let error = Worker::new(client.clone()).queue("contradicted").check().unwrap_err().to_string();
+    let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("contradicted").check().unwrap_err().to_string();
     assert!(error.contains("limit `all` of queue `contradicted`") && error.contains("let them agree"), "{error}");
     assert!(error.contains("concurrency 3") && error.contains("concurrency 4"), "{error}");
-    Worker::new(client.clone()).queue("agreed").check().unwrap();
+    Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("agreed").check().unwrap();
     drop((one::job(), other::job(), third::job(), fourth::job()));
 }
 
@@ -280,7 +283,8 @@ async fn a_service_that_has_had_enough_is_left_alone() {
     let service = Arc::new(Service::default());
     ask::job().enqueue(&client).await.unwrap();
     let began = Instant::now();
-    let worker = Worker::new(client.clone()).register::<ask>().data(service.clone()).queue("calls").concurrency(1);
+    let worker =
+        Worker::new(client.clone()).registry(Registry::empty()).register::<ask>().data(service.clone()).queue("calls").concurrency(1);
     let stop = tokio::time::sleep(Duration::from_secs(5));
     let seen = service.clone();
     let done = async move {
@@ -375,7 +379,7 @@ async fn a_run_says_what_it_has_used() {
         let job = client.enqueue(complete::job(account.to_owned(), tokens).cost(10)).await.unwrap();
         keys.push(client.inspector().show(job.address()).await.unwrap().limit_keys[0]);
     }
-    Worker::new(client.clone()).register::<complete>().queue("models").run_until_idle().await.unwrap();
+    Worker::new(client.clone()).registry(Registry::empty()).register::<complete>().queue("models").run_until_idle().await.unwrap();
     let hours = async |key: LimitKey| {
         let until = client.inspector().limits_of("models", &[key]).await.unwrap()[0].until;
         until.map_or(0, |until| until.duration_since(SystemTime::now()).unwrap_or_default().as_secs().div_ceil(3600))
@@ -383,7 +387,7 @@ async fn a_run_says_what_it_has_used() {
     assert_eq!((hours(keys[0]).await, hours(keys[1]).await, hours(keys[2]).await), (0, 6, 21));
     // Of ten, seven are left.
     client.enqueue(complete::job("less".to_owned(), Some(7)).cost(7)).await.unwrap();
-    Worker::new(client.clone()).register::<complete>().queue("models").run_until_idle().await.unwrap();
+    Worker::new(client.clone()).registry(Registry::empty()).register::<complete>().queue("models").run_until_idle().await.unwrap();
     assert_eq!(hours(keys[0]).await, 1);
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use queue_core::{
     broker::{Counter, JobState},
     prelude::*,
+    registry::Registry,
 };
 use queue_tests::{
     on_servers,
@@ -55,7 +56,8 @@ async fn most_held(url: &str) -> u64 {
         }
     };
     // A worker with a client of its own, as in a process of its own.
-    let worker = Worker::new(Client::connect(url).await.unwrap()).queue("held").concurrency(CONCURRENCY);
+    let worker =
+        Worker::new(Client::connect(url).await.unwrap()).registry(Registry::declared_in(file!())).queue("held").concurrency(CONCURRENCY);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(worker.run(async { drop(stopped.await) }));
     looking.await;

@@ -8,7 +8,7 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
-use crate::scene::Place;
+use super::scene::Place;
 
 on_servers! {
     a_server_whose_memory_is_used_up_is_told_everywhere

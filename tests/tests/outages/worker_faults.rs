@@ -9,6 +9,7 @@ use std::{
 use queue_core::{
     broker::{Counter, ProcessId, Register, Turn},
     prelude::*,
+    registry::Registry,
     sqlite::SqliteBroker,
 };
 use queue_testing::failing::{FailingBroker, Fault};
@@ -40,7 +41,8 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     steady.enqueue_all((0..JOBS).map(count::job)).await.unwrap();
     steady.enqueue_all((JOBS..JOBS + 50).map(fail_once::job)).await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(shaky).shared_data(runs.clone()).concurrency(7).lease(Duration::from_secs(20));
+    let worker =
+        Worker::new(shaky).registry(Registry::declared_in(file!())).shared_data(runs.clone()).concurrency(7).lease(Duration::from_secs(20));
     let worker = worker.queue("shaky").queue("shaky_retry");
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let inspector = steady.inspector();
@@ -76,7 +78,8 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
     let steady = Client::with_broker(inner);
     let runs = Arc::new(Runs::default());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(Client::with_broker(broker.clone())).shared_data(runs.clone()).queue("shaky");
+    let worker =
+        Worker::new(Client::with_broker(broker.clone())).registry(Registry::declared_in(file!())).shared_data(runs.clone()).queue("shaky");
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     for round in 1..=3 {
         steady.enqueue_all((0..20).map(|number| count::job(round * 100 + number))).await.unwrap();
@@ -108,7 +111,10 @@ async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
 
     broker.fail(Fault::Panic, u32::MAX);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(Client::with_broker(broker.clone())).shared_data(Arc::new(Runs::default())).queue("shaky");
+    let worker = Worker::new(Client::with_broker(broker.clone()))
+        .registry(Registry::declared_in(file!()))
+        .shared_data(Arc::new(Runs::default()))
+        .queue("shaky");
     let working = tokio::spawn(worker.lease(Duration::from_secs(1)).run(async { drop(stopped.await) }));
     until("a duty to have died thrice", async || broker.failed() >= 3).await;
     steady.enqueue_all((1..=20).map(count::job)).await.unwrap();

@@ -15,6 +15,7 @@ use queue_core::{
     client::RawJob,
     prelude::*,
     redis::RedisBroker,
+    registry::Registry,
     schedule::{clamp, tick_due},
     sqlite::SqliteBroker,
 };
@@ -261,7 +262,7 @@ async fn note(who: String, heard: Data<tokio::sync::mpsc::UnboundedSender<(Strin
 async fn a_worker_declares_ticks_and_runs() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let (told, mut heard) = tokio::sync::mpsc::unbounded_channel::<(String, Option<SystemTime>)>();
-    let worker = Worker::new(client.clone()).data(told).queue(QUEUE);
+    let worker = Worker::new(client.clone()).registry(Registry::declared_in(file!())).data(told).queue(QUEUE);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let mut ticks = Vec::new();
@@ -282,13 +283,20 @@ async fn a_worker_declares_ticks_and_runs() {
 async fn a_zone_that_does_not_exist_is_told_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let wrong = || Schedule::cron("nightly", "0 3 * * *").tz("Europe/Bonn").raw_job(job());
-    let error = Worker::new(client.clone()).queue(QUEUE).schedule(wrong()).check().unwrap_err().to_string();
+    let error = Worker::new(client.clone())
+        .registry(Registry::declared_in(file!()))
+        .queue(QUEUE)
+        .schedule(wrong())
+        .check()
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("schedule `nightly`") && error.contains("`Europe/Bonn` is no time zone"), "{error}");
     let error = client.schedules().upsert(wrong()).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { field: "time zone", .. }), "{error}");
     let error = client.schedules().upsert(Schedule::cron("n", "0 25 * * *").raw_job(job())).await.unwrap_err().to_string();
     assert!(error.contains("at column 3: an hour is 0 to 23\n0 25 * * *\n  ^^"), "{error}");
     let elsewhere = Schedule::cron("n", "@daily").raw_job(job().queue("elsewhere"));
-    let error = Worker::new(client).queue(QUEUE).schedule(elsewhere).check().unwrap_err().to_string();
+    let error =
+        Worker::new(client).registry(Registry::declared_in(file!())).queue(QUEUE).schedule(elsewhere).check().unwrap_err().to_string();
     assert!(error.contains("does not serve"), "{error}");
 }

@@ -14,6 +14,7 @@ use queue_core::{
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, SweepLimits},
     prelude::*,
     redis::RedisBroker,
+    registry::Registry,
     sqlite::SqliteBroker,
 };
 use queue_testing::conformance::{Lane, Producer, envelope};
@@ -139,8 +140,8 @@ async fn a_lane_that_knows_no_groups_keeps_them_out(kind: Kind) {
     producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
 }
 
-/// Jobs of a large group are cancelled in steps, between which the others are served. `QUEUE_TEST_JOBS=100000 cargo test -p queue-tests --test groups
-/// large -- --nocapture --test-threads 1` prints the figures.
+/// Jobs of a large group are cancelled in steps, between which the others are served. `QUEUE_TEST_JOBS=100000 cargo test -p queue-tests --test features
+/// a_large_group -- --nocapture --test-threads 1` prints the figures.
 async fn is_cancelled_beside_others(broker: &DynBroker) {
     let many = std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(3_000);
     let client = Client::with_broker(broker.clone());
@@ -353,7 +354,8 @@ async fn what_tasks_declare_of_all_groups_holds_from_the_first_claim_on() {
     let watch = Arc::new(Watch::default());
     let run = async || {
         client.enqueue_all((0..30).map(|n| one_of_each::job(n % 3))).await.unwrap();
-        let worker = Worker::new(client.clone()).register::<one_of_each>().data(watch.clone()).queue("declared").concurrency(16);
+        let worker =
+            Worker::new(client.clone()).registry(Registry::declared_in(file!())).data(watch.clone()).queue("declared").concurrency(16);
         worker.run_until_idle().await.unwrap();
     };
     run().await;
@@ -380,10 +382,10 @@ async fn in_order() {}
 #[tokio::test]
 async fn tasks_that_do_not_agree_on_groups_are_refused_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
-    let error = Worker::new(client.clone()).queue("disagreed").check().unwrap_err().to_string();
+    let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("disagreed").check().unwrap_err().to_string();
     assert!(error.contains("groups of queue `disagreed`") && error.contains("let them agree"), "{error}");
     assert!(error.contains("`two_at_once` says cap 2") || error.contains("`two_at_once`, says cap 2"), "{error}");
     assert!(error.contains("`in_order` says order ordered"), "{error}");
-    Worker::new(client).queue("declared").data(Arc::new(Watch::default())).check().unwrap();
+    Worker::new(client).registry(Registry::declared_in(file!())).queue("declared").data(Arc::new(Watch::default())).check().unwrap();
     drop((two_at_once::job(), in_order::job()));
 }

@@ -1,5 +1,7 @@
 //! The conformance suite, on every broker.
 
+mod access;
+
 use queue_testing::{conformance, memory_broker::Memory};
 use queue_tests::{
     server::Kind,

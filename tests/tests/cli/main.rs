@@ -1,0 +1,11 @@
+//! The commands of a worker binary, by the programs of `src/bin`.
+
+mod cli;
+mod edits_cli;
+mod groups_cli;
+mod history_cli;
+mod limits_cli;
+mod operations_cli;
+mod topics_cli;
+mod watching;
+mod workers_cli;

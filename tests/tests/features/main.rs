@@ -1,0 +1,16 @@
+//! Each feature by whole clients and workers.
+
+mod any_runtime;
+mod documents;
+mod dropped_futures;
+mod enqueue_middleware;
+mod groups;
+mod history;
+mod limits;
+mod observed;
+mod remarks;
+mod schedules;
+mod startup;
+mod tags;
+mod topics;
+mod watched;
