@@ -2,8 +2,8 @@
 //! ours; one column of SQLite holds what it should not. A request is answered or refused in words, and whatever it has done by then, the auditor makes a queue of it in which
 //! every job that still has its body runs once more, exactly once, and nobody waits for ever.
 //!
-//! A third of all cases of Redis is tried on each kind of server. `QUEUE_TEST_CORRUPT=` tries all, and shows them;
-//! `QUEUE_TEST_CORRUPT=active` those whose name has this in it.
+//! A run tries a quarter of all cases, on each kind of server another one. `QUEUE_TEST_PART=1/4` chooses the quarter.
+//! `QUEUE_TEST_CORRUPT=` tries all cases and shows them; `QUEUE_TEST_CORRUPT=active` those whose name contains this.
 
 mod damage;
 mod deeds;
@@ -34,17 +34,25 @@ async fn on_valkey_no_corrupt_state_loses_doubles_or_wedges_a_job() {
 /// Tasks that go through cases beside each other.
 const HANDS: usize = 4;
 
-/// Of so many parts of the cases, each kind of server gets one.
-const PARTS: usize = 3;
+/// Which cases are tried: those of part `.0` of `.1`.
+fn part() -> (usize, usize) {
+    let read = |text: &str| {
+        let (part, parts) = text.split_once('/')?;
+        Some((part.parse().ok()?, parts.parse().ok().filter(|parts| *parts > 0)?))
+    };
+    let named = std::env::var("QUEUE_TEST_PART").ok();
+    named.map_or((0, 4), |text| read(&text).unwrap_or_else(|| panic!("QUEUE_TEST_PART=`{text}`: write it like 1/4")))
+}
 
 async fn every_state(kind: Kind) {
     let server = Server::start(kind);
     let scene = Scene::build(&server).await;
     let wanted = std::env::var("QUEUE_TEST_CORRUPT").ok();
     let mut cases: Vec<(Damage, Deed)> = Vec::new();
-    let part = usize::from(kind == Kind::Valkey);
+    let (part, parts) = part();
+    let part = part + usize::from(kind == Kind::Valkey);
     for (number, damage) in damage::all(&scene).into_iter().enumerate() {
-        let deeds = Deed::ALL.into_iter().enumerate().filter(|(deed, _)| wanted.is_some() || (number + deed) % PARTS == part);
+        let deeds = Deed::ALL.into_iter().enumerate().filter(|(deed, _)| wanted.is_some() || (number + deed) % parts == part % parts);
         cases.extend(deeds.map(|(_, deed)| (damage.clone(), deed)));
     }
     cases.retain(|(damage, deed)| wanted.as_ref().is_none_or(|wanted| format!("{damage} {deed:?}").contains(wanted.as_str())));
