@@ -13,7 +13,7 @@ pub(crate) fn main() -> ExitCode {
     match python(&folder.join("python")).and_then(|python| Ok((python, node(&folder.join("node"))?))) {
         Ok((python, node)) => {
             let mut test = cargo();
-            test.args(["test", "-p", "queue-tests", "--test", "foreign", "--", "--ignored"]);
+            test.args(["test", "-p", "queue-tests", "--test", "stored", "--", "foreign::", "--ignored"]);
             pass_on(test.env("QUEUE_TEST_PYTHON", python).env("QUEUE_TEST_NODE", node))
         }
         Err(problem) => {

@@ -106,8 +106,12 @@ pub(crate) const WORKSPACE: [&str; 6] = ["build", "--workspace", "--all-features
 
 /// Builds with one call of cargo. `None`: something does not compile.
 pub(crate) fn build(arguments: &[&str]) -> Option<Built> {
-    let mut build = cargo();
-    build.args(arguments).arg("--message-format=json-render-diagnostics");
+    built(cargo().args(arguments))
+}
+
+/// What a build by this command produces.
+pub(crate) fn built(build: &mut Command) -> Option<Built> {
+    build.arg("--message-format=json-render-diagnostics");
     let mut child = build.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
     let built = read(child.stdout.take()?);
     child.wait().is_ok_and(|status| status.success()).then_some(built)

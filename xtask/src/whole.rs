@@ -136,13 +136,13 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         for part in 0..SIMULATED.0 {
             let seed = first + part * SIMULATED.1;
             let variables = [("FAULTS_SEED".to_owned(), seed.to_string()), ("FAULTS_SEEDS".to_owned(), SIMULATED.1.to_string())];
-            let run = Box::new(move || tests(simulation, setting, &variables));
+            let run = Box::new(move || tests(simulation, setting, &variables, &["simulation::no_simulated_life"]));
             steps.push(Step { group: "simulation", name: format!("simulated lives, part {}", part + 1), seed: Some(seed), run });
         }
     }
     let corrupt = built.programs.iter().filter(|program| program.name.ends_with("corrupt"));
     steps.extend(corrupt.map(|program| {
-        let run = Box::new(|| tests(program, setting, &[("QUEUE_TEST_CORRUPT".to_owned(), String::new())]));
+        let run = Box::new(|| tests(program, setting, &[("QUEUE_TEST_PART".to_owned(), "0/1".to_owned())], &[]));
         Step { group: "corrupt", name: "every request on every damaged state".to_owned(), seed: None, run }
     }));
     let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
@@ -179,10 +179,11 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     Ok(steps)
 }
 
-/// All tests of a program.
-fn tests(program: &Program, setting: &Setting<'_>, further: &[(String, String)]) -> Ended {
+/// All tests of a program whose names contain one of the filters.
+fn tests(program: &Program, setting: &Setting<'_>, further: &[(String, String)], filters: &[&str]) -> Ended {
     let variables: Vec<_> = setting.variables.iter().chain(further).cloned().collect();
-    let ran = program.run(None, &Setting { variables: &variables, ..*setting });
+    let arguments: Vec<_> = setting.arguments.iter().cloned().chain(filters.iter().map(|filter| (*filter).to_owned())).collect();
+    let ran = program.run(None, &Setting { variables: &variables, arguments: &arguments });
     print_ran(&ran);
     let remark = format!("{} passed, {} ignored", ran.count(Outcome::Passed), ran.count(Outcome::Ignored));
     let failed: Vec<&str> =

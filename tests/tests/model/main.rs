@@ -1,7 +1,8 @@
 //! Random operations on a real broker and on the [`Model`](queue_testing::model::Model), compared after every step: each answer, and
 //! every job. A failing story is shrunk to the shortest that fails.
 //!
-//! `QUEUE_TEST_CASES` is the number of stories per broker (64), `QUEUE_TEST_SEED` tells those of a seed again. The steps name jobs,
+//! `QUEUE_TEST_CASES` is the number of stories per broker (64), `QUEUE_TEST_SEED` replays those of a seed, `QUEUE_TEST_SHRINK=0` does
+//! not shrink a story that fails. The steps name jobs,
 //! lanes and deliveries by numbers that are resolved while the story runs, so that any part of a story is a story: that is
 //! what makes shrinking work, although the broker chooses some things for itself.
 
@@ -112,7 +113,13 @@ fn teller() -> (Runtime, TestRunner, u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, max_shrink_time: 120_000, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: u32::try_from(number("QUEUE_TEST_SHRINK").unwrap_or(4000)).unwrap_or(4000),
+        max_shrink_time: 120_000,
+        ..Config::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     (runtime, TestRunner::new_with_rng(config, rng), seed)
 }

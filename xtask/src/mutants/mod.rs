@@ -7,25 +7,34 @@
 mod list;
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     fs,
-    io::{BufRead, BufReader},
+    io::Write,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
-    sync::mpsc,
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
 use clap::Args;
+use serde_json::{Value, json};
 
 use self::list::{BUILT_ALONE, MUTANTS, Mutant};
 use crate::{
-    run::{root, target},
+    run::{output, root, target},
     servers,
+    suites::{self, Outcome, Program, Setting},
 };
 
-/// How long the tests of one mutant may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Where `--record` stores which tests found a mutant.
+const RECORD: &str = "docs/mutants.jsonl";
+
+/// A call with `--record` begins no mutant after this time.
+const SLICE: Duration = Duration::from_secs(45 * 60);
+
+/// The property test, which `--record` runs for mutants of scripts and statements, with each of these seeds.
+const MODEL: &[&str] = &["-p", "queue-tests", "--test", "model"];
+const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// Names the mutant that is switched on.
 const SWITCH: &str = "QUEUE_MUTANT";
@@ -41,21 +50,25 @@ pub(crate) struct Arguments {
     /// Prints one JSON object per mutant.
     #[arg(long)]
     json: bool,
+    /// Appends to docs/mutants.jsonl which tests find a mutant, and whether the property test does. Leaves out the mutants that the
+    /// file has, and stops after 45 minutes: call it again to go on.
+    #[arg(long)]
+    record: bool,
 }
 
 /// What became of a mutant.
 #[derive(Clone, PartialEq, Eq)]
 enum Fate {
-    /// This test failed: somebody watches.
-    Found(String),
-    /// All tests passed: nobody would notice.
+    /// These tests failed.
+    Found(Vec<String>),
+    /// All tests passed.
     Survived,
-    /// Nothing failed, and it did not end: somebody may have noticed, and nobody says what.
+    /// No test failed, and the program did not end.
     Hangs,
-    /// It is no mutant: it does not compile.
+    /// It does not compile.
     Invalid,
-    /// Its tests fail without it, too: this one, or none that is known.
-    Untried(String),
+    /// Its tests fail without it, too.
+    Untried(Vec<String>),
 }
 
 impl Fate {
@@ -69,9 +82,9 @@ impl Fate {
         }
     }
 
-    /// The test that failed.
-    fn test(&self) -> &str {
-        if let Fate::Found(test) | Fate::Untried(test) = self { test } else { "" }
+    /// The tests that failed.
+    fn tests(&self) -> &[String] {
+        if let Fate::Found(tests) | Fate::Untried(tests) = self { tests } else { &[] }
     }
 }
 
@@ -86,7 +99,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         mutants.iter().for_each(|mutant| println!("{:<48} {}", mutant.name, mutant.file));
         return ExitCode::SUCCESS;
     }
-    match try_all(&mutants, arguments.json) {
+    match try_all(&mutants, arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
@@ -97,37 +110,70 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 /// Whether all were found.
-fn try_all(mutants: &[&Mutant], json: bool) -> Result<bool, String> {
+fn try_all(mutants: &[&Mutant], arguments: &Arguments) -> Result<bool, String> {
+    let begun = Instant::now();
+    let recorded = if arguments.record { recorded()? } else { Vec::new() };
     let lab = Lab::open()?;
     let mut alone: HashMap<&[&str], Fate> = HashMap::new();
-    let mut bad = 0;
-    for (number, mutant) in mutants.iter().enumerate() {
+    let (mut bad, mut tried) = (0, 0);
+    for (number, mutant) in mutants.iter().enumerate().filter(|(_, mutant)| !recorded.iter().any(|name| name == mutant.name)) {
+        if arguments.record && begun.elapsed() > SLICE {
+            eprintln!("{} of {} have not been tried: call it again", mutants.len() - recorded.len() - tried, mutants.len());
+            break;
+        }
         eprintln!("{} of {}: {}", number + 1, mutants.len(), mutant.name);
         // Tests that fail anyway would find everything. On a busy machine they may fail once.
         if !alone.contains_key(mutant.tests) {
-            let fate = match lab.fate(mutant.tests, "")? {
+            let fate = match lab.fate(mutant.tests, &[])? {
                 Fate::Survived => Fate::Survived,
-                _ => lab.fate(mutant.tests, "")?,
+                _ => lab.fate(mutant.tests, &[])?,
             };
             alone.insert(mutant.tests, fate);
         }
         let start = Instant::now();
-        let fate = match &alone[mutant.tests] {
-            Fate::Survived => lab.try_one(mutant)?,
-            fails => Fate::Untried(fails.test().to_owned()),
+        let (fate, seeds) = match &alone[mutant.tests] {
+            Fate::Survived => lab.try_one(mutant, arguments.record)?,
+            fails => (Fate::Untried(fails.tests().to_vec()), None),
         };
+        tried += 1;
         bad += usize::from(!matches!(fate, Fate::Found(_)));
         let seconds = start.elapsed().as_secs_f32();
-        if json {
-            let (fate, test) = (fate.name(), fate.test());
-            let line = serde_json::json!({ "name": mutant.name, "file": mutant.file, "fate": fate, "test": test, "seconds": seconds });
-            println!("{line}");
-        } else {
-            println!("{:<56} {:<9} {seconds:>6.1} s  {}", mutant.name, fate.name(), fate.test());
+        let line = json!({
+            "mutant": mutant.name, "file": mutant.file, "fate": fate.name(), "tests": fate.tests(), "property_test_seeds": seeds,
+            "seconds": seconds, "commit": commit(),
+        });
+        if arguments.record {
+            append(&line)?;
+        }
+        match arguments.json {
+            true => println!("{line}"),
+            false => {
+                println!("{:<56} {:<9} {seconds:>6.1} s  {}", mutant.name, fate.name(), fate.tests().first().map_or("", String::as_str))
+            }
         }
     }
-    eprintln!("{} of {} found", mutants.len() - bad, mutants.len());
+    eprintln!("{} of {tried} found", tried - bad);
     Ok(bad == 0)
+}
+
+/// The names in the record.
+fn recorded() -> Result<Vec<String>, String> {
+    let Ok(text) = fs::read_to_string(root().join(RECORD)) else { return Ok(Vec::new()) };
+    let name = |(number, line)| {
+        let line: Value = serde_json::from_str(line).map_err(|error| format!("{RECORD}, line {}: {error}", number + 1))?;
+        Ok(line["mutant"].as_str().unwrap_or_default().to_owned())
+    };
+    text.lines().enumerate().map(name).collect()
+}
+
+fn append(line: &Value) -> Result<(), String> {
+    let opened = fs::OpenOptions::new().create(true).append(true).open(root().join(RECORD));
+    opened.and_then(|mut file| writeln!(file, "{line}")).map_err(|error| format!("{RECORD}: {error}"))
+}
+
+fn commit() -> String {
+    let described = output(Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(root()));
+    described.unwrap_or_default().trim().to_owned()
 }
 
 /// A copy of the sources, and a place to build them.
@@ -136,22 +182,34 @@ struct Lab {
     originals: PathBuf,
     /// The same, with the mutants in them.
     sources: PathBuf,
+    /// Scripts and statements, which the tests read here. A change in `sources` would compile them.
+    scripts: PathBuf,
     build: PathBuf,
-    servers: Vec<(&'static str, PathBuf)>,
+    variables: Vec<(String, String)>,
+    /// The programs of each list of arguments. Empty: they do not compile.
+    programs: RefCell<HashMap<&'static [&'static str], Vec<Program>>>,
 }
 
 impl Lab {
     fn open() -> Result<Lab, String> {
         let folder = target().join("mutants");
-        let lab = Lab {
+        let mut lab = Lab {
             originals: folder.join("originals"),
             sources: folder.join("sources"),
+            scripts: folder.join("scripts"),
             build: folder.join("build"),
-            servers: [("QUEUE_TEST_REDIS_SERVER", servers::redis(false)), ("QUEUE_TEST_VALKEY_SERVER", servers::valkey())]
-                .into_iter()
-                .filter_map(|(variable, server)| Some((variable, server.ok()?.program)))
-                .collect(),
+            variables: Vec::new(),
+            programs: RefCell::default(),
         };
+        let servers = [("QUEUE_TEST_REDIS_SERVER", servers::redis(false)), ("QUEUE_TEST_VALKEY_SERVER", servers::valkey())];
+        let servers =
+            servers.into_iter().filter_map(|(variable, server)| Some((variable.to_owned(), server.ok()?.program.display().to_string())));
+        lab.variables.extend(servers);
+        lab.variables.extend([
+            // All damaged states, not a part of them.
+            ("QUEUE_TEST_CORRUPT".to_owned(), String::new()),
+            ("QUEUE_TEST_SOURCES".to_owned(), lab.scripts.display().to_string()),
+        ]);
         let listed = Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root()).output();
         let listed = listed.map_err(|error| format!("git cannot list the sources: {error}"))?;
         for file in String::from_utf8_lossy(&listed.stdout).lines() {
@@ -168,6 +226,9 @@ impl Lab {
         if let Some(file) = file.to_str().filter(|file| file.ends_with(".rs")) {
             text = prepared(file, &String::from_utf8_lossy(&text))?.into_bytes();
         }
+        if is_script(file) {
+            write(&self.scripts.join(file), &text).map_err(problem)?;
+        }
         let copy = self.sources.join(file);
         if fs::read(&copy).is_ok_and(|there| there == text) {
             return Ok(());
@@ -175,86 +236,90 @@ impl Lab {
         write(&copy, &text).map_err(problem)
     }
 
-    fn try_one(&self, mutant: &Mutant) -> Result<Fate, String> {
+    /// Its fate, and for scripts and statements the seeds with which the property test finds it, if asked for.
+    fn try_one(&self, mutant: &Mutant, with_model: bool) -> Result<(Fate, Option<Vec<u64>>), String> {
         if mutant.is_switched() {
-            return self.fate(mutant.tests, mutant.name);
+            return Ok((self.fate(mutant.tests, &[(SWITCH.to_owned(), mutant.name.to_owned())])?, None));
         }
-        let file = self.sources.join(mutant.file);
+        let is_script = is_script(Path::new(mutant.file));
+        let file = if is_script { &self.scripts } else { &self.sources }.join(mutant.file);
         let problem = |error: std::io::Error| format!("{}: {error}", mutant.file);
         let before = fs::read_to_string(&file).map_err(problem)?;
         let text = fs::read_to_string(self.originals.join(mutant.file)).map_err(problem)?;
         fs::write(&file, mutant.applied(&text)?).map_err(problem)?;
-        let fate = self.fate(mutant.tests, "");
+        if !is_script {
+            self.programs.borrow_mut().clear();
+        }
+        let fate = self.fate(mutant.tests, &[]);
+        let is_checked = with_model && [".lua", ".sql"].iter().any(|ending| mutant.file.ends_with(ending));
+        let seeds = is_checked.then(|| self.found_by_model(mutant.file)).transpose();
         fs::write(&file, before).map_err(problem)?;
-        fate
+        if !is_script {
+            self.programs.borrow_mut().clear();
+        }
+        Ok((fate?, seeds?))
     }
 
-    /// Builds tests and runs them, with this mutant switched on, up to the first that fails.
-    fn fate(&self, tests: &[&str], switch: &str) -> Result<Fate, String> {
-        // A filter of names is no argument of the build.
-        let build = tests.iter().take_while(|argument| **argument != "--");
-        let built = self.cargo().args(build).arg("--no-run").stderr(Stdio::piped()).output();
-        let built = built.map_err(|error| format!("cargo does not start: {error}"))?;
-        if !built.status.success() {
-            eprint!("{}", String::from_utf8_lossy(&built.stderr));
+    /// The seeds with which the property test fails.
+    fn found_by_model(&self, file: &str) -> Result<Vec<u64>, String> {
+        let broker = if file.ends_with(".lua") { "redis_" } else { "sqlite_" };
+        let mut found = Vec::new();
+        for seed in SEEDS {
+            let variables =
+                [("QUEUE_TEST_SEED", seed.to_string()), ("QUEUE_TEST_CASES", "64".to_owned()), ("QUEUE_TEST_SHRINK", "0".to_owned())];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value));
+            if self.run(MODEL, &[broker.to_owned()], &variables)? != Fate::Survived {
+                found.push(seed);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Builds tests and runs them.
+    fn fate(&self, tests: &'static [&'static str], variables: &[(String, String)]) -> Result<Fate, String> {
+        let end = tests.iter().position(|argument| *argument == "--").unwrap_or(tests.len());
+        let filters: Vec<String> = tests.iter().skip(end + 1).map(|filter| (*filter).to_owned()).collect();
+        self.run(&tests[..end], &filters, variables)
+    }
+
+    fn run(&self, arguments: &'static [&'static str], filters: &[String], variables: &[(String, String)]) -> Result<Fate, String> {
+        let mut programs = self.programs.borrow_mut();
+        let programs = programs.entry(arguments).or_insert_with(|| {
+            let mut cargo = crate::run::cargo();
+            cargo.args(["test", "--no-run"]).args(arguments).current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
+            cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
+            suites::built(&mut cargo).map(|built| built.programs).unwrap_or_default()
+        });
+        if programs.is_empty() {
             return Ok(Fate::Invalid);
         }
-        let mut command = self.cargo();
-        command.args(tests).env(SWITCH, switch).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("cargo does not start: {error}"))?;
-        let (sender, lines) = mpsc::channel();
-        let stdout = child.stdout.take();
-        std::thread::spawn(move || {
-            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok));
-            lines.for_each(|line| drop(sender.send(line)));
-        });
-        let until = Instant::now() + PATIENCE;
-        let fate = loop {
-            match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    if let Some(test) = failed(&line) {
-                        break Fate::Found(test.to_owned());
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => break Fate::Hangs,
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    let status = child.wait().map_err(|error| format!("cargo does not end: {error}"))?;
-                    // No test says that it failed: it took the others along.
-                    return Ok(if status.success() { Fate::Survived } else { Fate::Found("(the process of the tests)".to_owned()) });
-                }
-            }
-        };
-        // With everything that it has started.
-        drop(Command::new("kill").args(["-9", "--", &format!("-{}", child.id())]).status());
-        drop(child.wait());
-        Ok(fate)
+        let variables: Vec<_> = self.variables.iter().chain(variables).cloned().collect();
+        let setting = Setting { variables: &variables, arguments: filters };
+        let (mut failed, mut hangs) = (Vec::new(), false);
+        for program in programs.iter() {
+            let ran = program.run(None, &setting);
+            let failures = ran.tests.iter().filter(|test| matches!(test.outcome, Outcome::Failed | Outcome::Slow));
+            failed.extend(failures.map(|test| test.name.clone()));
+            hangs |= ran.problem.is_some();
+        }
+        Ok(match (failed.is_empty(), hangs) {
+            (false, _) => Fate::Found(failed),
+            (true, true) => Fate::Hangs,
+            (true, false) => Fate::Survived,
+        })
     }
+}
 
-    fn cargo(&self) -> Command {
-        let mut command = crate::run::cargo();
-        command.arg("test").current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
-        // Small and soon built: nobody looks at what it says, and it is not run for long.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        // All states that other hands can leave behind, not a part of them.
-        command.env("QUEUE_TEST_CORRUPT", "");
-        command.env("QUEUE_TEST_SOURCES", &self.sources);
-        command.envs(self.servers.iter().map(|(variable, program)| (variable, program)));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    }
+/// Whether the tests read this file where `QUEUE_TEST_SOURCES` says. The schema is compiled.
+fn is_script(file: &Path) -> bool {
+    let is_schema = file.parent().is_some_and(|folder| folder.ends_with("migrations"));
+    !is_schema && file.extension().is_some_and(|ending| ending == "lua" || ending == "sql")
 }
 
 /// Writes a file, in a folder that may be missing.
 fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(file, text)
-}
-
-/// The name in a line like `test a::b ... FAILED`.
-fn failed(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
 /// A source of the copy: with its mutants in it, switched off.
@@ -327,11 +392,5 @@ mod tests {
             }
         }
         assert!(BUILT_ALONE.iter().all(|name| MUTANTS.iter().any(|mutant| mutant.name == *name)));
-    }
-
-    #[test]
-    fn a_test_that_fails_is_named() {
-        assert_eq!(failed("test redis::a_job ... FAILED"), Some("redis::a_job"));
-        assert_eq!(failed("test redis::a_job ... ok"), None);
     }
 }
