@@ -128,7 +128,7 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
             group: "tests",
             name: format!("tests of {}", program.name),
             seed: None,
-            run: Box::new(|| tests(program, setting, &[])),
+            run: Box::new(|| tests(program, setting, &[], &[])),
         });
     }
     let first = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
