@@ -4,6 +4,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    panic::Location,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -15,6 +16,7 @@ use queue_core::{
     JobAddress, JobId,
     broker::{Delivery, Enqueue, JobState, NewJob, ProcessId, Register, Turn},
     prelude::*,
+    registry::Registry,
 };
 use queue_worker::{Stopped, Worker};
 use tokio::{
@@ -137,10 +139,12 @@ pub(crate) async fn memory() -> Client {
     Client::connect("sqlite://:memory:").await.unwrap()
 }
 
-/// A worker with a probe and a short backoff.
+/// A worker of the tasks of the calling file, with a probe and a short backoff.
+#[track_caller]
 pub(crate) fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
     let backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_millis(40) };
-    Worker::new(client.clone()).shared_data(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
+    let registry = Registry::declared_in(Location::caller().file());
+    Worker::new(client.clone()).registry(registry).shared_data(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
 }
 
 /// Runs it until `until` is ready.

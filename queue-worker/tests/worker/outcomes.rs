@@ -1,10 +1,8 @@
 //! How handlers end, and what becomes of their jobs.
 
-mod common;
-
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, address_in, enqueue_bytes, memory, run, until_state, worker};
+use crate::common::{self, PATIENCE, Probe, address_in, enqueue_bytes, memory, run, until_state, worker};
 use queue_core::{
     broker::{BuryReason, Counter, JobState},
     client::RawJob,

@@ -1,10 +1,8 @@
 //! What a worker says before it starts.
 
-mod common;
-
 use std::time::Duration;
 
-use common::memory;
+use crate::common::{self, memory};
 use queue_core::{Inject, handler::DataNeed, prelude::*, registry::Registry};
 use queue_worker::{QueueConfig, Worker, WorkerError};
 
@@ -41,7 +39,7 @@ async fn borrows(#[inject] lent: Lent) -> Result<String, std::io::Error> {
 }
 
 async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
-    let worker = shape(Worker::new(memory().await).data(Pool));
+    let worker = shape(Worker::new(memory().await).registry(Registry::declared_in(file!())).data(Pool));
     match worker.run(std::future::pending()).await {
         Err(WorkerError::Setup(problems)) => problems.join("\n"),
         other => panic!("it started: {other:?}"),
@@ -85,7 +83,7 @@ async fn a_backoff_that_shrinks_is_refused() {
 
 #[tokio::test]
 async fn a_missing_value_is_named_with_the_tasks_that_take_it() {
-    let worker = Worker::new(memory().await);
+    let worker = Worker::new(memory().await).registry(Registry::declared_in(file!()));
     let problem = worker.check().unwrap_err().to_string();
     assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".data("), "{problem}");
     // Nobody needs it on the other queue.
@@ -95,11 +93,11 @@ async fn a_missing_value_is_named_with_the_tasks_that_take_it() {
 #[tokio::test]
 async fn a_type_of_ones_own_is_injected_and_its_needs_are_checked() {
     let client = memory().await;
-    let problem = Worker::new(client.clone()).queue("lending").check().unwrap_err().to_string();
+    let problem = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("lending").check().unwrap_err().to_string();
     assert!(problem.contains("Pool") && problem.contains("`borrows`"), "{problem}");
     let sound = borrows::job().header("borrower", "Ada").enqueue(&client).await.unwrap();
     let without = borrows::job().enqueue(&client).await.unwrap();
-    let worker = Worker::new(client).queue("lending").data(Pool);
+    let worker = Worker::new(client).registry(Registry::declared_in(file!())).queue("lending").data(Pool);
     let ended = async {
         let patience = Duration::from_secs(20);
         assert_eq!(sound.wait(patience).await.unwrap(), JobResult::Done("lent".to_owned()));

@@ -167,7 +167,7 @@ fn module_of(file: &Path) -> Vec<String> {
 fn wrong(name: &Path, source: &File) -> Vec<String> {
     let module = module_of(name);
     let Some(own) = layer_of(&module[0]) else {
-        return vec![format!("{}: give the module `{}` a layer in tests/layers.rs", name.display(), module[0])];
+        return vec![format!("{}: give the module `{}` a layer in tests/library/layers.rs", name.display(), module[0])];
     };
     let mut named = Named { module, modules: BTreeMap::new() };
     named.visit_file(source);

@@ -1,17 +1,15 @@
 //! Open pages are kept up to date, and that costs little.
 
-mod common;
-
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::{Bed, Site, Stream};
+use crate::common::{Bed, Site, Stream};
 use queue_core::{Client, JobState, observe::Calls};
 use queue_tests::server::{Kind, Server};
 
-on_brokers! {
+crate::on_brokers! {
     a_change_reaches_an_open_page_within_seconds
     a_page_changes_at_most_twice_a_second
     many_open_pages_cost_the_broker_as_much_as_one

@@ -1,10 +1,8 @@
 //! `GET /health` and `GET /ready`.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Probe, ask, free_address, memory, run, until_health, until_healthy, worker};
+use crate::common::{Probe, ask, free_address, memory, run, until_health, until_healthy, worker};
 use queue_core::prelude::*;
 use tokio::net::TcpStream;
 

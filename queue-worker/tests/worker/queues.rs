@@ -1,10 +1,8 @@
 //! How slots are shared: concurrency, weights, strict order, limits.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Probe, memory, run, until, until_registered, worker};
+use crate::common::{Probe, memory, run, until, until_registered, worker};
 use queue_core::{PauseOf, Pausing, broker::Counter, prelude::*};
 use queue_worker::QueueConfig;
 

@@ -1,10 +1,8 @@
 //! How often jobs rise that wait, as code declares it.
 
-mod common;
-
 use std::time::Duration;
 
-use common::memory;
+use crate::common::memory;
 use queue_core::{Aging, prelude::*, registry::Registry};
 use queue_worker::{Worker, WorkerError};
 
@@ -16,10 +14,11 @@ async fn ages_otherwise() {}
 
 #[tokio::test]
 async fn tasks_that_do_not_agree_on_the_aging_of_their_queue_are_named() {
-    let problem = match Worker::new(memory().await).queue("aging").run(std::future::pending()).await {
-        Err(WorkerError::Setup(problems)) => problems.join("\n"),
-        other => panic!("it started: {other:?}"),
-    };
+    let problem =
+        match Worker::new(memory().await).registry(Registry::declared_in(file!())).queue("aging").run(std::future::pending()).await {
+            Err(WorkerError::Setup(problems)) => problems.join("\n"),
+            other => panic!("it started: {other:?}"),
+        };
     for part in ["aging of queue `aging`", "`ages`", "60s", "`ages_otherwise`", "300s", "let them agree"] {
         assert!(problem.contains(part), "{part}: {problem}");
     }

@@ -1,14 +1,12 @@
 //! Nobody sees or changes what they may not, whatever they send.
 
-mod common;
-
 use std::{
     io,
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
-use common::{Bed, Site, encode, send_mail};
+use crate::common::{self, Bed, Site, encode, send_mail};
 use queue_core::{
     JobId, JobState, Outcome,
     broker::{ProcessId, Register, WorkerInfo},
@@ -16,7 +14,7 @@ use queue_core::{
 };
 use queue_dashboard::Role;
 
-on_brokers! {
+crate::on_brokers! {
     no_route_answers_a_role_that_is_too_low_or_a_method_that_it_has_not
     read_only_means_that_there_are_no_routes_to_change_something
     another_host_is_refused_everywhere
@@ -182,7 +180,7 @@ const HOSTILE: [&str; 7] = [
 ];
 
 #[task(queue = "mail", max_attempts = 1)]
-async fn hostile(text: String, cancel: bool) -> Outcome {
+pub(crate) async fn hostile(text: String, cancel: bool) -> Outcome {
     if cancel { Outcome::Cancel(text) } else { Outcome::Bury(text) }
 }
 

@@ -1,5 +1,7 @@
 //! A job from its enqueue to its ack on SQLite, by hand.
 
+#![cfg(feature = "sqlite")]
+
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{

@@ -1,5 +1,7 @@
 //! The quickstart as a user runs it: a real process, a real folder.
 
+mod dashboard;
+
 use std::{
     collections::BTreeSet,
     fs,

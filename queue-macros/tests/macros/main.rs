@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "tasks are declared as applications declare them")]
 
 mod events;
+mod mistakes;
 mod names;
 mod shapes;
 mod unique;

@@ -1,10 +1,8 @@
 //! The pages, over both brokers.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Bed, Site, Stream, encode};
+use crate::common::{self, Bed, Site, Stream, encode};
 use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, Schedule,
     broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
@@ -14,7 +12,7 @@ use queue_core::{
 use queue_tests::server::{Kind, Server};
 use queue_worker::{Shutdown, Worker};
 
-on_brokers! {
+crate::on_brokers! {
     every_page_has_an_empty_state
     the_overview_says_what_is_wrong
     links_follow_the_place_where_it_is_mounted

@@ -1,16 +1,17 @@
 //! The dashboard as a person uses it: in a real Chromium, over both brokers.
 
-mod common;
-
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use crate::{
+    common::{self, Bed, send_mail},
+    safety::hostile,
+};
 use axum::{Router, http::request::Parts};
-use common::{Bed, send_mail};
 use queue_core::{
-    Edit, Fingerprint, GroupName, JobState, NewOperation, OperationKind, Outcome,
+    Edit, Fingerprint, GroupName, JobState, NewOperation, OperationKind,
     broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, WorkerMode},
     observe::Calls,
     prelude::*,
@@ -28,14 +29,14 @@ macro_rules! in_chromium {
         mod in_chromium_on_sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::Scene::on(super::common::Bed::sqlite().await).await).await;
+                super::$case(super::Scene::on(crate::common::Bed::sqlite().await).await).await;
             })*
         }
 
         mod in_chromium_on_redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::Scene::on(super::common::Bed::redis().await).await).await;
+                super::$case(super::Scene::on(crate::common::Bed::redis().await).await).await;
             })*
         }
     };
@@ -715,11 +716,6 @@ async fn every_page_works_without_script(scene: Scene) {
     assert_eq!((scene.count(JobState::Cancelled).await, scene.count(JobState::Ready).await), (1, 60));
 }
 
-#[task(queue = "mail", max_attempts = 1)]
-async fn hostile(text: String) -> Outcome {
-    Outcome::Bury(text)
-}
-
 async fn hostile_texts_are_only_read(scene: Scene) {
     let texts = [
         "\"><script>window.owned = 1</script>",
@@ -728,7 +724,7 @@ async fn hostile_texts_are_only_read(scene: Scene) {
         "\u{202e}gnp.exe\r\n\r\nevent: gone\r\ndata: <b id=owned>",
     ];
     for (i, text) in texts.iter().enumerate() {
-        let job = hostile::job((*text).to_owned()).id(format!("bad-{i}")).header(format!("x{text}"), (*text).to_owned());
+        let job = hostile::job((*text).to_owned(), false).id(format!("bad-{i}")).header(format!("x{text}"), (*text).to_owned());
         job.enqueue(&scene.bed.client).await.unwrap();
     }
     scene.bed.work_until(JobState::Dead, 4).await;

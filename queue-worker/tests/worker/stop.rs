@@ -1,10 +1,8 @@
 //! How a worker ends, and what becomes of what it runs.
 
-mod common;
-
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, free_address, memory, until, until_health, until_registered, until_state, worker};
+use crate::common::{PATIENCE, Probe, free_address, memory, until, until_health, until_registered, until_state, worker};
 use queue_core::{broker::JobState, prelude::*};
 use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
 use tokio::task::JoinHandle;

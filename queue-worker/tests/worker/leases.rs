@@ -1,10 +1,8 @@
 //! Leases: jobs of dead workers come back, jobs of living ones do not.
 
-mod common;
-
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, claim_and_die, memory, run, until, until_state, worker};
+use crate::common::{PATIENCE, Probe, claim_and_die, memory, run, until, until_state, worker};
 use queue_core::{
     broker::{BuryReason, JobState},
     prelude::*,

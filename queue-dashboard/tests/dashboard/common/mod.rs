@@ -262,14 +262,14 @@ macro_rules! on_brokers {
         mod on_sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::common::Bed::sqlite().await).await;
+                super::$case($crate::common::Bed::sqlite().await).await;
             })*
         }
 
         mod on_redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::common::Bed::redis().await).await;
+                super::$case($crate::common::Bed::redis().await).await;
             })*
         }
     };

@@ -27,7 +27,7 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
     let (mut stored, mut done) = (Vec::new(), Vec::new());
     for round in 0..12 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "sqlite_kill::child", "--nocapture"])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

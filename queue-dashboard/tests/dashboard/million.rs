@@ -1,13 +1,11 @@
-//! Pages stay quick, however many jobs and queues there are. `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test million --
-//! --nocapture` prints the figures of a million jobs.
-
-mod common;
+//! Pages stay quick, however many jobs and queues there are. `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test
+//! dashboard million -- --nocapture` prints the figures of a million jobs.
 
 use std::time::{Duration, Instant};
 
-use common::{Bed, send_mail};
+use crate::common::{self, Bed, send_mail};
 
-on_brokers! {
+crate::on_brokers! {
     a_page_of_very_many_jobs_is_made_at_once
     very_many_queues_are_read_together
 }

@@ -1,10 +1,8 @@
 //! Code of the application around every run.
 
-mod common;
-
 use std::{fmt::Debug, sync::Arc};
 
-use common::{Probe, address_in, free_address, memory, run, until, until_health, until_state, worker};
+use crate::common::{self, Probe, address_in, free_address, memory, run, until, until_health, until_state, worker};
 use queue_core::{
     Draft, Middleware, Next, broker::JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
 };

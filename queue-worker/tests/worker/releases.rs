@@ -1,13 +1,11 @@
 //! Two releases of an application at once: what one cannot read waits for the other.
 
-mod common;
-
 use std::time::Duration;
 
 use queue_core::{Client, JobState, prelude::*, registry::Registry};
 use queue_worker::Worker;
 
-use self::common::{memory, run, until_state};
+use crate::common::{memory, run, until_state};
 
 /// The parameters as they were.
 mod v1 {

@@ -1,5 +1,7 @@
 //! Nights pass in milliseconds: the broker's clock belongs to the test.
 
+mod commands;
+
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{Client, ScheduleAddress, broker::DynBroker};

@@ -1,5 +1,7 @@
 //! A few rows of the fault matrix, with fixed seeds: `cargo xtask faults` runs all of them, with any.
 
+mod simulation;
+
 use std::path::Path;
 
 use queue_faults::{bed::Column, report::Report, rows, run};

@@ -1,17 +1,15 @@
 //! What is sent from a page does what the page says, and nothing else. Over both brokers.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Answer, Bed, Site, encode, field, plain, remind, send_mail};
+use crate::common::{Answer, Bed, Site, encode, field, plain, remind, send_mail};
 use queue_core::{
     GroupName, JobId, JobRecord, JobState, NewOperation, OperationKind,
     broker::{Extend, ProcessId, Register, WorkerLoad, WorkerMode},
     prelude::*,
 };
 
-on_brokers! {
+crate::on_brokers! {
     an_edit_of_one_field_leaves_the_others_as_they_are
     an_edit_of_a_parameter_makes_the_group_of_it_anew
     an_edit_without_parameters_is_refused

@@ -1,0 +1,9 @@
+//! The pages as a browser gets them, and in a Chromium.
+
+mod chromium;
+mod common;
+mod forms;
+mod live;
+mod million;
+mod pages;
+mod safety;
