@@ -144,7 +144,7 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// A URL whose broker is not compiled in.
-    #[error("`{scheme}://` needs the feature `{feature}`: add it to queue-core (or queue-worker) in Cargo.toml")]
+    #[error("`{scheme}://` needs the feature `{feature}`; run `cargo add queue-core --features {feature}`")]
     FeatureOff {
         /// The URL's scheme.
         scheme: String,

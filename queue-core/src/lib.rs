@@ -96,13 +96,14 @@
 //!
 //! | URL | for |
 //! |---|---|
-//! | `sqlite://queue.db` | one machine; nothing to install; the default of [`Client::from_env`] |
-//! | `sqlite://:memory:` | tests |
+//! | `sqlite://queue.db` | one machine; nothing to install; the default of [`Client::from_env`] (feature `sqlite`) |
+//! | `sqlite://:memory:` | tests (feature `sqlite`) |
 //! | `redis://host`, `rediss://host` | several machines: Redis from 7.0, or Valkey |
 //! | `redis+sentinel://host,host/service` | a master with replicas and sentinels (feature `sentinel`) |
 //! | `redis+cluster://host,host` | a cluster (feature `cluster`) |
 //!
-//! The features `sqlite`, `redis` and `tls` are on by default.
+//! The features `redis`, `sentinel`, `cluster` and `tls` are on by default. `sqlite` is not: it compiles SQLite into the program, and Cargo allows one
+//! SQLite in a program, which may be that of the application's own database library.
 //!
 //! # Inspecting and repairing
 //!

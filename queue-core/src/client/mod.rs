@@ -54,7 +54,7 @@ pub use crate::{broker::LONGEST, pending::Pending};
 /// [`with_deadline`](Client::with_deadline) sets another time.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
-/// The URL of the queue of a program without `QUEUE_URL`.
+/// The URL of the queue of a program without `QUEUE_URL`. It needs the feature `sqlite`.
 pub const DEFAULT_URL: &str = "sqlite://queue.db";
 
 /// Connects an application to its queue. Cheap to clone; clones share connections and batches.
@@ -157,7 +157,7 @@ impl Client {
         Ok(Client::with_broker(url::open(url, url::Missing::Made).await?))
     }
 
-    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db`.
+    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db` (feature `sqlite`).
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect).
@@ -168,11 +168,15 @@ impl Client {
     /// The URL that [`from_env`](Self::from_env) connects to.
     ///
     /// # Errors
-    /// When `QUEUE_URL` is not Unicode.
+    /// When `QUEUE_URL` is not Unicode, or is not set and the feature `sqlite` is off.
     pub fn url_from_env() -> Result<String> {
         match std::env::var("QUEUE_URL") {
             Ok(url) if !url.is_empty() => Ok(url),
-            Ok(_) | Err(std::env::VarError::NotPresent) => Ok(DEFAULT_URL.to_owned()),
+            Ok(_) | Err(std::env::VarError::NotPresent) if cfg!(feature = "sqlite") => Ok(DEFAULT_URL.to_owned()),
+            Ok(_) | Err(std::env::VarError::NotPresent) => Err(Error::Config(format!(
+                "QUEUE_URL is not set, and its default `{DEFAULT_URL}` needs the feature `sqlite`; set QUEUE_URL, for example to \
+                 `redis://127.0.0.1:6379`, or run `cargo add queue-core --features sqlite`"
+            ))),
             Err(std::env::VarError::NotUnicode(url)) => {
                 Err(Error::invalid("QUEUE_URL", url.to_string_lossy(), "is not Unicode; percent-encode the other bytes"))
             }

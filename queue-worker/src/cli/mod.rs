@@ -97,7 +97,7 @@ use crate::Worker;
 ///
 /// Only `work`, `enqueue` and `schedules add` make a SQLite database where there is none.
 ///
-/// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db`. Each command
+/// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db` (feature `sqlite`). Each command
 /// explains itself with `--help`, and prints JSON with `--json`.
 ///
 /// The commands know the tasks that are linked into the program. A crate of tasks that nothing names is left out by the
