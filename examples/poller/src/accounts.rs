@@ -30,22 +30,22 @@ pub struct Account {
     /// Its name.
     pub name: String,
     /// How many checks have ended.
-    pub checks: u64,
+    pub checks: u32,
     /// What they brought.
-    pub news: u64,
+    pub news: u32,
 }
 
 /// One check, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The claim number of its run.
-    pub claim: u64,
+    pub claim: i64,
     /// Who made it.
     pub process: u32,
     /// When it began, in milliseconds since 1970.
-    pub began: u64,
+    pub began: i64,
     /// When it ended; `None`: it runs, or its process was killed.
-    pub ended: Option<u64>,
+    pub ended: Option<i64>,
 }
 
 impl Accounts {
@@ -83,6 +83,7 @@ impl Accounts {
     /// # Errors
     /// Those of SQLite.
     pub fn begin(&self, account: &str, claim: u64) -> Result<bool> {
+        let claim = claim.cast_signed();
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let newest = both.execute("UPDATE accounts SET claim = ?2 WHERE name = ?1 AND claim < ?2", params![account, claim])? == 1;
@@ -99,6 +100,7 @@ impl Accounts {
     /// # Errors
     /// Those of SQLite.
     pub fn end(&self, account: &str, claim: u64, news: u32) -> Result<()> {
+        let claim = claim.cast_signed();
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let mine = "UPDATE accounts SET checks = checks + 1, news = news + ?3 WHERE name = ?1 AND claim = ?2";
@@ -137,7 +139,7 @@ impl Accounts {
     }
 }
 
-fn now() -> u64 {
+fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

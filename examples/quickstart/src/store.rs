@@ -73,7 +73,7 @@ impl Store {
                  ON CONFLICT DO UPDATE SET scan = excluded.scan",
             )?;
             for file in files {
-                enter.execute(params![run, bytes(&file.path), file.size, file.modified, scan])?;
+                enter.execute(params![run, bytes(&file.path), file.size.cast_signed(), file.modified.cast_signed(), scan])?;
             }
         }
         transaction.execute("DELETE FROM files WHERE run = ?1 AND scan < ?2", [run, scan])?;
@@ -83,12 +83,12 @@ impl Store {
 
     /// How many files of a run are done.
     pub(crate) fn done(&self, run: i64) -> Result<u64> {
-        Ok(self.lock().query_row("SELECT count(*) FROM files WHERE run = ?1 AND done", [run], |row| row.get(0))?)
+        Ok(self.lock().query_row("SELECT count(*) FROM files WHERE run = ?1 AND done", [run], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
     /// How many are not.
     pub(crate) fn left(&self, run: i64) -> Result<u64> {
-        Ok(self.lock().query_row("SELECT ifnull(left, 0) FROM runs WHERE run = ?1", [run], |row| row.get(0))?)
+        Ok(self.lock().query_row("SELECT ifnull(left, 0) FROM runs WHERE run = ?1", [run], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
     /// Whether the digest of a file is known.
@@ -96,7 +96,7 @@ impl Store {
         let known = self
             .lock()
             .prepare_cached("SELECT 1 FROM digests WHERE path = ?1 AND size = ?2 AND modified = ?3")?
-            .exists(params![bytes(&file.path), file.size, file.modified])?;
+            .exists(params![bytes(&file.path), file.size.cast_signed(), file.modified.cast_signed()])?;
         Ok(known)
     }
 
@@ -108,12 +108,12 @@ impl Store {
         if let Some(digest) = digest {
             transaction
                 .prepare_cached("INSERT OR REPLACE INTO digests (path, size, modified, digest) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![path, file.size, file.modified, digest])?;
+                .execute(params![path, file.size.cast_signed(), file.modified.cast_signed(), digest])?;
         }
         let changed = transaction
             .prepare_cached("UPDATE files SET done = 1 WHERE run = ?1 AND path = ?2 AND size = ?3 AND modified = ?4 AND NOT done")?
-            .execute(params![run, path, file.size, file.modified])?;
-        transaction.prepare_cached("UPDATE runs SET left = left - ?2 WHERE run = ?1")?.execute(params![run, changed])?;
+            .execute(params![run, path, file.size.cast_signed(), file.modified.cast_signed()])?;
+        transaction.prepare_cached("UPDATE runs SET left = left - ?2 WHERE run = ?1")?.execute(params![run, i64::from(changed == 1)])?;
         transaction.commit()?;
         Ok(changed == 1)
     }
@@ -135,11 +135,11 @@ impl Store {
             "SELECT digests.digest, files.size, files.path FROM files
              JOIN digests USING (path, size, modified) WHERE files.run = ?1 ORDER BY 1, 2, 3",
         )?;
-        let rows = files.query_map([run], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, u64>(1)?, row.get::<_, Vec<u8>>(2)?)))?;
+        let rows = files.query_map([run], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?)))?;
         let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
         let same = rows.chunk_by(|one, other| (&one.0, one.1) == (&other.0, other.1)).filter(|group| group.len() > 1);
         let mut groups: Vec<Group> =
-            same.map(|group| Group { size: group[0].1, paths: group.iter().map(|row| path(&row.2)).collect() }).collect();
+            same.map(|group| Group { size: group[0].1.cast_unsigned(), paths: group.iter().map(|row| path(&row.2)).collect() }).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.size * (group.paths.len() as u64 - 1)));
         Ok(Some(groups))
     }

@@ -242,7 +242,7 @@ async fn the_first_group_or_rule_makes_the_tables_of_a_sqlite_file() {
         let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
         let inspector = Client::with_broker(broker.clone()).inspector();
         let other = rusqlite::Connection::open(&path).unwrap();
-        let number = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();
+        let number = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
         let schema = || number("SELECT value FROM queue_meta WHERE name = 'schema'");
         let tables =
             || number("SELECT count(*) FROM sqlite_schema WHERE name IN ('queue_grouped', 'queue_groups', 'queue_rules', 'queue_holders')");

@@ -189,7 +189,7 @@ async fn the_first_limit_raises_the_schema_number_of_a_sqlite_file() {
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
-    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u64>(0)).unwrap();
+    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u32>(0)).unwrap();
     let inspector = Client::with_broker(broker.clone()).inspector();
     inspector.set_limit(QUEUE, "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
     let mut producer = Producer::on(&broker, QUEUE).await;

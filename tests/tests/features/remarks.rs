@@ -232,7 +232,7 @@ async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let client = Client::with_broker(broker.clone());
     let other = rusqlite::Connection::open(&path).unwrap();
-    let count = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();
+    let count = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
     let triggers = || count("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'");
     let job = silent::job().enqueue(&client).await.unwrap();
     worker(&client).run(async { drop(job.wait(WAIT).await.unwrap()) }).await.unwrap();

@@ -178,7 +178,7 @@ async fn the_mark_of_who_has_gone_is_swept_in_a_sqlite_file() {
     let handle = double::job(1).enqueue(&client).await.unwrap();
     broker.watch(QUEUE, handle.id()).await.unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
-    let marks = || other.query_row("SELECT count(*) FROM queue_watched", [], |row| row.get::<_, u64>(0)).unwrap();
+    let marks = || other.query_row("SELECT count(*) FROM queue_watched", [], |row| row.get::<_, u32>(0)).unwrap();
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     assert_eq!(marks(), 1, "somebody still waits");
     other.execute("UPDATE queue_watched SET until = 1000", []).unwrap();

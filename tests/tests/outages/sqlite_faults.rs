@@ -49,7 +49,7 @@ async fn a_newer_schema_is_left_alone() {
     let database = rusqlite::Connection::open(&path).unwrap();
     // Far beyond any that is known, to learn the newest one that is; then the next.
     let opened_with = |schema: u64| {
-        database.execute("UPDATE queue_meta SET value = ?1 WHERE name = 'schema'", [schema]).unwrap();
+        database.execute("UPDATE queue_meta SET value = ?1 WHERE name = 'schema'", [schema.cast_signed()]).unwrap();
         match SqliteBroker::open_path(&path) {
             Err(Error::SchemaTooNew { found, known, .. }) if found == schema => Err(known),
             Err(other) => panic!("{other:?}"),
@@ -59,8 +59,8 @@ async fn a_newer_schema_is_left_alone() {
     let newest = opened_with(1_000_000).unwrap_err();
     assert_eq!(opened_with(newest), Ok(()));
     assert_eq!(opened_with(newest + 1), Err(newest));
-    let found: u64 = database.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get(0)).unwrap();
-    assert_eq!(found, newest + 1);
+    let found: i64 = database.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, newest.cast_signed() + 1);
 }
 
 /// The file may be the application's own.

@@ -83,7 +83,7 @@ impl ByHand {
                     "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs
                      WHERE queue = ?1 AND state = ?2 ORDER BY rank, pos LIMIT ?3",
                 )?
-                .query_map(params![self.queue, READY, batch], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .query_map(params![self.queue, READY, batch as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
             for (id, _) in &found {
                 self.connection

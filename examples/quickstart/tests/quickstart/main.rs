@@ -138,7 +138,7 @@ fn kill_in_the_middle(mut child: Child, desk: &Desk) {
     let done = || {
         let store = walk_for(desk.cache.path(), "digests")?;
         let store = rusqlite::Connection::open(store).ok()?;
-        store.query_row("SELECT count(*) FROM files WHERE done", [], |row| row.get::<_, u64>(0)).ok()
+        store.query_row("SELECT count(*) FROM files WHERE done", [], |row| row.get::<_, u32>(0)).ok()
     };
     wait_for("some of the work to be done", || {
         assert!(child.try_wait().unwrap().is_none(), "it was too fast to be killed");

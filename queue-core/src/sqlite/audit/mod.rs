@@ -15,6 +15,7 @@ use crate::{
             lenient::{Bytes, Words},
             statement::sql,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{
             self, back, end, keys,
@@ -281,7 +282,7 @@ fn out_of_turn(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec
     loop {
         let names: Vec<Vec<u8>> = tx
             .sql(sql!("../doors/groups_step.sql"))?
-            .query_map(params![queue.key, after, STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            .query_map(params![queue.key, after, Unsigned(STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
             .collect::<rusqlite::Result<_>>()?;
         for name in &names {
             if doors::groups::is_out_of_turn(tx, queue, name)? {
@@ -308,7 +309,7 @@ fn group_shown(name: &Value) -> String {
 /// What a query for damages finds: its subject, and what its repair needs. ?1 of the statement is the queue, ?3 the limit.
 fn rows(tx: &Tx<'_>, sql: &str, queue: &Queue<'_>, than: i64) -> rusqlite::Result<Vec<(Value, Value)>> {
     let mut statement = tx.sql(sql)?;
-    statement.query_map(params![queue.key, than, STEP], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    statement.query_map(params![queue.key, than, Unsigned(STEP)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn shown(subject: &Value) -> String {

@@ -10,6 +10,7 @@ use crate::{
         connection::{
             statement::sql,
             tx::{Failed, Tx},
+            unsigned::Unsigned,
         },
         doors::{end, groups, keys, limits, transitions, watched},
     },
@@ -22,7 +23,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let before = |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let number = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
     swept.buried = end::bury_unreadable(tx, &queue, items)?;
-    swept.producers = tx.sql(sql!("sweep_producers.sql"))?.execute(params![queue.key, before(limits.producers), items])?;
+    swept.producers = tx.sql(sql!("sweep_producers.sql"))?.execute(params![queue.key, before(limits.producers), Unsigned(items)])?;
     swept.remembered = end::forget(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;

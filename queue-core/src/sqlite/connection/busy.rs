@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rusqlite::Connection;
+
 /// How long a statement waits for another process's transaction. Less than the deadline of a call.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
@@ -18,8 +20,13 @@ thread_local! {
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
+/// Makes a connection wait for locks. `&mut` is what rusqlite demands from 0.40 on.
+pub(crate) fn handle(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait))
+}
+
 /// Called by SQLite whenever the lock is held; `seen` counts the calls of one wait. False gives up.
-pub(crate) fn wait(seen: i32) -> bool {
+fn wait(seen: i32) -> bool {
     let began = BEGAN.get().filter(|_| seen > 0).unwrap_or_else(Instant::now);
     BEGAN.set(Some(began));
     if began.elapsed() >= PATIENCE {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `url` | reads `sqlite://` URLs |
 //! | `schema`, `migrations/` | the tables; opens a file that may have them |
+//! | `linked` | refuses a SQLite that could corrupt a file |
 //! | `file` | notices that the file at the path is another one |
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
 //! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
 //! | `statement` | takes in a `.sql` file |
 //! | `lenient` | reads columns that another program may have written |
+//! | `unsigned` | stores and reads `u64` and `usize` |
 //! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
@@ -22,11 +24,13 @@ pub(crate) mod condition;
 pub(crate) mod doorbell;
 pub(crate) mod file;
 pub(crate) mod lenient;
+mod linked;
 pub(crate) mod operation;
 pub(crate) mod schema;
 pub(crate) mod statement;
 pub(crate) mod triggers;
 pub(crate) mod tx;
+pub(crate) mod unsigned;
 pub(crate) mod url;
 pub(crate) mod writer;
 

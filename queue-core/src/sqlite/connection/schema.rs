@@ -63,9 +63,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, config::DbConfig};
 
-use super::{busy, file::logs_of, triggers, tx};
+use super::{busy, file::logs_of, linked, triggers, tx, unsigned::Unsigned};
 use crate::error::{Error, Result};
 
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
@@ -114,9 +114,6 @@ pub(crate) const WITH_PAUSES: u64 = 6;
 /// The newest schema that this library knows.
 const KNOWN: u64 = WITH_PAUSES;
 
-/// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
-const OLDEST_SQLITE: i32 = 3_051_003;
-
 /// How long the write-ahead log gets before it is merged into the file. What it holds by then has to fit into the ballast.
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 
@@ -130,10 +127,10 @@ pub(crate) fn shown(path: Option<&Path>) -> String {
 pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
     let connection = match path {
-        Some(path) => Connection::open_with_flags(path, EXISTING),
-        None => Connection::open_in_memory(),
+        Some(path) => open_file(path, &shown)?,
+        None => Connection::open_in_memory().map_err(|error| refused(&shown, &error))?,
     };
-    prepared(connection.map_err(|error| refused(&shown, &error))?, &shown)
+    prepared(connection, &shown)
 }
 
 /// Opens a database that has our tables, for writing. Where there is none, nothing is made and nothing changed.
@@ -151,8 +148,8 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
         }
         Err(error) => return none(error.to_string()),
     }
-    let mut connection = Connection::open_with_flags(path, EXISTING).map_err(|error| refused(&shown, &error))?;
-    connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
+    let mut connection = open_file(path, &shown)?;
+    busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
     let ours = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'", [], |_| Ok(())).optional();
     if ours.map_err(|error| refused(&shown, &error))?.is_none() {
         return none("it is a SQLite database without a queue in it".to_owned());
@@ -160,8 +157,12 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     prepared(connection, &shown)
 }
 
-/// For a file that is there: SQLite makes none.
-const EXISTING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+/// Opens a file that is there: SQLite makes none.
+fn open_file(path: &Path, shown: &str) -> Result<Connection> {
+    linked::check()?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    Connection::open_with_flags(path, flags).map_err(|error| refused(shown, &error))
+}
 
 fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
     let began = Instant::now();
@@ -182,8 +183,8 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
 /// Opens the file for reading beside the writer.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
-    let mut connection = Connection::open_with_flags(path, EXISTING).map_err(|error| refused(&shown, &error))?;
-    connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
+    let mut connection = open_file(path, &shown)?;
+    busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
     connection.pragma_update(None, "query_only", true).map_err(|error| refused(&shown, &error))?;
     keep_statements(&connection).map_err(|error| refused(&shown, &error))?;
     Ok(connection)
@@ -218,14 +219,8 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
-    if rusqlite::version_number() < OLDEST_SQLITE {
-        let found = rusqlite::version();
-        return Err(Refusal::Ours(Error::Config(format!(
-            "SQLite {found} is linked in, whose write-ahead log can be corrupted by several processes; link 3.51.3 or newer, or let the feature `bundled` of rusqlite bring it"
-        ))));
-    }
-    connection.busy_handler(Some(busy::wait))?;
-    if connection.is_readonly("main")? {
+    busy::handle(connection)?;
+    if connection.is_readonly(MAIN_DB)? {
         return Err(Refusal::Ours(Error::Config(format!(
             "the database {shown} is read-only for this user; change its permissions, or name another file"
         ))));
@@ -270,7 +265,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
         connection.execute_batch(AGING)?;
     }
     if found < SCHEMA {
-        connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
+        connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
     }
     Ok(triggers::prune(connection, tx::clock_ms(), 1_000)?)
 }
@@ -279,7 +274,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
 pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
-        .query_row([], |row| row.get(0))
+        .query_row([], |row| Unsigned::get(row, 0))
         .optional()
         .map(Option::unwrap_or_default)
 }
@@ -288,7 +283,7 @@ pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
 pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<(u64, bool)> {
     connection
         .prepare_cached("SELECT value, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?)))
         .optional()
         .map(Option::unwrap_or_default)
 }
@@ -316,7 +311,7 @@ pub(crate) fn note_pauses(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Raises the schema number in the file.
 pub(crate) fn note(connection: &Connection, least: u64) -> rusqlite::Result<()> {
-    connection.execute("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'", [least]).map(drop)
+    connection.execute("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'", [Unsigned(least)]).map(drop)
 }
 
 /// Refuses the tables of a newer library, which another process may have brought while this one runs.
@@ -336,6 +331,7 @@ fn left_behind(path: &Path) -> Option<PathBuf> {
 
 /// Makes a file for a new database, private to its user, where there is none. Says what SQLite would only call "unable to open".
 pub(crate) fn make_file(path: &Path) -> Result<()> {
+    linked::check()?;
     let invalid = |problem: &str| Err(Error::invalid("SQLite path", path.to_string_lossy(), problem));
     if path.is_dir() {
         return invalid("is a folder; name a file in it");

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::tx::after;
+use super::{tx::after, unsigned::Unsigned};
 use crate::broker::FOLLOWED;
 
 /// Makes the triggers that tell of transitions, where they are missing.
@@ -27,7 +27,7 @@ pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite
     loop {
         let lapsed: Option<i64> = connection.prepare_cached(LAPSED)?.query_row(params![now, latest], |row| row.get(0)).optional()?;
         let Some(queue) = lapsed else { break };
-        let gone = connection.prepare_cached(OLD)?.execute(params![queue, room])?;
+        let gone = connection.prepare_cached(OLD)?.execute(params![queue, Unsigned(room)])?;
         if gone >= room {
             return Ok(());
         }

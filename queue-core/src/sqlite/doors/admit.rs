@@ -23,6 +23,7 @@ use crate::{
         lenient::{Count, Snoozes, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -116,7 +117,7 @@ impl Admission {
         let (room, beside) = (self.left, if tx.grouped() { PARKED_BESIDE } else { 0 });
         let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
         let found: Vec<(Value, u32)> = parked
-            .query_map(params![queue.key, task, suspects && !self.has_suspect(), room + beside], |row| {
+            .query_map(params![queue.key, task, suspects && !self.has_suspect(), Unsigned(room + beside)], |row| {
                 Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
             })?
             .collect::<rusqlite::Result<_>>()?;

@@ -16,6 +16,7 @@ use crate::{
         lenient::{Bytes, Count, Number},
         statement::sql,
         tx::{Failed, Queue, Tx, after},
+        unsigned::Unsigned,
     },
 };
 
@@ -78,7 +79,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
         };
         let due: Vec<Riser> =
-            tx.sql(sql!("aging_due.sql"))?.query_map(params![queue.key, tx.now, left], read)?.collect::<rusqlite::Result<_>>()?;
+            tx.sql(sql!("aging_due.sql"))?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;
         if due.is_empty() {
             break;
         }

@@ -12,6 +12,7 @@ use super::{
 use crate::sqlite::connection::{
     lenient::Number,
     tx::{Failed, Queue, Tx},
+    unsigned::Unsigned,
 };
 
 /// Chains that one claim shuts, at most.
@@ -70,7 +71,7 @@ impl Chains {
         let Some((priority, ticket)) = self.behind.filter(|_| self.known.is_empty()) else { return Ok(()) };
         let limit = self.asked.clamp(1, 500);
         let mut open = tx.sql(OPEN)?;
-        let mut rows = open.query(params![queue.key, name, priority, ticket, limit])?;
+        let mut rows = open.query(params![queue.key, name, priority, ticket, Unsigned(limit)])?;
         self.behind = None;
         while let Some(row) = rows.next()? {
             let (Number(chain), Number(priority), Number(ticket)) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -140,7 +141,7 @@ impl Lists {
         const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT 500)";
         let mut lists = [0; 4];
         for (priority, count) in lists.iter_mut().enumerate().filter(|_| needed) {
-            *count = tx.sql(COUNT)?.query_row(params![queue.key, READY, priority], |row| row.get(0))?;
+            *count = tx.sql(COUNT)?.query_row(params![queue.key, READY, Unsigned(priority)], |row| Unsigned::get(row, 0))?;
         }
         Ok(Lists(lists))
     }

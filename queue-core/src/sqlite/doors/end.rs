@@ -36,6 +36,7 @@ use crate::{
             lenient::{Bytes, Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
+            unsigned::Unsigned,
         },
         schedule,
     },
@@ -113,7 +114,7 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<Vec<JobId>, Failed> {
     let over: Vec<(Value, Option<Words>, Bytes)> = tx
         .sql(sql!("end_unreadable.sql"))?
-        .query_map(params![queue.key, PARKED, tx.now, items], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .query_map(params![queue.key, PARKED, tx.now, Unsigned(items)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let mut buried = Vec::new();
     for (stored, note, Bytes(envelope)) in over {
@@ -262,7 +263,7 @@ fn evict(
 /// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while there are more than `most`.
 pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
     let excess = tx.counter(queue.key, ".remembered")?.saturating_sub(most).max(0);
-    let mut forgotten = tx.sql(sql!("end_forget_old.sql"))?.execute(params![queue.key, until, items])?;
+    let mut forgotten = tx.sql(sql!("end_forget_old.sql"))?.execute(params![queue.key, until, Unsigned(items)])?;
     let more = excess.min(i64::try_from(items).unwrap_or(i64::MAX));
     forgotten += tx.sql(sql!("end_forget_more.sql"))?.execute(params![queue.key, more])?;
     tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(i64::MAX));

@@ -27,6 +27,7 @@ use crate::{
         lenient::{Bytes, Number},
         statement::sql,
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -69,7 +70,7 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     if !tx.grouped() {
         return Ok(Vec::new());
     }
-    tx.sql(NEXT)?.query_map(params![queue.key, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
+    tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
 }
 
 /// Groups with a job that is ready, at most so many, whether they may be served or not: those with the first lines, and of those whose jobs have limits
@@ -77,10 +78,10 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     let read = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Bytes>(0)?.0);
     let mut lined = tx.sql(sql!("groups_lined.sql"))?;
-    let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, most], read)?.collect::<rusqlite::Result<_>>()?;
+    let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, Unsigned(most)], read)?.collect::<rusqlite::Result<_>>()?;
     if tx.limited() {
         let mut chained = tx.sql(sql!("groups_chained.sql"))?;
-        found.extend(chained.query_map(params![queue.key, most], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
+        found.extend(chained.query_map(params![queue.key, Unsigned(most)], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
     }
     found.sort();
     found.dedup();
@@ -103,7 +104,7 @@ pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> 
     let Some(row) = row(tx, queue, name)? else { return Ok(Vec::new()) };
     let mut found = first_in_line(tx, queue, name, row.line, most)?;
     let mut suspects = tx.sql(sql!("groups_heads.sql"))?;
-    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, row.line, i64::MIN, most - found.len()])?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, row.line, i64::MIN, Unsigned(most - found.len())])?;
     while let Some(row) = rows.next()? {
         found.push(row.get::<_, Bytes>(0)?.0);
     }
@@ -128,13 +129,13 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
             CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2
     ) ORDER BY priority, number LIMIT ?6";
     let mut first = tx.sql(FIRST)?;
-    first.query_map(params![queue.key, name, LINED, line, CHAINED, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
+    first.query_map(params![queue.key, name, LINED, line, CHAINED, Unsigned(most)], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
 }
 
 /// How many jobs of a group run.
 pub(crate) fn running(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
     const RUNNING: &str = "SELECT count(*) FROM queue_holders WHERE queue = ?1 AND name = ?2";
-    tx.sql(RUNNING)?.query_row(params![queue.key, name], |row| row.get(0))
+    tx.sql(RUNNING)?.query_row(params![queue.key, name], |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs stand in a line.
@@ -143,7 +144,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Re
     let Some(row) = row(tx, queue, name)? else { return Ok(0) };
     let mut depth = 0;
     for state in [LINED, LINED_SUSPECT] {
-        depth += tx.sql(DEPTH)?.query_row(params![queue.key, state, row.line], |row| row.get::<_, u64>(0))?;
+        depth += tx.sql(DEPTH)?.query_row(params![queue.key, state, row.line], |row| Unsigned::<u64>::get(row, 0))?;
     }
     Ok(depth + limits::depth(tx, queue, name)?)
 }
@@ -179,7 +180,7 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     }
     if line.is_full() {
         let mut holders = tx.sql(HOLDERS)?;
-        let holders = holders.query_map(params![queue.key, stored, HOLDERS_NAMED], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+        let holders = holders.query_map(params![queue.key, stored, Unsigned(HOLDERS_NAMED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
         line.holders = holders.map(|holder| Ok(JobId::from_bytes(&holder?)?)).collect::<Result<_, Failed>>()?;
     }
     let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
@@ -190,7 +191,7 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
 /// How many groups have their turn.
 pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
     const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?2";
-    if tx.grouped() { tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| row.get(0)) } else { Ok(0) }
+    if tx.grouped() { tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0)) } else { Ok(0) }
 }
 
 /// Notes the group of a new job.
@@ -389,7 +390,7 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
 /// Forgets groups of which nothing is left, at most so many.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(), Failed> {
     if tx.grouped() {
-        tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, items])?;
+        tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, Unsigned(items)])?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::{
         lenient::{Bytes, Number, Words},
         statement::sql,
         tx::{Failed, Queue, Tx, after},
+        unsigned::Unsigned,
     },
 };
 
@@ -333,6 +334,6 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     if !tx.keyed() {
         return Ok(0);
     }
-    tx.sql(sql!("keys_clamp.sql"))?.execute(params![queue.key, tx.now, items])?;
-    tx.sql(sql!("keys_prune.sql"))?.execute(params![queue.key, tx.now, items])
+    tx.sql(sql!("keys_clamp.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])?;
+    tx.sql(sql!("keys_prune.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])
 }

@@ -13,6 +13,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Number},
         tx::{Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -167,7 +168,9 @@ impl Ledger {
             let asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
             let chains: Vec<(i64, Vec<u8>)> = tx
                 .sql(CHAINS)?
-                .query_map(params![queue.key, key.as_bytes(), asked], |row| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0)))?
+                .query_map(params![queue.key, key.as_bytes(), Unsigned(asked)], |row| {
+                    Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0))
+                })?
                 .collect::<rusqlite::Result<_>>()?;
             left -= chains.len();
             for (chain, name) in chains {
@@ -199,7 +202,7 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
     const DUE: &str = "SELECT key FROM queue_wakes WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3";
     let keys: Vec<Vec<u8>> = tx
         .sql(DUE)?
-        .query_map(params![queue.key, tx.now, LIMIT_STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, tx.now, Unsigned(LIMIT_STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
 }

@@ -24,6 +24,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Number},
         tx::{Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -107,7 +108,7 @@ pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -
         ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
         WHERE chains.queue = ?1 AND chains.name > ?3 LIMIT ?4)";
     let count = if is_plain { PLAIN } else { GROUPED };
-    tx.sql(count)?.query_row(params![queue.key, CHAINED, NO_GROUP, most], |row| row.get(0))
+    tx.sql(count)?.query_row(params![queue.key, CHAINED, NO_GROUP, Unsigned(most)], |row| Unsigned::get(row, 0))
 }
 
 /// The chain of a job that is ready is open, and the last of its group and priority; unless it is there already. Gives its number.
@@ -136,7 +137,7 @@ pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -
         return Ok(Vec::new());
     }
     let most = most * (usize::from(Priority::Low.number()) + 1);
-    tx.sql(CHAINS)?.query_map(params![queue.key, name, most], |row| Ok(row.get::<_, Number>(0)?.0))?.collect()
+    tx.sql(CHAINS)?.query_map(params![queue.key, name, Unsigned(most)], |row| Ok(row.get::<_, Number>(0)?.0))?.collect()
 }
 
 /// Whether a chain has a job that is ready.
@@ -192,7 +193,7 @@ pub(super) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Re
     if !tx.limited() {
         return Ok(0);
     }
-    tx.sql(DEPTH)?.query_row(params![queue.key, name, CHAINED], |row| row.get(0))
+    tx.sql(DEPTH)?.query_row(params![queue.key, name, CHAINED], |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs of a group stand in chains of this priority, or of one that goes first.
@@ -202,7 +203,7 @@ pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) 
     if !tx.limited() {
         return Ok(0);
     }
-    tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| row.get(0))
+    tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| Unsigned::get(row, 0))
 }
 
 /// The priority of a chain.
@@ -215,7 +216,7 @@ pub(crate) fn priority(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<i64> {
 pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Vec<JobId>> {
     const HOLDERS: &str = "SELECT id FROM queue_slots WHERE queue = ?1 AND key = ?2 ORDER BY id LIMIT ?3";
     let mut holders = tx.sql(HOLDERS)?;
-    let ids = holders.query_map(params![queue.key, key.as_bytes(), HOLDERS_NAMED], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+    let ids = holders.query_map(params![queue.key, key.as_bytes(), Unsigned(HOLDERS_NAMED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
     Ok(ids.collect::<rusqlite::Result<Vec<_>>>()?.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
@@ -374,7 +375,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     const PRUNE: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key IN
         (SELECT key FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND closed <= ?3 LIMIT ?4)";
     if tx.limited() {
-        tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, items])?;
+        tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, Unsigned(items)])?;
     }
     Ok(())
 }

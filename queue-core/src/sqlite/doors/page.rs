@@ -20,6 +20,7 @@ use crate::{
         lenient::Number,
         statement::sql,
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -104,7 +105,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
         let mut read_here = 0;
         let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains.sql") } else { sql!("groups_page.sql") })?;
         let offset = i64::try_from(begin).unwrap_or(i64::MAX);
-        let mut rows = page.query(params![queue.key, limit + 1 - found.len(), offset, state])?;
+        let mut rows = page.query(params![queue.key, Unsigned(limit + 1 - found.len()), offset, state])?;
         while let Some(row) = rows.next()? {
             if found.len() == limit {
                 more = true;
@@ -126,14 +127,14 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
     let mut found = Vec::new();
     for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1 && tx.grouped()) {
         let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains_last.sql") } else { sql!("groups_page_last.sql") })?;
-        let mut rows = page.query(params![queue.key, limit - found.len(), state])?;
+        let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state])?;
         while let Some(row) = rows.next()? {
             found.push(read(row));
         }
     }
     for (state, rank) in runs.iter().rev() {
         let mut page = tx.sql(sql!("ready_page_last.sql"))?;
-        let mut rows = page.query(params![queue.key, limit - found.len(), state, rank])?;
+        let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state, rank])?;
         while let Some(row) = rows.next()? {
             found.push(read(row));
         }
@@ -145,14 +146,14 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
 fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
     let from = if from == LAST {
-        let all: u64 = tx.sql(ALL)?.query_row(params![queue.key, ACTIVE], |row| row.get(0))?;
+        let all: u64 = tx.sql(ALL)?.query_row(params![queue.key, ACTIVE], |row| Unsigned::get(row, 0))?;
         all.saturating_sub(limit as u64)
     } else {
         from
     };
     let offset = i64::try_from(from).unwrap_or(i64::MAX);
     let mut page = tx.sql(sql!("ready_page_active.sql"))?;
-    let mut rows = page.query(params![queue.key, limit + 1, offset, ACTIVE])?;
+    let mut rows = page.query(params![queue.key, Unsigned(limit + 1), offset, ACTIVE])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(read(row));
@@ -174,7 +175,7 @@ fn some(
 ) -> Result<(), Failed> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     let mut page = tx.sql(sql!("ready_page.sql"))?;
-    let mut rows = page.query(params![queue.key, limit, skip, state, rank, from])?;
+    let mut rows = page.query(params![queue.key, Unsigned(limit), skip, state, rank, from])?;
     while let Some(row) = rows.next()? {
         read(row, row.get::<_, Number>(7)?.0);
     }
@@ -184,13 +185,13 @@ fn some(
 /// How many jobs of a run are left out by leaving out so many.
 fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
-    tx.sql(sql!("ready_passed.sql"))?.query_row(params![queue.key, state, rank, skip], |row| row.get(0))
+    tx.sql(sql!("ready_passed.sql"))?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs of groups stand in lines.
 fn lined(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<u64> {
     const LINED: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
-    tx.sql(LINED)?.query_row(params![queue.key, state], |row| row.get(0))
+    tx.sql(LINED)?.query_row(params![queue.key, state], |row| Unsigned::get(row, 0))
 }
 
 fn runs(state: JobState) -> Vec<Run> {

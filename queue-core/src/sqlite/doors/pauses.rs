@@ -12,6 +12,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Number, Words},
         tx::{ENDS, Failed, PAUSED, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -45,7 +46,7 @@ pub(crate) fn close_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], unt
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };
     let stored = groups::stored_text(tx, queue, &group.stored())?;
-    if stored.is_empty() && tx.sql(RULES)?.query_row([queue.key], |row| row.get::<_, usize>(0))? >= GROUP_RULES {
+    if stored.is_empty() && tx.sql(RULES)?.query_row([queue.key], |row| Unsigned::<usize>::get(row, 0))? >= GROUP_RULES {
         return Ok(false);
     }
     let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
@@ -116,7 +117,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
     }
     let ended: Vec<Vec<u8>> = tx
         .sql(ENDED)?
-        .query_map(params![queue.key, tx.now, RESUMED_AT_ONCE], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, tx.now, Unsigned(RESUMED_AT_ONCE)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
         .collect::<rusqlite::Result<_>>()?;
     let mut resumed = Vec::new();
     for of in ended {

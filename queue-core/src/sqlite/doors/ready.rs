@@ -28,6 +28,7 @@ use crate::{
         lenient::{Bytes, Count, Number, Snoozes},
         statement::sql,
         tx::{Failed, Queue, Tx, due_after},
+        unsigned::Unsigned,
     },
 };
 
@@ -137,7 +138,7 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
     for state in [SCHEDULED, RETRY] {
         let mut due = tx.sql(sql!("ready_due.sql"))?;
         let ids: Vec<Value> =
-            due.query_map(params![queue.key, state, tx.now, DUE_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            due.query_map(params![queue.key, state, tx.now, Unsigned(DUE_ITEMS)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         // What comes back to the head does so in the order of the times as well.
         let mut first = Vec::new();
         for id in ids {
@@ -175,7 +176,7 @@ pub(super) fn pop(
     mut look: impl FnMut(&Waiting) -> bool,
 ) -> Result<Vec<Waiting>, Failed> {
     let mut head = tx.sql(sql!("ready_pop.sql"))?;
-    let mut rows = head.query(params![queue.key, state, limit])?;
+    let mut rows = head.query(params![queue.key, state, Unsigned(limit)])?;
     let mut popped = Vec::with_capacity(limit);
     while let Some(row) = rows.next()? {
         let waiting = Waiting::read(row)?;
@@ -241,7 +242,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<BTreeMap<JobState,
     while let Some(row) = rows.next()? {
         // A state that is none is for the auditor to find.
         if let Ok(state) = row::state(row.get::<_, Number>(0)?.0) {
-            *depth.entry(state).or_default() += row.get::<_, u64>(1)?;
+            *depth.entry(state).or_default() += Unsigned::<u64>::get(row, 1)?;
         }
     }
     Ok(depth)

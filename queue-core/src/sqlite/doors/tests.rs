@@ -120,7 +120,7 @@ fn what_goes_past_the_doors_is_found() {
 
 /// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of groups have their turn, and a number of suspects stand in
 /// the line of one that has not.
-fn steps_among(groups: usize, suspects: usize) -> i32 {
+fn steps_among(groups: u32, suspects: u32) -> i32 {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     for migration in ["001_jobs", "groups"] {
         let path = folder().join(format!("connection/migrations/{migration}.sql"));

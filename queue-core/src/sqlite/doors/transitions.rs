@@ -16,6 +16,7 @@ use crate::{
         lenient::{Bytes, Count, Number},
         triggers,
         tx::{Failed, Queue, Tx, after},
+        unsigned::Unsigned,
     },
 };
 
@@ -63,7 +64,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
         WHERE queue = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
     let Mark { last, begun, .. } = mark_of(tx, queue)?.unwrap_or_default();
     let mut statement = tx.sql(TOLD)?;
-    let mut rows = statement.query(params![queue.key, i64::try_from(after).unwrap_or(i64::MAX), limit])?;
+    let mut rows = statement.query(params![queue.key, i64::try_from(after).unwrap_or(i64::MAX), Unsigned(limit)])?;
     let (mut told, mut read) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         read += 1;

@@ -23,6 +23,7 @@ use crate::{
         lenient::{Bytes, Number},
         statement::sql,
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -170,7 +171,7 @@ pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Val
         return Ok(None);
     }
     let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
-    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, PASSED])?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, Unsigned(PASSED)])?;
     while let Some(row) = rows.next()? {
         let (id, Bytes(name), Number(start)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?);
         let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
@@ -197,7 +198,7 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
         return Ok(true);
     }
     let mut turns = tx.sql(TURNS)?;
-    let mut rows = turns.query(params![queue.key, PASSED])?;
+    let mut rows = turns.query(params![queue.key, Unsigned(PASSED)])?;
     while let Some(row) = rows.next()? {
         let mut entry = entry(tx, queue, row.get::<_, Bytes>(0)?.0, 1)?;
         if free(tx, queue, &mut entry)?.is_some() {
@@ -212,7 +213,9 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
     let passed = if next_suspect(tx, queue)?.is_some() { PASSED } else { 0 };
     let turns: Vec<(Vec<u8>, i64)> = tx
         .sql(TURNS)?
-        .query_map(params![queue.key, jobs + passed, NO_GROUP], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0)))?
+        .query_map(params![queue.key, Unsigned(jobs + passed), NO_GROUP], |row| {
+            Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0))
+        })?
         .collect::<rusqlite::Result<_>>()?;
     let mut picks = Picks::default();
     // Those without limits.
@@ -343,7 +346,7 @@ fn free(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Valu
 fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Failed> {
     if !entry.whole && entry.heads.len() <= 1 {
         let mut heads = tx.sql(sql!("groups_heads.sql"))?;
-        let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, entry.asked + 1])?;
+        let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, Unsigned(entry.asked + 1)])?;
         let before = entry.heads.len();
         while let Some(row) = rows.next()? {
             entry.behind = row.get::<_, Number>(1)?.0;
@@ -358,7 +361,7 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
 /// The weight of plain jobs: their share of what waits, with limits and without.
 fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
     const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?3 LIMIT ?2)";
-    let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, SHARE_COUNTED, NO_GROUP], |row| row.get(0))?;
+    let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, Unsigned(SHARE_COUNTED), NO_GROUP], |row| Unsigned::get(row, 0))?;
     let mut grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
     let mut plain = free;
     if tx.limited() {
@@ -371,5 +374,5 @@ fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
 /// How many jobs are in a state, at most.
 fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, most: u64) -> rusqlite::Result<u64> {
     const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
-    tx.sql(COUNT)?.query_row(params![queue.key, state, most], |row| row.get(0))
+    tx.sql(COUNT)?.query_row(params![queue.key, state, Unsigned(most)], |row| Unsigned::get(row, 0))
 }

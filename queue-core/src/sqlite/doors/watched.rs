@@ -7,7 +7,10 @@ use super::row::{CANCELLED, DEAD, DONE, EXPIRED};
 use crate::{
     address::JobId,
     broker::{MOST_WATCHED, WATCHED},
-    sqlite::connection::tx::{Failed, Queue, Tx, after, ending_of, watches_of},
+    sqlite::connection::{
+        tx::{Failed, Queue, Tx, after, ending_of, watches_of},
+        unsigned::Unsigned,
+    },
 };
 
 /// Marks a job as one for whose end somebody waits, unless it has ended.
@@ -17,7 +20,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     const MARK: &str = "INSERT OR REPLACE INTO queue_watched (queue, id, until) VALUES (?1, ?2, ?3)";
     let state: Option<i64> = tx.sql(STATE)?.query_row(params![queue.key, id.as_bytes()], |row| row.get(0)).optional()?;
     let waits = state.is_some_and(|state| ![DONE, DEAD, CANCELLED, EXPIRED].contains(&state));
-    if waits && tx.sql(ROOM)?.query_row(params![queue.key, MOST_WATCHED], |row| row.get(0))? {
+    if waits && tx.sql(ROOM)?.query_row(params![queue.key, Unsigned(MOST_WATCHED)], |row| row.get(0))? {
         tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
         tx.note_watched();
         tx.hint(&watches_of(queue.name), tx.now);
@@ -52,7 +55,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     const PRUNE: &str =
         "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";
     if tx.watched() {
-        tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?;
+        tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])?;
     }
     Ok(())
 }

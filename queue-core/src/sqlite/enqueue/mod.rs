@@ -11,6 +11,7 @@ use crate::{
             lenient::{Bytes, Number},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
+            unsigned::Unsigned,
         },
         doors::{
             end::{self, Before},
@@ -28,7 +29,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     let forgotten = || Error::Forgotten(name.to_owned());
     let queue = tx.queue(&request.queue)?.ok_or_else(forgotten)?;
     let producer: Option<(u64, Option<Bytes>)> =
-        tx.sql(sql!("producer.sql"))?.query_row(params![queue.key, name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        tx.sql(sql!("producer.sql"))?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
     if request.seq < last {
         return Err(Error::Old { name: name.to_owned(), seq: request.seq }.into());
@@ -41,7 +42,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     }
     if topic_at(&request.queue).is_some() {
         topic::publish(tx, &queue, &request.jobs)?;
-        tx.sql(ANSWERED)?.execute(params![queue.key, name, request.seq, None::<Vec<u8>>, tx.now])?;
+        tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), None::<Vec<u8>>, tx.now])?;
         return Ok(vec![Enqueued::Stored; request.jobs.len()]);
     }
     let mut answers = Vec::with_capacity(request.jobs.len());
@@ -54,7 +55,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
         answers.push(answer);
     }
     let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| written(&answers));
-    tx.sql(ANSWERED)?.execute(params![queue.key, name, request.seq, exceptional, tx.now])?;
+    tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), exceptional, tx.now])?;
     tx.save(&queue)?;
     if let Some(at) = earliest {
         tx.hint(&request.queue, at);

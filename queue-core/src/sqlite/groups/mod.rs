@@ -12,6 +12,7 @@ use crate::{
             operation::Commit,
             statement::sql,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
             writer::Writer,
         },
         doors::{groups, limits::NO_GROUP, pauses},
@@ -52,8 +53,9 @@ fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize
     let mut after = after.map_or_else(|| NO_GROUP.to_vec(), GroupName::stored);
     loop {
         let mut names = tx.sql(sql!("list.sql"))?;
-        let mut found: Vec<Vec<u8>> =
-            names.query_map(params![queue.key, after, limit + 1], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect::<rusqlite::Result<_>>()?;
+        let mut found: Vec<Vec<u8>> = names
+            .query_map(params![queue.key, after, Unsigned(limit + 1)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            .collect::<rusqlite::Result<_>>()?;
         let more = found.len() > limit;
         found.truncate(limit);
         // What is no name is for the auditor to find. It has a place on the page all the same.
@@ -111,7 +113,7 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     }
     tx.note_groups()?;
     if !request.is_removal() {
-        let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;
+        let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
         if stored.is_empty() && rules >= GROUP_RULES {
             return Err(request.too_many().into());
         }
@@ -131,7 +133,7 @@ fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>,
     let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx
         .sql(sql!("../doors/groups_step.sql"))?
-        .query_map(params![queue.key, after, REVIEWED], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, after, Unsigned(REVIEWED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
         .collect::<rusqlite::Result<_>>()?;
     for name in &names {
         groups::review(tx, &queue, name)?;

@@ -7,6 +7,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Words},
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -26,7 +27,7 @@ pub(super) fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, kinds: &[FailureKind]) -> 
         let mut kind = match stored.and_then(|Bytes(kind)| FailureKind::decoded(told.fingerprint, &kind)) {
             Some(kind) => kind,
             None => {
-                tx.sql(ROOM)?.execute(params![queue.key, KINDS - 1])?;
+                tx.sql(ROOM)?.execute(params![queue.key, Unsigned(KINDS - 1)])?;
                 FailureKind::new(told.fingerprint, "")
             }
         };

@@ -17,6 +17,7 @@ use crate::{
         connection::{
             lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::row::{CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT},
     },
@@ -26,7 +27,7 @@ use crate::{
 pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
     const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6)";
     let Some(queue) = tx.queue(name)? else { return Ok(0) };
-    Ok(tx.sql(DEPTH)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT, CHAINED], |row| row.get(0))?)
+    Ok(tx.sql(DEPTH)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT, CHAINED], |row| Unsigned::get(row, 0))?)
 }
 
 pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(), Failed> {
@@ -121,7 +122,7 @@ pub(crate) fn deployed(tx: &Tx<'_>, queue: &Queue<'_>, release: &str) -> rusqlit
     const ROOM: &str = "DELETE FROM queue_deployed WHERE queue = ?1 AND release IN
         (SELECT release FROM queue_deployed WHERE queue = ?1 ORDER BY at DESC, release LIMIT -1 OFFSET ?2)";
     if !release.is_empty() && tx.sql(SEEN)?.execute(params![queue.key, release, tx.now])? > 0 {
-        tx.sql(ROOM)?.execute(params![queue.key, RELEASES_SEEN])?;
+        tx.sql(ROOM)?.execute(params![queue.key, Unsigned(RELEASES_SEEN)])?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::{
             lenient::{Bytes, Number},
             statement::sql,
             tx::{Failed, Tx, after},
+            unsigned::Unsigned,
         },
         doors::row,
     },
@@ -23,7 +24,7 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
     let lane_key: i64 = tx
         .sql(sql!("extend.sql"))?
-        .query_row(params![queue.key, lane.lane.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
+        .query_row(params![queue.key, lane.lane.as_str(), Unsigned(lane.answered), after(tx.now, lane.lease)], |row| row.get(0))
         .optional()?
         .ok_or_else(forgotten)?;
     let mut asked = None;

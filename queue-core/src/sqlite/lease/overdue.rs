@@ -10,6 +10,7 @@ use crate::{
         lenient::{Number, Words},
         statement::sql,
         tx::{Failed, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -18,17 +19,17 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Over
     let Some(queue) = tx.queue(queue)? else { return Ok(OverdueLanes::default()) };
     let mut lanes = tx.sql(sql!("overdue_expired.sql"))?;
     let expired = lanes
-        .query_map(params![queue.key, tx.now, limit], |row| {
+        .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
             Ok(OverdueLane { name: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(sql!("overdue_ahead.sql"))?;
     let ahead = lanes
-        .query_map(params![queue.key, tx.now, limit], |row| {
+        .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
             let lane = OverdueLane { name: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 };
             Ok(Ahead { lane, term: Duration::from_millis(row.get::<_, Number>(2)?.0.max(0).unsigned_abs()) })
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| row.get(0))?;
+    let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
     Ok(OverdueLanes::new(expired, fenced).ahead(ahead))
 }

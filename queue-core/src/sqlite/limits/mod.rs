@@ -12,6 +12,7 @@ use crate::{
             operation::Commit,
             statement::sql,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
             writer::Writer,
         },
         doors::{ledger::Ledger, limits, row::CHAINED},
@@ -30,7 +31,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
     let mut answer = Vec::new();
     for (name, stored) in found {
         let (first, last) = bounds(&name);
-        let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
+        let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| Unsigned::get(row, 0))?;
         let (mut full, mut rated) = (0, 0);
         for (key, jobs) in waiting(tx, &queue, &first, &last)? {
             if Ledger::default().is_full(tx, &queue, &key)? {
@@ -50,10 +51,10 @@ fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<
             (SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT ?4) AS chains
         CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain GROUP BY chains.shut";
     let mut waiting = tx.sql(WAITING)?;
-    let mut rows = waiting.query(params![queue.key, first, last, KINDS_COUNTED, CHAINED])?;
+    let mut rows = waiting.query(params![queue.key, first, last, Unsigned(KINDS_COUNTED), CHAINED])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.extend(LimitKey::from_bytes(&row.get::<_, Bytes>(0)?.0).zip(Some(row.get(1)?)));
+        found.extend(LimitKey::from_bytes(&row.get::<_, Bytes>(0)?.0).zip(Some(Unsigned::get(row, 1)?)));
     }
     Ok(found)
 }
@@ -76,7 +77,7 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
             let (first, last) = bounds(&LimitKey::name(name));
             let first = after.map_or(first, |after| after.as_bytes().to_vec());
             let mut keys = tx.sql(sql!("keys.sql"))?;
-            keys.query_map(params![queue.key, first, last, which.limit(), after.is_some()], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            keys.query_map(params![queue.key, first, last, Unsigned(which.limit()), after.is_some()], |row| Ok(row.get::<_, Bytes>(0)?.0))?
                 .collect::<rusqlite::Result<_>>()?
         }
     };
@@ -141,7 +142,7 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
         tx.sql(REMOVE)?.execute(params![queue.key, name])?;
         return Ok(LimitSet::Set);
     }
-    let limits: usize = tx.sql(LIMITS)?.query_row([queue.key], |row| row.get(0))?;
+    let limits: usize = tx.sql(LIMITS)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
     if stored.is_none() && limits >= LIMIT_RULES {
         return Err(request.too_many().into());
     }
@@ -157,7 +158,7 @@ fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Opt
     let first = if after.is_empty() { first } else { after.to_vec() };
     let keys: Vec<Vec<u8>> = tx
         .sql(SHUT)?
-        .query_map(params![queue.key, first, last, LIMIT_STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, first, last, Unsigned(LIMIT_STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
         .collect::<rusqlite::Result<_>>()?;
     for key in keys.iter().filter_map(|key| LimitKey::from_bytes(key)) {
         limits::loosen(tx, &queue, &key)?;

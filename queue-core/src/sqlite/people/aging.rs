@@ -9,6 +9,7 @@ use crate::{
         connection::{
             operation::Commit,
             tx::{Failed, Tx},
+            unsigned::Unsigned,
             writer::Writer,
         },
         doors::aging,
@@ -60,5 +61,5 @@ fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
     if AgingRecord::every_in(&aging::stored(tx, &queue)?).is_some() {
         return Ok(false);
     }
-    Ok(tx.sql(FORGET)?.execute(params![queue.key, STEP])? == STEP)
+    Ok(tx.sql(FORGET)?.execute(params![queue.key, Unsigned(STEP)])? == STEP)
 }

@@ -5,7 +5,10 @@ use rusqlite::params;
 use crate::{
     broker::{Due, GROUP_RULES, GroupRule, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, StoredPause},
     sqlite::{
-        connection::tx::{Failed, Queue, Tx, due_after},
+        connection::{
+            tx::{Failed, Queue, Tx, due_after},
+            unsigned::Unsigned,
+        },
         doors::{groups, pauses},
     },
 };
@@ -49,7 +52,7 @@ fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPa
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     tx.note_groups()?;
     let stored = groups::stored_text(tx, queue, group)?;
-    let rules: usize = tx.sql(RULES)?.query_row(params![queue.key], |row| row.get(0))?;
+    let rules: usize = tx.sql(RULES)?.query_row(params![queue.key], |row| Unsigned::get(row, 0))?;
     if stored.is_empty() && rules >= GROUP_RULES {
         return Err(request.too_many().into());
     }
@@ -77,7 +80,7 @@ pub(crate) fn pauses(tx: &mut Tx<'_>, queue: &str) -> Result<Pauses, Failed> {
     }
     for (task, said) in pauses::tasks(tx, &queue)? {
         let (from, to) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
-        let parked = tx.sql(PARKED)?.query_row(params![queue.key, task, from, to], |row| row.get(0))?;
+        let parked = tx.sql(PARKED)?.query_row(params![queue.key, task, from, to], |row| Unsigned::get(row, 0))?;
         let mut stored = StoredPause::new(PauseOf::Task(task), Pause::of_stored(&said));
         stored.parked = parked;
         all.push(stored);

@@ -12,6 +12,7 @@ use crate::{
         connection::{
             statement::sql,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::row::{self, CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT},
     },
@@ -70,7 +71,7 @@ fn some(
     jobs: &mut Vec<(StoredJob, Vec<u8>)>,
 ) -> Result<(usize, Option<Place>, bool), Failed> {
     let mut page = tx.sql(sql!("scan.sql"))?;
-    let mut rows = page.query(params![queue.key, state, rank, pos, id, limit])?;
+    let mut rows = page.query(params![queue.key, state, rank, pos, id, Unsigned(limit)])?;
     let (mut looked, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
         looked += 1;
@@ -96,7 +97,7 @@ fn some(
 fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
     let mut page = tx.sql(sql!("scan_all.sql"))?;
-    let mut rows = page.query(params![queue.key, after, limit])?;
+    let mut rows = page.query(params![queue.key, after, Unsigned(limit)])?;
     let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
         looked += 1;
@@ -131,7 +132,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         _ => None,
     };
     let mut page = tx.sql(sql!("tagged.sql"))?;
-    let mut rows = page.query(params![queue.key, digest, last.unwrap_or_default(), limit])?;
+    let mut rows = page.query(params![queue.key, digest, last.unwrap_or_default(), Unsigned(limit)])?;
     let (mut jobs, mut looked, mut size, mut next) = (Vec::new(), 0, 0, None);
     while size < MAX_BYTES
         && let Some(row) = rows.next()?

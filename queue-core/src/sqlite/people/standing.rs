@@ -10,6 +10,7 @@ use crate::{
         connection::{
             lenient::Number,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{
             groups, keys, limits,
@@ -96,7 +97,7 @@ fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i
 fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), (first, last): (i64, i64)) -> rusqlite::Result<u64> {
     const COUNT: &str =
         "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank BETWEEN ?3 AND ?4 AND pos BETWEEN ?5 AND ?6";
-    tx.sql(COUNT)?.query_row(params![queue.key, state, from, to, first, last], |row| row.get(0))
+    tx.sql(COUNT)?.query_row(params![queue.key, state, from, to, first, last], |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs of a state stand before a place, in these ranks. Of many not all are counted: there are as many as there are at most.
@@ -104,9 +105,10 @@ fn before(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), po
     const BEFORE: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs
                           WHERE queue = ?1 AND state = ?2 AND rank >= ?3 AND (rank, pos) < (?4, ?5) LIMIT ?6)";
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank BETWEEN ?3 AND ?4";
-    let before: u64 = tx.sql(BEFORE)?.query_row(params![queue.key, state, from, to, pos, most + 1], |row| row.get(0))?;
+    let before: u64 =
+        tx.sql(BEFORE)?.query_row(params![queue.key, state, from, to, pos, Unsigned(most + 1)], |row| Unsigned::get(row, 0))?;
     if before <= most {
         return Ok(before);
     }
-    Ok(tx.sql(ALL)?.query_row(params![queue.key, state, from, to], |row| row.get::<_, u64>(0))?.saturating_sub(1))
+    Ok(tx.sql(ALL)?.query_row(params![queue.key, state, from, to], |row| Unsigned::<u64>::get(row, 0))?.saturating_sub(1))
 }

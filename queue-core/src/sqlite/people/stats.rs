@@ -11,6 +11,7 @@ use crate::{
         connection::{
             lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{
             aging, groups, limits, ready,
@@ -41,7 +42,8 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
         let (name, total): (String, u64) = counter?;
         stats.set_total(&name, total);
     }
-    (stats.lanes, stats.workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    (stats.lanes, stats.workers) =
+        tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((Unsigned::get(row, 0)?, Unsigned::get(row, 1)?)))?;
     stats.paused = queue.paused;
     stats.aging = AgingRecord::every_in(&aging::stored(tx, &queue)?);
     for rank in 0..=Priority::Low.number() {
@@ -102,7 +104,7 @@ fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, 
     const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos BETWEEN ?5 AND ?6 \
                         AND attempts = 0 AND snoozes = 0 ORDER BY pos LIMIT ?4";
     let mut heads = tx.sql(HEAD)?;
-    let mut heads = heads.query(params![queue.key, state, rank, HEADS, from, to])?;
+    let mut heads = heads.query(params![queue.key, state, rank, Unsigned(HEADS), from, to])?;
     while let Some(row) = heads.next()? {
         let Bytes(envelope) = row.get(0)?;
         let Ok(envelope) = Envelope::decode(&envelope) else { continue };

@@ -13,6 +13,7 @@ use crate::{
             lenient::{Bytes, Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
+            unsigned::Unsigned,
         },
         doors::{
             end, ready,
@@ -36,7 +37,7 @@ pub(crate) fn due(tx: &mut Tx<'_>, name: &str, limit: usize) -> Result<DueSchedu
     let (mut found, mut bytes) = (Vec::new(), 0);
     {
         let mut due = tx.sql(sql!("due.sql"))?;
-        let mut rows = due.query(params![queue.key, tx.now, limit])?;
+        let mut rows = due.query(params![queue.key, tx.now, Unsigned(limit)])?;
         while let Some(row) = rows.next()? {
             let schedule = read(row)?;
             bytes += schedule.definition.len() + schedule.state.len();
@@ -64,7 +65,8 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
             let limit = (*limit).clamp(1, MAX_ITEMS);
             let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
             let mut page = tx.sql(sql!("page.sql"))?;
-            let mut found: Vec<_> = page.query_map(params![queue.key, limit + 1, skip], read)?.collect::<rusqlite::Result<_>>()?;
+            let mut found: Vec<_> =
+                page.query_map(params![queue.key, Unsigned(limit + 1), skip], read)?.collect::<rusqlite::Result<_>>()?;
             let more = found.len() > limit;
             found.truncate(limit);
             (found, more.then(|| offset + limit as u64))
@@ -73,7 +75,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
             let limit = (*limit).clamp(1, MAX_ITEMS);
             let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
             let mut page = tx.sql(sql!("after.sql"))?;
-            let wanted = params![queue.key, limit + 1, skip, after_ms];
+            let wanted = params![queue.key, Unsigned(limit + 1), skip, after_ms];
             let mut found: Vec<_> = page.query_map(wanted, read)?.collect::<rusqlite::Result<_>>()?;
             let more = found.len() > limit;
             found.truncate(limit);
@@ -136,7 +138,7 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob)
     if !ready::store(tx, queue, &tick.job, at)? {
         return Ok(false);
     }
-    tx.sql(TICKED)?.execute(params![queue.key, id, schedule, tick.run])?;
+    tx.sql(TICKED)?.execute(params![queue.key, id, schedule, Unsigned(tick.run)])?;
     Ok(true)
 }
 

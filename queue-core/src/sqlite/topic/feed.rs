@@ -10,6 +10,7 @@ use crate::{
         connection::{
             lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{
             groups,
@@ -80,13 +81,14 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob
 /// How many jobs have not ended, at most as many as there may be.
 fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     const TAKEN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) LIMIT ?12)";
-    let states = params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED, MOST_TAKEN];
-    tx.sql(TAKEN)?.query_row(states, |row| row.get(0))
+    let states =
+        params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED, Unsigned(MOST_TAKEN)];
+    tx.sql(TAKEN)?.query_row(states, |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs could start: `most` of those without a group at most, and of a group that may be served one.
 fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
-    let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, most], |row| row.get(0))?;
+    let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, Unsigned(most)], |row| Unsigned::get(row, 0))?;
     Ok(plain + usize::try_from(groups::in_turn(tx, queue)?).unwrap_or(usize::MAX - plain))
 }

@@ -19,6 +19,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Number, Words},
         tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
     },
 };
 
@@ -171,7 +172,7 @@ fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
     const SIZE: &str = "UPDATE queue_topics SET size = max(size - ?2, 0) WHERE topic = ?1";
     let oldest: Vec<(i64, i64, i64)> = tx
         .sql(OLDEST)?
-        .query_map(params![topic, TRIM_STEP], |row| {
+        .query_map(params![topic, Unsigned(TRIM_STEP)], |row| {
             Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0))
         })?
         .collect::<rusqlite::Result<_>>()?;
@@ -216,7 +217,7 @@ pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, 
     const ADDED: &str = "SELECT added FROM queue_topics WHERE topic = ?1";
     let Some(key) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(None) };
     let mut stored = StoredTopic::new(topic, tx.now);
-    (stored.entries, stored.first_ms) = tx.sql(LOG)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    (stored.entries, stored.first_ms) = tx.sql(LOG)?.query_row([key], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?)))?;
     let Some(Number(added)) = tx.sql(ADDED)?.query_row([key], |row| row.get(0)).optional()? else { return Ok(None) };
     stored.added = added.max(0).unsigned_abs();
     stored.bytes = size(tx, key)?.max(0).unsigned_abs();
@@ -252,7 +253,7 @@ pub(crate) fn read(tx: &mut Tx<'_>, topic: &str, after: Option<&str>, limit: usi
     };
     let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(Vec::new()) };
     let mut found = tx.sql(READ)?;
-    let mut rows = found.query(params![topic, after, limit.clamp(1, ENTRIES_READ)])?;
+    let mut rows = found.query(params![topic, after, Unsigned(limit.clamp(1, ENTRIES_READ))])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let (position, at): (i64, i64) = (row.get(0)?, row.get(1)?);

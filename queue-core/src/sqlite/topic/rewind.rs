@@ -9,6 +9,7 @@ use crate::{
         connection::{
             lenient::{Bytes, Number},
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::end,
         people,
@@ -129,7 +130,7 @@ fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, b
     const ENTRIES: &str =
         "SELECT seq, id, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
     let mut found = tx.sql(ENTRIES)?;
-    let mut rows = found.query(params![topic, after, upto, TRIM_STEP])?;
+    let mut rows = found.query(params![topic, after, upto, Unsigned(TRIM_STEP)])?;
     let (mut entries, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         if bytes >= MOST_BYTES {

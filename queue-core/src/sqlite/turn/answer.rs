@@ -13,6 +13,7 @@ use crate::{
             lenient::{Bytes, Count, Snoozes},
             statement::sql,
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{pauses, ready, row::ACTIVE},
     },
@@ -77,6 +78,6 @@ pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<TurnAnswer, Fail
     let due = if queue.paused { None } else { ready::next_due(tx, queue)? };
     answer.next_due = [due, pauses::next_end(tx, queue)?].into_iter().flatten().min().map(|due| tx.until(due));
     answer.parked = tx.sql(PARKED)?.query_row([queue.key], |row| row.get(0))?;
-    answer.lanes = tx.sql(LANES)?.query_row([queue.key], |row| row.get(0))?;
+    answer.lanes = tx.sql(LANES)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
     Ok(answer)
 }

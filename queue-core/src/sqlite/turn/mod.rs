@@ -18,6 +18,7 @@ use crate::{
             lenient::Bytes,
             statement::sql,
             tx::{Failed, Tx, after},
+            unsigned::Unsigned,
         },
         doors::{aging, pauses, ready, row::Tag},
         topic,
@@ -28,8 +29,10 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let name = turn.lane.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&turn.queue)?.ok_or_else(forgotten)?;
-    let lane: Option<(i64, u64, Option<Bytes>)> =
-        tx.sql(sql!("lane.sql"))?.query_row(params![queue.key, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let lane: Option<(i64, u64, Option<Bytes>)> = tx
+        .sql(sql!("lane.sql"))?
+        .query_row(params![queue.key, name], |row| Ok((row.get(0)?, Unsigned::get(row, 1)?, row.get(2)?)))
+        .optional()?;
     let (lane, last, kept) = lane.ok_or_else(forgotten)?;
     if turn.seq < last {
         return Err(Error::Old { name: name.to_owned(), seq: turn.seq }.into());
@@ -59,7 +62,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         claim(tx, &queue, Tag { lane, claim: queue.claim }, turn)?
     };
     let kept = Kept::of(queue.claim, &deliveries, &stale)?;
-    tx.sql(sql!("answered.sql"))?.execute(params![lane, turn.seq, kept, after(tx.now, turn.lease)])?;
+    tx.sql(sql!("answered.sql"))?.execute(params![lane, Unsigned(turn.seq), kept, after(tx.now, turn.lease)])?;
     tx.save(&queue)?;
     let mut answer = answer::outlook(tx, &queue)?;
     answer.more |= more_in_log;
