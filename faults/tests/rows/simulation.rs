@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use queue_faults::sim::{self, Life, OUTCOMES, Outcomes};
 
-/// How many lives are simulated. `FAULTS_SEEDS=10000` for more.
+/// How many lives are simulated. `FAULTS_SEEDS=10000` for more, from `FAULTS_SEED` on.
 const SEEDS: u64 = 600;
 
 /// What a failing seed has shown can be seen again.
@@ -23,7 +23,7 @@ fn a_seed_decides_everything() {
 fn no_simulated_life_breaks_a_promise_and_everything_happens_in_some() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, seeds) = match number("FAULTS_SEED") {
-        Some(seed) => (seed, 1),
+        Some(seed) => (seed, number("FAULTS_SEEDS").unwrap_or(1)),
         None => (0, number("FAULTS_SEEDS").unwrap_or(SEEDS)),
     };
     let next = AtomicU64::new(first);
