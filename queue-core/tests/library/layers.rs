@@ -212,14 +212,3 @@ fn an_import_from_above_is_found_however_it_is_written() {
     assert_eq!(of("error.rs", "use crate::JobId;"), 1, "by way of the root");
     assert_eq!(of("new/mod.rs", ""), 1, "without a layer");
 }
-
-#[test]
-fn no_file_of_a_library_is_longer_than_four_hundred_lines() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in ["queue-core", "queue-macros", "queue-worker"] {
-        for file in sources(&workspace.join(library).join("src")) {
-            let lines = fs::read_to_string(&file).unwrap().lines().count();
-            assert!(lines <= 400, "{} has {lines} lines: take a part of it out", file.display());
-        }
-    }
-}
