@@ -1,6 +1,7 @@
 //! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does them harm, and
 //! the [storages] on which the conformance suite of `queue-testing` runs.
 
+pub mod apart;
 pub mod browser;
 pub mod chronicle;
 pub mod cluster;

@@ -3,7 +3,6 @@
 mod client_sqlite;
 mod layers;
 mod sqlite_files;
-mod sqlite_full_disk;
 mod sqlite_kill;
 mod sqlite_lost_files;
 mod sqlite_smoke;

@@ -87,22 +87,6 @@ fn a_new_database_is_private_to_its_user() {
     }
 }
 
-#[cfg(unix)]
-#[test]
-fn a_read_only_database_is_refused_with_what_to_change() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("queue.db");
-    drop(SqliteBroker::open_path(&path).unwrap());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
-    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
-        // To root nothing is read-only.
-        return;
-    }
-    let error = refusal(&path);
-    assert!(matches!(error, Error::Config(_)) && error.to_string().contains("read-only"), "{error}");
-}
-
 #[test]
 fn a_newer_schema_is_refused_and_left_alone() {
     let folder = TempDir::new().unwrap();

@@ -3,6 +3,7 @@
 mod backup;
 mod deadlines;
 mod end_to_end;
+mod full_disk;
 mod held_jobs;
 mod places;
 mod sqlite_faults;

@@ -10,6 +10,7 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 use queue_testing::conformance::{Lane, Producer, ack, finish};
+use queue_tests::apart::heeds_permissions;
 use tempfile::TempDir;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -205,4 +206,19 @@ async fn an_error_of_the_file_is_told_by_every_walk_through_jobs() {
         assert!(broker.scan(scan).await.is_err(), "{scan:?}");
     }
     assert!(broker.list("faults", JobState::Active, 0, 10).await.is_err());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_database_is_refused_with_what_to_change() {
+    use std::os::unix::fs::PermissionsExt;
+    if !heeds_permissions(&a_read_only_database_is_refused_with_what_to_change) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    drop(SqliteBroker::open_path(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let error = SqliteBroker::open_path(&path).expect_err("it is refused");
+    assert!(matches!(error, Error::Config(_)) && error.to_string().contains("read-only"), "{error}");
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use queue_tests::{
+    apart::may_mount,
     on_servers,
     patience::wait_for,
     server::{Kind, Server},
@@ -13,7 +14,7 @@ use super::scene::Place;
 on_servers! {
     a_server_whose_memory_is_used_up_is_told_everywhere
     a_server_that_refuses_every_write_is_told_with_its_reason
-    a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked_at
+    a_server_that_begins_to_evict_is_told_and_can_be_looked_at
 }
 
 /// Everybody says that it is full, a job at hand is done nevertheless, and when there is room again, everybody says that.
@@ -66,15 +67,13 @@ async fn a_server_that_refuses_every_write_is_told_with_its_reason(kind: Kind) {
     assert!(!place.ok(&["status"]).contains("READ-ONLY"));
 }
 
-async fn a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked_at(kind: Kind) {
+async fn a_server_that_begins_to_evict_is_told_and_can_be_looked_at(kind: Kind) {
     let server = Server::start(kind);
     let mut place = Place::new();
     place.url = Some(server.url());
     let worker = place.work();
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let begun = std::time::Instant::now();
     wait_for("the worker to say so", || worker.told("the broker is evicting").first().map(drop));
-    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
     let told = worker.told("the broker is evicting");
     assert!(told[0].contains("WARN") && told[0].contains("`allkeys-lru`") && told[0].contains("`noeviction`"), "{told:#?}");
     worker.until_ready("200 OK", "allkeys-lru");
@@ -93,8 +92,11 @@ async fn a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked
 /// A worker on a full disk waits until there is room, whether there is a database already or none yet.
 #[test]
 fn a_full_disk_at_the_start_is_waited_for() {
+    if !may_mount(&a_full_disk_at_the_start_is_waited_for) {
+        return;
+    }
     for has_database in [false, true] {
-        let Some((place, disk, _mount)) = small_disk() else { return };
+        let (place, disk, _mount) = small_disk();
         if has_database {
             place.greet("before");
             std::fs::remove_file(disk.join("queue.db-ballast")).unwrap();
@@ -113,25 +115,24 @@ fn a_full_disk_at_the_start_is_waited_for() {
     }
 }
 
-/// A small file system in memory, which only root may mount: elsewhere the tests of it pass without one.
-#[allow(clippy::print_stderr, reason = "says why nothing was tested")]
-fn small_disk() -> Option<(Place, std::path::PathBuf, Mount)> {
+/// A small file system in memory.
+fn small_disk() -> (Place, std::path::PathBuf, Mount) {
     let mut place = Place::new();
     let disk = place.folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=40m", "tmpfs"]).arg(&disk).output();
-    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-        eprintln!("not tested: no file system can be mounted here");
-        return None;
-    }
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=40m", "tmpfs"]).arg(&disk).status().unwrap();
+    assert!(mounted.success());
     let mount = Mount(disk.clone());
     place.file = disk.join("queue.db");
-    Some((place, disk, mount))
+    (place, disk, mount)
 }
 
 #[test]
 fn a_full_disk_is_told_everywhere() {
-    let Some((place, disk, _mount)) = small_disk() else { return };
+    if !may_mount(&a_full_disk_is_told_everywhere) {
+        return;
+    }
+    let (place, disk, _mount) = small_disk();
     let films = disk.join("films");
     let fill = || {
         fill(&films);

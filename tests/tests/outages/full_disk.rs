@@ -1,9 +1,6 @@
-//! A full disk refuses jobs, and nothing else; and once there is room again, all is as before.
-//!
-//! It is a small file system in memory, which only root may mount: everybody else sees this test pass without one.
+//! A full disk refuses jobs, and nothing else; and once there is room again, all is as before. It is a small file system in memory.
 
-#![cfg(all(feature = "sqlite", target_os = "linux"))]
-#![allow(clippy::print_stderr, reason = "says why nothing was tested")]
+#![cfg(target_os = "linux")]
 
 use std::{
     fs::{self, File},
@@ -19,6 +16,7 @@ use queue_core::{
     broker::{Broker, Counter, Ending, Enqueue, Enqueued, Extend, Finish, Inspect, NewJob, ProcessId, Register, Turn},
     sqlite::SqliteBroker,
 };
+use queue_tests::apart::may_mount;
 use tempfile::TempDir;
 
 const QUEUE: &str = "full";
@@ -27,10 +25,12 @@ const LEASE: Duration = Duration::from_secs(30);
 struct Disk(TempDir);
 
 impl Disk {
-    fn mount(megabytes: u32) -> Option<Self> {
+    fn mount(megabytes: u32) -> Self {
         let folder = TempDir::new().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]).arg(folder.path()).output();
-        mounted.is_ok_and(|mounted| mounted.status.success()).then(|| Disk(folder))
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).status().unwrap();
+        assert!(mounted.success());
+        Disk(folder)
     }
 
     fn path(&self) -> &Path {
@@ -59,10 +59,10 @@ impl Drop for Disk {
 /// What meets the full disk in one commit with the enqueue that fills it is not refused with it.
 #[tokio::test]
 async fn who_shares_a_commit_with_the_job_that_does_not_fit_is_answered() {
-    let Some(disk) = Disk::mount(40) else {
-        eprintln!("not tested: no file system can be mounted here");
+    if !may_mount(&who_shares_a_commit_with_the_job_that_does_not_fit_is_answered) {
         return;
-    };
+    }
+    let disk = Disk::mount(40);
     let broker = SqliteBroker::open_path(disk.path().join("queue.db")).unwrap();
     let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
     let mut lanes = Vec::new();
@@ -111,10 +111,10 @@ fn jobs(n: usize) -> Vec<NewJob> {
 
 #[tokio::test]
 async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
-    let Some(disk) = Disk::mount(40) else {
-        eprintln!("not tested: no file system can be mounted here");
+    if !may_mount(&a_full_disk_refuses_jobs_and_lets_all_others_be_finished) {
         return;
-    };
+    }
+    let disk = Disk::mount(40);
     let broker = SqliteBroker::open_path(disk.path().join("queue.db")).unwrap();
     let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
     let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;

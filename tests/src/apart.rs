@@ -1,0 +1,57 @@
+//! Tests that need other rights than the process that runs them: each runs once more in a process of its own.
+
+use std::{any::type_name_of_val, io::Write, process::Command};
+
+/// Set in the process that a test was started in again.
+const INSIDE: &str = "QUEUE_TEST_APART";
+
+/// Lets such tests be left out where the machine does not allow what they need.
+const LEFT_OUT: &str = "QUEUE_TEST_WITHOUT_APART";
+
+/// Runs the test once more where it may mount file systems that nobody else sees, and that go with it: `if !may_mount(&this_test) { return }`.
+/// `true` in that process, and `false` in the one that has started it, for which the test is over.
+///
+/// # Panics
+/// When the test fails there, or no such process can be started.
+pub fn may_mount<F: Fn()>(test: &F) -> bool {
+    let as_root: &[&str] = &["unshare", "--mount"];
+    let as_user: &[&str] = &["unshare", "--user", "--map-root-user", "--mount"];
+    runs_here(test, if starts(as_root) { as_root } else { as_user })
+}
+
+/// Runs the test once more where permissions of files hold for it, which root may override. What it returns is as in [`may_mount`].
+///
+/// # Panics
+/// When the test fails there, or no such process can be started.
+pub fn heeds_permissions<F: Fn()>(test: &F) -> bool {
+    runs_here(test, &["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
+}
+
+fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let name = type_name_of_val(test);
+    let name = name.split_once("::").map_or(name, |(_, name)| name);
+    if !starts(wrapper) {
+        let wrapper = wrapper.join(" ");
+        assert!(
+            std::env::var_os(LEFT_OUT).is_some(),
+            "this test needs a process that `{wrapper}` cannot start here: run it as root, or set {LEFT_OUT}=1 to leave such tests out"
+        );
+        // Not captured, as the output of a test that passes is.
+        let _ = writeln!(std::io::stderr(), "NOT RUN: {name}: `{wrapper}` cannot start a process here");
+        return false;
+    }
+    let program = std::env::current_exe().expect("the program of this test");
+    let inside = Command::new(wrapper[0]).args(&wrapper[1..]).arg(program).args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output();
+    let inside = inside.expect("it could be started a moment ago");
+    let said = [inside.stdout, inside.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(inside.status.success() && said.contains("1 passed"), "the test fails in a process of its own:\n{said}");
+    false
+}
+
+/// Whether a process can be started so.
+fn starts(wrapper: &[&str]) -> bool {
+    Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output().is_ok_and(|output| output.status.success())
+}
