@@ -22,6 +22,17 @@ const JOBS: u32 = 1_000_000;
 
 const PRODUCERS: u32 = 2;
 
+/// Work goes on within this time after a promotion, on a busy machine, too. `docs/deployment.md` reports what is usual.
+const RESUMED: Duration = Duration::from_secs(5);
+
+/// Asserts that the time between a promotion and the first job after it was not too long.
+///
+/// # Panics
+/// When it was: as a wait that was slow.
+pub fn resumed(what: &str, after: Duration) {
+    assert!(after < RESUMED, "verdict: SLOW: {what}: the work to go on within {RESUMED:?} of the promotion; it took {after:?}");
+}
+
 /// Two producers and two workers.
 #[derive(Debug)]
 pub struct Fleet {

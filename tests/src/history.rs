@@ -9,6 +9,9 @@ use std::{
 
 use crate::chronicle::micros;
 
+/// Less than this passes between an answer and its line in the journal, and between the line of an end and the answer to it.
+pub const JOURNALED: Duration = Duration::from_secs(2);
+
 /// One job as its producer and its workers saw it; times in microseconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
@@ -126,8 +129,8 @@ impl History {
         assert!(self.lost().is_empty() && self.doubled().is_empty(), "{}", self.summary());
     }
 
-    /// Asserts that only what the fault touched was lost or ran twice: jobs that were acknowledged (lost) or started (doubled)
-    /// within this time.
+    /// Asserts that only what the fault touched was lost or ran twice: jobs that were acknowledged (lost) or ran (doubled) within this
+    /// time. A run ends with the answer to it, which is at most [`JOURNALED`] after its end.
     ///
     /// # Panics
     /// When it does not hold.
@@ -136,7 +139,11 @@ impl History {
         assert_eq!(self.ghosts(), 0, "{}", self.summary());
         let lost = self.lost().into_iter().find(|(_, story)| story.stored.is_some_and(|stored| !touched.contains(&stored)));
         assert!(lost.is_none(), "lost beyond {touched:?}: {lost:?}; {}", self.summary());
-        let doubled = self.doubled().into_iter().find(|(_, story)| !touched.contains(&story.starts[0]));
+        let is_touched = |story: &Story| {
+            let ended = story.ends.first().map_or(u64::MAX, |end| end + u64::try_from(JOURNALED.as_micros()).expect("it is short"));
+            ended >= *touched.start() && story.starts[0] <= *touched.end()
+        };
+        let doubled = self.doubled().into_iter().find(|(_, story)| !is_touched(story));
         assert!(doubled.is_none(), "doubled beyond {touched:?}: {doubled:?}; {}", self.summary());
     }
 
@@ -194,6 +201,9 @@ sent 4 0 0 9 5000000\nunknown 4 0 0 9 5100000\nsta";
         assert!(fails(|| bad.assert_flawless_but(at(2.15), at(3.25))), "a loss outside of it");
         assert!(fails(|| bad.assert_flawless_but(at(2.05), at(3.15))), "a second start outside of it");
         bad.assert_flawless_but(at(2.05), at(3.25));
+        let doubled = bad.of(|number| number == 3);
+        doubled.assert_flawless_but(at(5.2), at(6.0));
+        assert!(fails(|| doubled.assert_flawless_but(at(5.4), at(6.0))), "a second start of a job that had ended before");
         let ghost = history("start 7 1 0 8 1200000\nend 7 1 0 8 1300000\n");
         assert!(fails(|| ghost.assert_flawless()) && fails(|| ghost.assert_flawless_but(at(0.0), at(9.0))));
         history("sent 1 0 0 9 10\nstored 1 0 0 9 11\nstart 1 1 0 8 12\nend 1 1 0 8 13\n").assert_flawless();

@@ -7,13 +7,18 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use queue_core::{broker::Broker, redis::RedisBroker};
 use redis::{FromRedisValue, RedisResult};
 
-use crate::{patience::PATIENCE, preload, process::Process, wire::Wire};
+use crate::{
+    patience::{PATIENCE, wait_for},
+    preload,
+    process::Process,
+    wire::Wire,
+};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,6 +268,23 @@ impl Server {
             true => (redis::ErrorKind::Io, "no answer", format!("to {verb} of port {} within {patience:?}", self.port)).into(),
             false => error,
         })
+    }
+
+    /// Waits until a replica has all that the server has answered before this call, whose time it gives. Writes this key for that.
+    ///
+    /// # Panics
+    /// When the server cannot be reached, or no replica follows in time.
+    pub fn replicated(&self, key: &str) -> SystemTime {
+        let called = SystemTime::now();
+        let mut wire = Wire::to(self.port).expect("the server is there");
+        let written = wire.say(&["SET", key, "1"]).expect("the server answers");
+        assert!(written.starts_with("+OK"), "{key}: {written}");
+        wait_for("a replica to have what was written", || {
+            // It counts what this connection has written.
+            let replicas = wire.say(&["WAIT", "1", "1000"]).expect("the server answers");
+            (replicas.trim() != ":0").then_some(())
+        });
+        called
     }
 
     /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now on.

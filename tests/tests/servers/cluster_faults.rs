@@ -1,8 +1,7 @@
 //! Producers and workers go on while the nodes of a cluster fail, and while slots move.
 //!
 //! There are three queues, one on each master; what is done to a node is done to that of the first. Every test prints how long
-//! after the promotion of the new master the first job started: 2 seconds are the aim, on an idle machine; what fails a test is
-//! [`BOUND`].
+//! after the promotion of the new master the first job started, and fails if that is too long.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,19 +11,20 @@ use queue_core::{
     redis::RedisBroker,
 };
 use queue_testing::conformance::{Producer, envelope};
-use queue_tests::{cluster::Cluster, fleet::Fleet, history::History, on_servers, sentinel::Promotion, server::Kind};
+use queue_tests::{
+    cluster::Cluster,
+    fleet::{Fleet, resumed},
+    history::{History, JOURNALED},
+    on_servers,
+    sentinel::Promotion,
+    server::Kind,
+};
 
 /// A node that is not heard of for so long is taken for dead. Tests of one that is wait for it.
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The same where all nodes live: a machine that stands still for a moment is no dead node.
 const PATIENT: Duration = Duration::from_secs(5);
-
-/// Within this time work has to go on, however busy the machine.
-const BOUND: Duration = Duration::from_secs(20);
-
-/// Replication lags by less than this while nothing is wrong.
-const LAG: Duration = Duration::from_secs(1);
 
 on_servers! {
     a_planned_failover_loses_and_doubles_nothing
@@ -46,29 +46,28 @@ async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
 
 async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) {
     let mut stage = Stage::new(kind, NODE_TIMEOUT).await;
-    let killed = SystemTime::now();
+    let (replicated, killed) = (stage.replicated(), SystemTime::now());
     let (dead, heir) = stage.cluster.kill_master(stage.slot);
     let promotion = stage.cluster.wait_for_promotion(heir);
     stage.fleet.flows().await;
     stage.cluster.bring_back(dead);
     let history = stage.finish().await;
     report("a dead master", &history, promotion);
-    history.assert_flawless_but(killed - LAG, promotion.at + LAG);
+    history.assert_flawless_but(replicated, promotion.at + JOURNALED);
     elsewhere(&history).assert_flawless();
-    let pause = elsewhere(&history).longest_pause(killed, promotion.at + LAG);
+    let pause = elsewhere(&history).longest_pause(killed, promotion.at);
     println!("a dead master: the queues of others paused for {pause:?}");
-    assert!(pause < BOUND, "{pause:?}");
+    resumed("the queues of others", pause);
 }
 
 /// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
 async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let mut stage = Stage::new(kind, NODE_TIMEOUT).await;
-    let cut = SystemTime::now();
+    let replicated = stage.replicated();
     stage.cluster.node(stage.cluster.master(stage.slot)).cut_off_replicas();
     stage.fleet.flows().await;
-    // Now some are stored and not yet done.
     stage.fleet.pause_workers();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    stage.fleet.until("jobs to be stored that nobody runs", |history| here(history).lost().len() > 10).await;
     let (_, heir) = stage.cluster.kill_master(stage.slot);
     stage.fleet.resume_workers();
     let promotion = stage.cluster.wait_for_promotion(heir);
@@ -76,7 +75,7 @@ async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let history = stage.finish().await;
     report("a replica that lagged", &history, promotion);
     assert!(!here(&history).lost().is_empty(), "what it lacked is lost: {}", history.summary());
-    here(&history).assert_flawless_but(cut - LAG, promotion.at + LAG);
+    here(&history).assert_flawless_but(replicated, promotion.at + JOURNALED);
     elsewhere(&history).assert_flawless();
 }
 
@@ -108,7 +107,7 @@ async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     let stage = Stage::new(kind, NODE_TIMEOUT).await;
     let old = stage.cluster.master(stage.slot);
     let heir = stage.cluster.replica(old);
-    let stopped = SystemTime::now();
+    let replicated = stage.replicated();
     stage.cluster.node(old).pause();
     let promotion = stage.cluster.wait_for_promotion(heir);
     stage.fleet.flows().await;
@@ -118,7 +117,7 @@ async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     stage.fleet.flows().await;
     let history = stage.finish().await;
     report("a node that stands still", &history, promotion);
-    history.assert_flawless_but(stopped - LAG, promotion.at + LAG);
+    history.assert_flawless_but(replicated, promotion.at + JOURNALED);
     elsewhere(&history).assert_flawless();
 }
 
@@ -147,9 +146,7 @@ async fn a_call_waits_for_a_slot_on_its_way_and_follows_it(kind: Kind) {
     let cluster = moving.await.unwrap();
     cluster.wait_for_agreement();
     cluster.move_slot(slot, from, Duration::ZERO).unwrap();
-    let asked = Instant::now();
     broker.stats(&queue).await.expect("whoever is sent elsewhere goes there");
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
 }
 
 mod on_valkey_alone {
@@ -178,6 +175,8 @@ struct Stage {
     fleet: Fleet,
     /// Of the first queue.
     slot: u16,
+    /// A key in this slot, and of no queue.
+    key: String,
 }
 
 impl Stage {
@@ -187,12 +186,17 @@ impl Stage {
         let queues: Vec<String> = (0..QUEUES).map(|master| cluster.queue_on(master as usize)).collect();
         let names: Vec<&str> = queues.iter().map(String::as_str).collect();
         let fleet = Fleet::start(env!("CARGO_BIN_EXE_chronicler"), &cluster.url(), &names).await;
-        Stage { slot: cluster.slot(&queues[0]), cluster, fleet }
+        Stage { slot: cluster.slot(&queues[0]), key: format!("written:{{{}}}", queues[0]), cluster, fleet }
     }
 
     fn another_master(&self) -> usize {
         let here = self.cluster.master(self.slot);
         self.cluster.masters().into_iter().find(|master| *master != here).expect("there are three")
+    }
+
+    /// Waits until the replica of the slot's master has what was stored before: the time of that.
+    fn replicated(&self) -> SystemTime {
+        self.cluster.node(self.cluster.master(self.slot)).replicated(&self.key)
     }
 
     async fn finish(self) -> History {
@@ -215,5 +219,5 @@ fn elsewhere(history: &History) -> History {
 fn report(what: &str, history: &History, promotion: Promotion) {
     let first = here(history).first_start(promotion.at).expect("jobs start after the promotion");
     println!("{what}: {first:?} from the promotion to the first start; {}", history.summary());
-    assert!(first < BOUND, "{what}: {first:?}");
+    resumed(what, first);
 }

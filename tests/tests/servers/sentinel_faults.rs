@@ -1,7 +1,6 @@
 //! Producers and workers go on while the servers behind three sentinels fail, and fail over.
 //!
-//! Every test prints how long after the promotion of the new master the first job started: 2 seconds are the aim, on an idle
-//! machine; what fails a test is [`BOUND`].
+//! Every test prints how long after the promotion of the new master the first job started, and fails if that is too long.
 
 use std::{
     future::Future,
@@ -13,8 +12,8 @@ use std::{
 
 use queue_core::{JobResult, broker::JobState, prelude::*, registry::Registry};
 use queue_tests::{
-    fleet::Fleet,
-    history::History,
+    fleet::{Fleet, resumed},
+    history::{History, JOURNALED},
     on_servers,
     patience::wait_for,
     sentinel::{Promotion, Sentinels},
@@ -29,11 +28,8 @@ const DOWN_AFTER: Duration = Duration::from_millis(1500);
 /// The same where the failover is planned: a machine that stands still for a moment is no dead server.
 const PATIENT: Duration = Duration::from_secs(5);
 
-/// Within this time work has to go on, however busy the machine.
-const BOUND: Duration = Duration::from_secs(20);
-
-/// Replication lags by less than this while nothing is wrong.
-const LAG: Duration = Duration::from_secs(1);
+/// A key of no queue.
+const KEY: &str = "written";
 
 const QUEUE: &str = "chronicle";
 
@@ -69,24 +65,25 @@ async fn an_unprepared_failover_costs_only_what_the_old_master_took_in_after_it(
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
     let (old, new) = (all.master(), all.replica());
+    let replicated = all.server(old).replicated(KEY);
     let promotion = all.fail_over();
     let claims = || all.server(new).ask::<u64>(&["HGET", &format!("queue:{{{QUEUE}}}:meta"), "claim"]).ok();
     let before = wait_for("the number of the last claim", claims);
     wait_for("a claim on the new master", || claims().filter(|claim| *claim > before));
     let moved = promotion.at.elapsed().unwrap();
     println!("an unprepared failover: {moved:?} from the promotion to the first claim on the new master");
-    assert!(moved < BOUND);
+    resumed("an unprepared failover", moved);
     fleet.flows().await;
     all.follow(old, new);
     let history = fleet.finish().await;
     println!("an unprepared failover: {}", history.summary());
-    history.assert_flawless_but(promotion.at - LAG, promotion.at + moved + LAG);
+    history.assert_flawless_but(replicated, promotion.at + moved + JOURNALED);
 }
 
 async fn masters_that_are_killed_cost_only_what_their_replicas_lacked(kind: Kind) {
     let mut all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
-    let killed = SystemTime::now();
+    let replicated = all.server(all.master()).replicated(KEY);
     let dead = all.kill_master();
     let promotion = all.wait_for_promotion(1 - dead);
     fleet.flows().await;
@@ -94,19 +91,18 @@ async fn masters_that_are_killed_cost_only_what_their_replicas_lacked(kind: Kind
     all.wait_for_sentinels();
     let history = fleet.finish().await;
     report("a dead master", &history, promotion);
-    history.assert_flawless_but(killed - LAG, promotion.at + LAG);
+    history.assert_flawless_but(replicated, promotion.at + JOURNALED);
 }
 
 /// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
 async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let mut all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
-    let cut = SystemTime::now();
+    let replicated = all.server(all.master()).replicated(KEY);
     all.server(all.master()).cut_off_replicas();
     fleet.flows().await;
-    // Now some are stored and not yet done.
     fleet.pause_workers();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    fleet.until("jobs to be stored that nobody runs", |history| history.lost().len() > 20).await;
     let dead = all.kill_master();
     fleet.resume_workers();
     let promotion = all.wait_for_promotion(1 - dead);
@@ -114,7 +110,7 @@ async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let history = fleet.finish().await;
     report("a replica that lagged", &history, promotion);
     assert!(!history.lost().is_empty(), "what it lacked is lost: {}", history.summary());
-    history.assert_flawless_but(cut - LAG, promotion.at + LAG);
+    history.assert_flawless_but(replicated, promotion.at + JOURNALED);
 }
 
 /// `min-replicas-to-write`: a master without a replica refuses, and clients wait.
@@ -124,9 +120,12 @@ async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind:
     let fleet = start(&all).await;
     // What is stored from now on waits, and would be lost.
     fleet.pause_workers();
-    let cut = SystemTime::now();
-    all.server(all.master()).cut_off_replicas();
-    tokio::time::sleep(LAG * 5 / 2).await;
+    let master = all.server(all.master());
+    let replicated = master.replicated(KEY);
+    master.cut_off_replicas();
+    let refuses = || master.ask(&["INFO", "errorstats"]).is_ok_and(|errors: String| errors.contains("NOREPLICAS"));
+    wait_for("the master to refuse jobs", || refuses().then_some(()));
+    let refused = SystemTime::now();
     let dead = all.kill_master();
     fleet.resume_workers();
     let promotion = all.wait_for_promotion(1 - dead);
@@ -135,16 +134,15 @@ async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind:
     fleet.flows().await;
     let history = fleet.finish().await;
     report("a master that wants a replica", &history, promotion);
-    history.assert_flawless_but(cut - LAG, cut + LAG);
+    history.assert_flawless_but(replicated, refused + JOURNALED);
 }
 
 /// `Client::with_replicas`: an enqueue says whether its job would survive, and what is said is true.
 async fn what_a_replica_has_confirmed_is_not_lost(kind: Kind) {
     let mut all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = Fleet::careful(env!("CARGO_BIN_EXE_chronicler"), &all.url(), &[QUEUE], 1).await;
-    // What is stored from now on waits.
     fleet.pause_workers();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    fleet.until("jobs to be stored that nobody runs", |history| history.lost().len() > 5).await;
     all.server(all.master()).cut_off_replicas();
     fleet.until("enqueues to say that no replica has their jobs", |history| history.unconfirmed() > 0).await;
     let dead = all.kill_master();
@@ -181,7 +179,7 @@ async fn a_master_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
     let (old, new) = (all.master(), all.replica());
-    let stopped = SystemTime::now();
+    let replicated = all.server(old).replicated(KEY);
     all.server(old).pause();
     let promotion = all.wait_for_promotion(new);
     fleet.flows().await;
@@ -191,7 +189,7 @@ async fn a_master_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     fleet.flows().await;
     let history = fleet.finish().await;
     report("a master that stands still", &history, promotion);
-    history.assert_flawless_but(stopped - LAG, promotion.at + LAG);
+    history.assert_flawless_but(replicated, promotion.at + JOURNALED);
 }
 
 mod on_valkey_alone {
@@ -217,7 +215,7 @@ async fn start(all: &Sentinels) -> Fleet {
 fn report(what: &str, history: &History, promotion: Promotion) {
     let first = history.first_start(promotion.at).expect("jobs start after the promotion");
     println!("{what}: {first:?} from the promotion to the first start; {}", history.summary());
-    assert!(first < BOUND, "{what}: {first:?}");
+    resumed(what, first);
 }
 
 /// Waits until it may end.
