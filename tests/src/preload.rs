@@ -112,13 +112,12 @@ mod tests {
     }
 
     fn what_waits_for_a_time_gets_it(server: &Server) {
-        let (wait, soon) = (Duration::from_millis(300), Duration::from_secs(10));
+        let wait = Duration::from_millis(300);
         let begun = Instant::now();
         server.ask::<()>(&["SET", "key", "value", "PX", "300"]).expect("a key is set");
-        let nothing: Option<Vec<String>> = server.ask_patiently(&["BLPOP", "list", "0.3"], soon * 2).expect("nothing comes");
-        assert!(nothing.is_none() && begun.elapsed() >= wait && begun.elapsed() < soon, "{:?}", begun.elapsed());
+        let nothing: Option<Vec<String>> = server.ask_patiently(&["BLPOP", "list", "0.3"], PATIENCE).expect("nothing comes");
+        assert!(nothing.is_none() && begun.elapsed() >= wait, "{:?}", begun.elapsed());
         wait_for("the key to expire", || (server.ask::<u64>(&["EXISTS", "key"]).expect("the server answers") == 0).then_some(()));
-        assert!(begun.elapsed() < soon, "{:?}", begun.elapsed());
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
         let before = now();
         let (seconds, micros): (u64, u64) = server.ask(&["TIME"]).expect("the server has a clock");

@@ -6,6 +6,7 @@ use queue_core::{
     JobAddress, JobId,
     broker::{DynBroker, Enqueue, NewJob, ProcessId, Register, Turn},
     client::RawJob,
+    observe::Calls,
     prelude::*,
     registry::Registry,
     sqlite::SqliteBroker,
@@ -22,7 +23,8 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tracing::Level;
 
-const LEASE: Duration = Duration::from_millis(1200);
+/// Long enough that a busy machine does not lose a lease, which would be a further line.
+const LEASE: Duration = Duration::from_secs(4);
 
 #[task]
 async fn sound(_n: u32) {}
@@ -170,7 +172,9 @@ async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
     let mut server = Server::durable(kind);
     let client = Client::connect(&server.url()).await.unwrap();
     let (gate, shutdown, queues) = (Arc::new(Gate::default()), Shutdown::new(), format!("away-{kind:?}-"));
-    let running = start(serving(&client, &gate, &queues), &shutdown);
+    let calls = Arc::new(Calls::default());
+    let worker = serving(&client, &gate, &queues).map_client(|client| client.with_observer(calls.clone()));
+    let running = start(worker, &shutdown);
     for n in 0..QUEUES {
         let queue = format!("{queues}{n}");
         // One runs through the outage, and one is handed in in the middle of it.
@@ -184,8 +188,9 @@ async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
         if outage == 2 {
             gate.0.send_replace(true);
         }
-        // Beats, turns of all queues, and the reclaimer meet with it.
-        tokio::time::sleep(LEASE * 2).await;
+        // Beats, turns of all queues, and the reclaimer.
+        let before = failures(&calls);
+        until("all to meet with it", async || failures(&calls) > before + 40).await;
         server.restart();
         until("a line for the end", async || of_the_outage(&location, &queues).len() == 2 * outage).await;
         // It works again, on every queue.
@@ -197,6 +202,11 @@ async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
     }
     shutdown.drain();
     running.await.unwrap();
+}
+
+/// Calls that have failed.
+fn failures(calls: &Calls) -> u64 {
+    calls.snapshot().values().flat_map(|verb| verb.errors.values()).sum()
 }
 
 /// Queues of a worker that meet with an outage.
@@ -216,9 +226,11 @@ async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {
     server.kill();
     let client = Client::open(&server.url()).await.unwrap();
     let (shutdown, location, queues) = (Shutdown::new(), client.info().location, format!("early-{kind:?}-"));
-    let running = start(serving(&client, &Arc::default(), &queues), &shutdown);
+    let calls = Arc::new(Calls::default());
+    let worker = serving(&client, &Arc::default(), &queues).map_client(|client| client.with_observer(calls.clone()));
+    let running = start(worker, &shutdown);
     until("a line for the begin", async || of_the_outage(&location, &queues).len() == 1).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    until("it to try again", async || failures(&calls) > 3).await;
     server.restart();
     until("its work to begin", async || client.inspector().queues().await.is_ok_and(|queues| queues.len() == QUEUES)).await;
     are_two(&of_the_outage(&location, &queues), &location);
@@ -297,7 +309,7 @@ async fn beats_that_are_refused_are_two_lines(kind: Kind) {
     until("the begin to be told", async || !told().is_empty()).await;
     // Turns are refused, too, and more rarely from time to time.
     let before = refused();
-    until("further beats to be refused", async || refused() > before + 40).await;
+    until("further beats to be refused", async || refused() > before + 8).await;
     assert_eq!(told().len(), 1, "{:#?}", told());
     server.command(&["ACL", "SETUSER", "default", "+evalsha", "+eval"]);
     until("the end to be told", async || told().len() == 2).await;

@@ -39,20 +39,18 @@ async fn a_client_that_says_nothing_delays_nobody() {
     run(worker(&client, &Arc::default()).health(address), async {
         until_healthy(address).await;
         let mut silent = Vec::new();
-        for _ in 0..5 {
+        // Each of them has five seconds to speak: one after the other, they would take minutes.
+        for _ in 0..50 {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
-        let before = std::time::Instant::now();
-        ask(address, "GET /health").await;
-        // Each of them has five seconds to speak.
-        assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
+        assert!(ask(address, "GET /health").await.starts_with("HTTP/1.1 200 OK"));
     })
     .await;
 }
 
 #[tokio::test]
 async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
-    const LEASE: Duration = Duration::from_millis(1500);
+    const LEASE: Duration = Duration::from_secs(2);
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).lease(LEASE), async {
         let mut others = Vec::new();

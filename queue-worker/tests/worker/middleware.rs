@@ -186,7 +186,7 @@ async fn the_timeout_covers_middleware_and_a_run_that_was_told_to_stop_does_not_
 async fn a_middleware_hears_of_a_cancel() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = plain::job().enqueue(&client).await.unwrap();
-    run(worker(&client, &probe).lease(Duration::from_secs(1)).middleware(Waits(probe.clone())), async {
+    run(worker(&client, &probe).lease(Duration::from_secs(2)).middleware(Waits(probe.clone())), async {
         probe.noted("waits", 1).await;
         client.inspector().cancel(handle.address()).await.unwrap();
         probe.noted("Cancelled", 1).await;

@@ -230,7 +230,7 @@ async fn a_delayed_job_does_not_start_early() {
 async fn cancelling_a_running_job_stops_its_handler() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = long::job().enqueue(&client).await.unwrap();
-    let stopped = run(worker(&client, &probe).lease(Duration::from_secs(1)), async {
+    let stopped = run(worker(&client, &probe).lease(Duration::from_secs(2)), async {
         probe.noted("started", 1).await;
         client.inspector().cancel(handle.address()).await.unwrap();
         probe.noted("Cancelled", 1).await;

@@ -36,7 +36,7 @@ const TRIES: usize = 5;
 fn most_are_quick(mut took: Vec<Duration>, bound: Duration) {
     took.sort();
     let most = took[took.len() * 3 / 4 - 1];
-    assert!(most < bound, "a poll has found what a hint should have: {took:?}");
+    assert!(most < bound, "verdict: SLOW: a poll has found what a hint should have: {took:?}");
 }
 
 /// Drains a queue of many short jobs, and waits until those of the queue `other` have ended: long before the many.
@@ -190,14 +190,14 @@ async fn goes_on(probe: Data<Probe>) {
 async fn jobs_of_a_paused_task_start_as_soon_as_its_pause_ends() {
     const PAUSE: Duration = Duration::from_millis(1300);
     let mut late = Duration::MAX;
-    // As above, with fewer tries, as each takes its time.
-    for _ in 0..3 {
+    // Again where the machine may have stood still.
+    for _ in 0..10 {
         late = late.min(beyond_a_pause_of(PAUSE).await);
         if late < Duration::from_millis(400) {
             return;
         }
     }
-    panic!("{late:?} late: a later turn has found what one in between should have");
+    panic!("verdict: SLOW: {late:?} late: a later turn has found what one in between should have");
 }
 
 /// How long after the end of a pause of its task a job has run.

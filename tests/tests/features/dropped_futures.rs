@@ -183,7 +183,7 @@ async fn a_worker_leaves_every_job_to_its_successor(client: Client) {
     let runs = Arc::new(AtomicUsize::new(0));
     let worker = || {
         let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<note>().shared_data(runs.clone());
-        worker.queue(QUEUE).concurrency(4).lease(Duration::from_secs(1))
+        worker.queue(QUEUE).concurrency(4).lease(Duration::from_secs(3))
     };
     client.enqueue_all((0..JOBS).map(note::job)).await.unwrap();
     for polls in 0..30 {

@@ -215,7 +215,7 @@ async fn fails() -> Result<(), String> {
 async fn a_worker_tells_what_it_did(client: Client) {
     let shutdown = Shutdown::new();
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<works>().register::<fails>();
-    let working = tokio::spawn(worker.lease(Duration::from_millis(1200)).run_with(shutdown.clone()));
+    let working = tokio::spawn(worker.lease(Duration::from_secs(2)).run_with(shutdown.clone()));
     client.enqueue_all((0..50).map(|_| works::job(20))).await.unwrap();
     works::job(1).delay(Duration::from_millis(300)).enqueue(&client).await.unwrap();
     fails::job().enqueue(&client).await.unwrap();

@@ -24,6 +24,7 @@ use queue_testing::{
 };
 use queue_tests::{
     on_servers,
+    patience::until,
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -285,27 +286,15 @@ async fn a_service_that_has_had_enough_is_left_alone() {
     let began = Instant::now();
     let worker =
         Worker::new(client.clone()).registry(Registry::empty()).register::<ask>().data(service.clone()).queue("calls").concurrency(1);
-    let stop = tokio::time::sleep(Duration::from_secs(5));
-    let seen = service.clone();
-    let done = async move {
-        while seen.served.load(Ordering::SeqCst) < 3 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let until = async move {
-        tokio::select! {
-            () = stop => {}
-            () = done => {}
-        }
-    };
+    let all_served = until("three to be served", async || service.served.load(Ordering::SeqCst) == 3);
     let enqueued = client.clone();
-    let more = async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    let more = async {
+        until("the first to be refused", async || service.refused.load(Ordering::SeqCst) > 0).await;
         for _ in 0..2 {
             ask::job().enqueue(&enqueued).await.unwrap();
         }
     };
-    let (ran, ()) = tokio::join!(worker.run(until), more);
+    let (ran, ()) = tokio::join!(worker.run(all_served), more);
     ran.unwrap();
     assert_eq!(service.served.load(Ordering::SeqCst), 3);
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());

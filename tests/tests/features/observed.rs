@@ -227,7 +227,7 @@ async fn follow_a_job(bare: Client) {
     // No worker has served the queue yet: which one may have been meant is asked beside the enqueue.
     let verbs: Vec<_> = by_client.snapshot().keys().copied().filter(|verb| *verb != "queues").collect();
     assert_eq!(verbs, ["enqueue", "register", "stats"]);
-    let worker = Worker::new(bare.clone()).registry(Registry::empty()).register::<double>().lease(Duration::from_secs(1));
+    let worker = Worker::new(bare.clone()).registry(Registry::empty()).register::<double>().lease(Duration::from_secs(2));
     let worker = worker.shared_data(by_worker.clone()).map_client(|client| client.with_observer(by_worker.clone()));
     worker.run(async { assert_eq!(handle.wait(Duration::from_secs(30)).await.unwrap(), JobResult::Done(42)) }).await.unwrap();
     let (client, worker) = (by_client.snapshot(), by_worker.snapshot());

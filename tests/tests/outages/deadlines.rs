@@ -283,7 +283,7 @@ async fn in_time(name: &str, deadline: Duration, whole: bool, call: impl Future<
     let stood = stood_still() - stood;
     assert!(
         took < deadline + SLACK + stood,
-        "{name}: it took {took:?} of {deadline:?}, and the machine stood still for {stood:?}: {shown}"
+        "verdict: SLOW: {name}: it took {took:?} of {deadline:?}, and the machine stood still for {stood:?}: {shown}"
     );
     let (Err(error), false) = (&outcome, matches!(outcome, Err(Error::NoSuchJob(_)))) else { return Duration::ZERO };
     if whole {

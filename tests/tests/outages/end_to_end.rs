@@ -19,7 +19,7 @@ use queue_tests::{
 };
 
 /// What a dead worker held waits for so long.
-const LEASE: Duration = Duration::from_millis(1500);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// The same where a worker that lives must not lose its jobs, however busy the machine.
 const LONG_LEASE: Duration = Duration::from_secs(4);
@@ -132,6 +132,7 @@ async fn a_job_that_kills_its_process_is_buried_and_its_neighbours_are_not(stage
 
 /// A process that wakes up after its lease finds its jobs in other hands: its word does not count.
 async fn a_worker_that_was_held_beyond_its_lease_can_change_nothing(stage: Stage) {
+    let stage = stage.leasing(LONG_LEASE);
     stage.enqueue(0..4, 700).await;
     let zombie = stage.worker();
     until("all four to start", || async { stage.times("start").len() == 4 }).await;

@@ -115,7 +115,7 @@ async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
         .registry(Registry::declared_in(file!()))
         .shared_data(Arc::new(Runs::default()))
         .queue("shaky");
-    let working = tokio::spawn(worker.lease(Duration::from_secs(1)).run(async { drop(stopped.await) }));
+    let working = tokio::spawn(worker.lease(Duration::from_secs(3)).run(async { drop(stopped.await) }));
     until("a duty to have died thrice", async || broker.failed() >= 3).await;
     steady.enqueue_all((1..=20).map(count::job)).await.unwrap();
     until("the others' work to go on", async || done().await == 20).await;

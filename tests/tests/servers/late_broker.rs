@@ -57,7 +57,7 @@ async fn a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_wh
     let mut server = Server::start(kind);
     let (shutdown, address) = (Shutdown::new(), free_address());
     let (worker, ran) = worker(Client::open(&server.url()).await.unwrap());
-    let working = tokio::spawn(worker.health(address).lease(Duration::from_millis(1200)).run_with(shutdown.clone()));
+    let working = tokio::spawn(worker.health(address).lease(Duration::from_secs(2)).run_with(shutdown.clone()));
     until_ready(address, 200, r#""status":"ok""#).await;
     let probe = tokio::spawn(async move {
         let mut probes = 0;

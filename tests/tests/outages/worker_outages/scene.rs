@@ -17,7 +17,7 @@ use queue_tests::patience::until;
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::task::JoinHandle;
 
-pub(crate) const LEASE: Duration = Duration::from_millis(1200);
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// What handlers tell their test, by job.
 #[derive(Default)]
