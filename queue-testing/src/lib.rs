@@ -14,12 +14,17 @@
 //!
 //! - [`memory_broker`] is the model behind the trait `Broker`. Its [`Clock`] belongs to the test, so that minutes pass in milliseconds.
 //! - [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
+//!
+//! All tests use the same [waits](patience), [folders](mod@folder) and [ports](port).
 
 mod changes;
 mod clock;
 pub mod conformance;
 pub mod failing;
+pub mod folder;
 pub mod memory_broker;
 pub mod model;
+pub mod patience;
+pub mod port;
 
 pub use self::{changes::Changes, clock::Clock};

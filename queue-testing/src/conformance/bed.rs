@@ -12,6 +12,8 @@ use queue_core::{
     envelope::Envelope,
 };
 
+use crate::patience;
+
 /// Where a broker keeps its jobs, as the suite sees it. One is made for each case; dropping it cleans up.
 #[async_trait]
 pub trait Storage: Send + 'static {
@@ -50,7 +52,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(1);
 impl Bed {
     /// Opens a broker on a storage.
     pub async fn new(mut storage: Box<dyn Storage>) -> Bed {
-        let broker = storage.open().await;
+        let broker = opened(&mut storage).await;
         broker.check().await.expect("the broker is fit for work");
         let queue: Arc<str> = format!("suite-{:016x}", fastrand::u64(..)).into();
         Bed { broker, queue, storage }
@@ -65,14 +67,14 @@ impl Bed {
 
     /// A second broker on the same storage.
     pub async fn another_process(&mut self) -> DynBroker {
-        self.storage.open().await
+        opened(&mut self.storage).await
     }
 
     /// Backs the storage up. Brokers that the case still holds of its own must be dropped first.
     pub async fn save(mut self) -> Bed {
         drop(self.broker);
         self.storage.save().await;
-        self.broker = self.storage.open().await;
+        self.broker = opened(&mut self.storage).await;
         self
     }
 
@@ -80,7 +82,7 @@ impl Bed {
     pub async fn restore(mut self) -> Bed {
         drop(self.broker);
         self.storage.restore().await;
-        self.broker = self.storage.open().await;
+        self.broker = opened(&mut self.storage).await;
         self
     }
 
@@ -218,6 +220,13 @@ impl Bed {
         let fenced = self.broker.fence(&self.queue, &seen).await.expect("a fence is answered");
         assert!(fenced.iter().all(|fenced| *fenced), "{fenced:?}");
     }
+}
+
+/// A broker at which waits look that time out.
+async fn opened(storage: &mut Box<dyn Storage>) -> DynBroker {
+    let broker = storage.open().await;
+    patience::watch(&broker);
+    broker
 }
 
 /// A job under a given id.
@@ -362,16 +371,10 @@ pub fn nack(delay: Duration) -> Ending {
     Ending::Nack { delay, error: "it failed".to_owned() }
 }
 
-/// Asks until there is an answer, for ten seconds at most.
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let end = tokio::time::Instant::now() + Duration::from_secs(10);
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(tokio::time::Instant::now() < end, "waited ten seconds in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+/// Asks until there is an answer.
+#[track_caller]
+pub fn eventually<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> impl Future<Output = T> {
+    patience::wait(what).every(Duration::from_millis(2)).some(ask)
 }
 
 /// A new listener, once it hears what is announced in its queue, and what it was told at first is over. It is its broker's, and of this queue.

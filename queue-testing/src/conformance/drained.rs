@@ -15,6 +15,7 @@ use super::{
     schedules,
     unique::{BUFFER, holder, job, running},
 };
+use crate::patience::wait;
 
 async fn all(bed: &Bed, kind: OperationKind) -> Operation {
     let ended = run(bed, &start(bed, &NewOperation::all_of(kind)).await).await;
@@ -144,7 +145,7 @@ pub async fn who_waits_for_a_drained_job_is_told(bed: Bed) {
     let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
     bed.broker.watch(&bed.queue, &ids[0]).await.unwrap();
     all(&bed, OperationKind::Drain).await;
-    tokio::time::timeout(Duration::from_secs(5), hints.next()).await.expect("its end is announced");
+    wait("its end to be announced").end_of(hints.next()).await;
 }
 
 /// Groups that had no room are served again with what comes after a drain.

@@ -54,12 +54,11 @@ pub mod walks;
 pub mod watches;
 pub mod workers;
 
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
+
+use crate::patience::wait;
 
 pub use self::bed::{Bed, Lane, Producer, Storage, ack, envelope, eventually, finish, nack};
-
-/// How long one case may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A case, as [`run`] takes it.
 pub type Case = fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -71,7 +70,8 @@ pub fn run(storage: fn() -> Box<dyn Storage>, case: Case) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     runtime.block_on(async {
         let bed = Bed::new(storage()).await;
-        tokio::time::timeout(PATIENCE, case(bed)).await.expect("the case ends within a minute");
+        // A case has waits of its own, which know better what has not happened.
+        wait("the case to end").times(3).end_of(case(bed)).await;
     });
 }
 

@@ -12,6 +12,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, ack, hears_of_nothing_yet, nack};
+use crate::patience::wait;
 
 fn told(delivery: &Delivery, first: u64, lines: &[&str]) -> JobRemarks {
     let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
@@ -210,7 +211,7 @@ pub async fn who_watches_a_job_hears_what_is_told(bed: Bed) {
     bed.broker.watch(&bed.queue, &ids[0]).await.unwrap();
     let mut ending = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.ending_hints(&bed.queue, &ids[0])).await;
     tell(&bed, &lane.name, vec![progress(&jobs[1], 1, 0.5, ""), progress(&jobs[0], 1, 0.5, "")]).await;
-    tokio::time::timeout(Duration::from_secs(5), watched.next()).await.expect("it is announced");
+    wait("the announcement").end_of(watched.next()).await;
     assert_eq!(unwatched.next().now_or_never(), None);
     assert_eq!(ending.next().now_or_never(), None, "it has not ended");
 }

@@ -11,6 +11,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, Lane, SHORT, ack, envelope, eventually, hears_of_nothing_yet, nack};
+use crate::patience::wait;
 
 const NAME: &str = "nightly";
 
@@ -237,7 +238,7 @@ pub async fn a_tick_that_waits_for_the_last_job_is_due_at_its_end(bed: Bed) {
     let held = lane.claim_one().await;
     lane.ack(&[held]).await;
     assert_eq!(bed.broker.due_schedules(&bed.queue, 1).await.unwrap().schedules.len(), 1);
-    tokio::time::timeout(Duration::from_secs(5), hints.next()).await.expect("it is announced");
+    wait("the announcement").end_of(hints.next()).await;
 }
 
 /// Those who make the ticks hear of a schedule that is due before all others.
@@ -245,7 +246,7 @@ pub async fn a_schedule_that_is_due_first_is_announced(bed: Bed) {
     let mut hints = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.tick_hints(&bed.queue)).await;
     let now = now(&bed).await;
     made(&bed, &ScheduleState::default(), Some(now + 60_000)).await;
-    let hint = tokio::time::timeout(Duration::from_secs(5), hints.next()).await.expect("it is announced");
+    let hint = wait("the announcement").end_of(hints.next()).await;
     let wait = hint.due.expect("it is due later").saturating_duration_since(std::time::Instant::now());
     assert!(wait > Duration::from_secs(30) && wait <= Duration::from_secs(61), "{wait:?}");
 }

@@ -9,6 +9,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, ack, finish, hears_of_nothing_yet, nack};
+use crate::patience::wait;
 
 /// Hints of the end of this job. What a new listener is told is over.
 async fn listens(bed: &Bed, id: &JobId) -> Hints {
@@ -24,7 +25,7 @@ async fn watches(bed: &Bed, id: &JobId) -> Hints {
 }
 
 async fn hears(hints: &mut Hints, of: &str) -> u64 {
-    tokio::time::timeout(Duration::from_secs(5), hints.next()).await.unwrap_or_else(|_| panic!("{of} is announced")).count
+    wait(format!("{of} to be announced")).end_of(hints.next()).await.count
 }
 
 fn cancel() -> (Change, Option<&'static str>) {

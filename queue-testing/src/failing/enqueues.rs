@@ -5,7 +5,6 @@ use std::{
     fmt,
     sync::{Mutex, PoisonError},
     thread::{self, ThreadId},
-    time::Duration,
 };
 
 use queue_core::{
@@ -14,8 +13,7 @@ use queue_core::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// How long [`Enqueues::has_seen`] waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::patience::wait;
 
 /// What happens to an enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +115,11 @@ impl Enqueues {
     /// Waits until so many have come.
     ///
     /// # Panics
-    /// When they have not come within 30 seconds.
+    /// When they have not come in time.
     pub async fn has_seen(&self, enqueues: usize) {
         let mut seen = self.seen.subscribe();
         let arrived = seen.wait_for(|seen| seen.len() >= enqueues);
-        let arrived = tokio::time::timeout(PATIENCE, arrived).await.expect("the enqueues arrive");
+        let arrived = wait(format!("{enqueues} enqueues")).seeing(|| format!("{:?}", self.seen())).end_of(arrived).await;
         drop(arrived.expect("the sender lives as long as this"));
     }
 
