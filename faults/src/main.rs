@@ -130,9 +130,12 @@ async fn suite(arguments: &Arguments) -> ExitCode {
             }
             ran = true;
             let seed = first + round;
-            let outcome = run::once(row, *column, seed, &program).await;
-            tell_run(row, *column, &outcome);
-            report.add(row, *column, &outcome);
+            let told = |outcome: &run::Outcome| {
+                tell_run(row, *column, outcome);
+                report.add(row, *column, outcome);
+            };
+            let last = run::conclusively(row, *column, seed, &program, told).await;
+            report.conclude(row, *column, &last);
         }
         if !ran {
             break;
@@ -145,10 +148,14 @@ async fn suite(arguments: &Arguments) -> ExitCode {
 fn tell_run(row: &rows::Row, column: Column, outcome: &run::Outcome) {
     let (number, seed, time) = (row.number, outcome.seed, outcome.time.as_secs_f32());
     let jobs = outcome.verdict.as_ref().map_or(0, |verdict| verdict.summary.jobs + verdict.summary.events);
-    let word = if outcome.held() { "held" } else { "NOT HELD" };
+    let word = match (outcome.held(), outcome.inconclusive()) {
+        (true, _) => "held",
+        (false, Some(_)) => "inconclusive",
+        (false, None) => "NOT HELD",
+    };
     eprintln!("{number:<5} {column:<6} seed {seed:<7} {time:>5.1} s {jobs:>7} jobs  {word}  {}", row.name);
-    if let Some(problem) = outcome.verdict.as_ref().err().or(outcome.unmet.as_ref()) {
-        eprintln!("      {problem}");
+    if let Some(problem) = outcome.problem() {
+        eprintln!("      {}", problem.to_string().replace('\n', "\n      "));
     }
     for violation in outcome.verdict.iter().flat_map(|verdict| &verdict.violations).take(5) {
         eprintln!("      {}: {}", violation.invariant, violation.what);

@@ -47,7 +47,13 @@ fn totals(page: &mut String, reports: &[Report]) {
     }
     let broken: usize = reports.iter().map(|report| report.violations).sum();
     let failed: usize = reports.iter().map(|report| report.failed_runs).sum();
-    let _ = writeln!(page, "\nPromises broken: {broken}. Runs that failed, or whose faults hit nothing: {failed}.\n");
+    let _ = writeln!(page, "\nPromises broken: {broken}. Runs that failed: {failed}.");
+    let (inconclusive, undecided) = (sum_of(reports, |report| report.inconclusive), sum_of(reports, |report| report.undecided));
+    let _ = writeln!(page, "Inconclusive runs, repeated with the next seed: {inconclusive}. Rows that stayed inconclusive: {undecided}.\n");
+}
+
+fn sum_of(reports: &[Report], what: fn(&Report) -> usize) -> usize {
+    reports.iter().map(what).sum()
 }
 
 fn section(page: &mut String, report: &Report) {
@@ -83,6 +89,9 @@ fn section(page: &mut String, report: &Report) {
     for line in &report.rows {
         for (what, ms) in &line.figures {
             let _ = writeln!(page, "- {} on {}: {what}: {ms:.1} ms", line.row, line.broker);
+        }
+        for (why, n) in &line.inconclusive {
+            let _ = writeln!(page, "- {} on {} was inconclusive {n} times: {why}", line.row, line.broker);
         }
         for (problem, n) in &line.problems {
             let _ = writeln!(page, "- **{} on {} did not hold** {n} times: {problem} (seeds {:?})", line.row, line.broker, line.seeds);

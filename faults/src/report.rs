@@ -31,8 +31,14 @@ pub struct Report {
     pub unexplained_duplicates: usize,
     /// All broken promises together.
     pub violations: usize,
-    /// Runs that could not be made, or whose harm hit nothing.
+    /// Runs that could not be made, or that did not show what the row expects.
     pub failed_runs: usize,
+    /// Runs whose fault missed its moment. Each was repeated with the next seed.
+    #[serde(default)]
+    pub inconclusive: usize,
+    /// How often all repeats of a row were inconclusive: it shows nothing, and does not hold.
+    #[serde(default)]
+    pub undecided: usize,
 }
 
 /// One row on one broker.
@@ -80,6 +86,12 @@ pub struct Line {
     pub from_to: (u64, u64),
     /// The seeds of runs that did not hold.
     pub seeds: Vec<u64>,
+    /// Why runs were inconclusive, and how many.
+    #[serde(default)]
+    pub inconclusive: BTreeMap<String, usize>,
+    /// How often all repeats were.
+    #[serde(default)]
+    pub undecided: usize,
     #[serde(skip)]
     recovery_ms: Vec<u64>,
     #[serde(skip)]
@@ -118,12 +130,17 @@ impl Report {
             let worst = line.figures.entry((*name).to_owned()).or_insert(*ms);
             *worst = worst.max(*ms);
         }
-        if !outcome.held() {
+        if let Some(why) = outcome.inconclusive() {
+            *line.inconclusive.entry(why.to_owned()).or_default() += 1;
+            self.inconclusive += 1;
+        } else if !outcome.held() {
             line.seeds.push(outcome.seed);
-        }
-        if let Some(problem) = outcome.verdict.as_ref().err().or(outcome.unmet.as_ref()) {
-            *line.problems.entry(problem.clone()).or_default() += 1;
-            self.failed_runs += 1;
+            if let Some(problem) = outcome.problem() {
+                // A verdict has the state of the queue behind its first line.
+                let problem = problem.to_string();
+                *line.problems.entry(problem.lines().next().unwrap_or_default().to_owned()).or_default() += 1;
+                self.failed_runs += 1;
+            }
         }
         let Ok(verdict) = &outcome.verdict else { return };
         let summary = &verdict.summary;
@@ -155,15 +172,24 @@ impl Report {
         self.violations += verdict.violations.len();
     }
 
+    /// Notes how a row ended whose inconclusive runs were repeated.
+    pub fn conclude(&mut self, row: &Row, column: Column, last: &Outcome) {
+        if last.inconclusive().is_some() {
+            let lines = self.rows.iter_mut().filter(|line| line.row == row.number && line.broker == column.name());
+            lines.for_each(|line| line.undecided += 1);
+            self.undecided += 1;
+        }
+    }
+
     /// Whether a row has done so many harms on a broker, or has failed too often to go on.
     pub fn has_done(&self, faults: usize, row: &Row, column: Column) -> bool {
         let line = self.rows.iter().find(|line| line.row == row.number && line.broker == column.name());
-        line.is_some_and(|line| line.faults >= faults || line.seeds.len() >= FAILURES)
+        line.is_some_and(|line| line.faults >= faults || line.seeds.len() + line.undecided >= FAILURES)
     }
 
     /// Whether everything held.
     pub fn held(&self) -> bool {
-        self.violations == 0 && self.failed_runs == 0
+        self.violations == 0 && self.failed_runs == 0 && self.undecided == 0
     }
 
     /// The table.
@@ -211,13 +237,27 @@ impl Report {
             for (name, ms) in &line.figures {
                 text += &format!("{:13}{name}: {ms:.1} ms\n", "");
             }
+            for (why, n) in &line.inconclusive {
+                text += &format!("{:13}inconclusive {n} times: {why}\n", "");
+            }
+            if line.undecided > 0 {
+                text += &format!("{:13}NOT HELD: all repeats were inconclusive, {} times\n", "", line.undecided);
+            }
             for (problem, n) in &line.problems {
                 text += &format!("{:13}NOT HELD {n} times: {problem} (seeds {:?})\n", "", line.seeds);
             }
         }
         text += &format!(
-            "{} jobs: lost {}, stuck {}, early {}, unexplained duplicates {}; {} promises broken, {} runs failed\n",
-            self.jobs, self.lost, self.stuck, self.early, self.unexplained_duplicates, self.violations, self.failed_runs
+            "{} jobs: lost {}, stuck {}, early {}, unexplained duplicates {}; {} promises broken, {} runs failed, {} inconclusive, {} rows undecided\n",
+            self.jobs,
+            self.lost,
+            self.stuck,
+            self.early,
+            self.unexplained_duplicates,
+            self.violations,
+            self.failed_runs,
+            self.inconclusive,
+            self.undecided
         );
         text
     }
@@ -264,6 +304,8 @@ impl Line {
             figures: BTreeMap::new(),
             from_to: (0, 0),
             seeds: Vec::new(),
+            inconclusive: BTreeMap::new(),
+            undecided: 0,
             recovery_ms: Vec::new(),
             resume_ms: Vec::new(),
         }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use queue_testing::patience::patience;
 use queue_tests::{
     cluster::Cluster,
     proxy::{Harm, Proxy},
@@ -93,9 +94,6 @@ type Killed = (usize, usize);
 /// How long a server does not answer before it is held for dead.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
-/// How long the driver waits for a server that nobody harms at the moment: its disk and its processor are shared with others.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
 /// What no inspector tells.
 pub(super) struct Inside {
     /// The registered lanes.
@@ -118,6 +116,14 @@ impl Line {
     pub(super) fn set(&self, harm: Harm) {
         if let Line::Proxy(proxy) = self {
             proxy.set(harm);
+        }
+    }
+
+    /// How many replies were swallowed or cut off.
+    pub(super) fn harmed(&self) -> usize {
+        match self {
+            Line::Proxy(proxy) => proxy.harmed(),
+            Line::Direct => 0,
         }
     }
 
@@ -318,7 +324,7 @@ impl Place {
                 } else {
                     server.restart();
                 }
-                let _: Result<(), _> = server.ask_patiently(&["CONFIG", "SET", "maxmemory", "0"], PATIENCE);
+                let _: Result<(), _> = server.ask_patiently(&["CONFIG", "SET", "maxmemory", "0"], patience());
             }
             Place::File { disk: Some(disk), .. } => disk.free(),
             Place::File { .. } => {}
@@ -329,7 +335,7 @@ impl Place {
     /// How often a server has kept everybody waiting for its disk, which is no fault of a run and may look like one.
     pub(super) fn disk_waits(&self) -> u64 {
         let Place::Server { server } = self else { return 0 };
-        let info: String = server.ask_patiently(&["INFO", "persistence"], PATIENCE).unwrap_or_default();
+        let info: String = server.ask_patiently(&["INFO", "persistence"], patience()).unwrap_or_default();
         info.lines().find_map(|line| line.strip_prefix("aof_delayed_fsync:")?.trim().parse().ok()).unwrap_or(0)
     }
 
@@ -337,9 +343,9 @@ impl Place {
         match self {
             Place::Sentinels { .. } | Place::Cluster { .. } => Resources::default(),
             Place::Server { server } => {
-                let info: String = server.ask_patiently(&["INFO", "clients"], PATIENCE).unwrap_or_default();
+                let info: String = server.ask_patiently(&["INFO", "clients"], patience()).unwrap_or_default();
                 let connections = info.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok());
-                let keys = server.ask_patiently(&["DBSIZE"], PATIENCE).unwrap_or(0);
+                let keys = server.ask_patiently(&["DBSIZE"], patience()).unwrap_or(0);
                 Resources { keys, connections: connections.unwrap_or(0), ..Resources::default() }
             }
             Place::File { path, .. } => {
@@ -362,11 +368,11 @@ impl Place {
         match (master, self) {
             (Some(server), _) => {
                 let key = |kind: &str| format!("queue:{{{tag}}}{own}:{kind}");
-                let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("lanes")], PATIENCE)?;
-                let leases: Vec<(String, i64)> = server.ask_patiently(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"], PATIENCE)?;
+                let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("lanes")], patience())?;
+                let leases: Vec<(String, i64)> = server.ask_patiently(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"], patience())?;
                 let deadline = |name: &String| leases.iter().find(|(lane, _)| lane == name).map_or(0, |(_, deadline)| *deadline);
                 let lanes = names.iter().map(|name| Lane { name: name.clone(), deadline_ms: deadline(name) }).collect();
-                Ok(Inside { lanes, bodies: server.ask_patiently(&["HKEYS", &key("jobs")], PATIENCE)? })
+                Ok(Inside { lanes, bodies: server.ask_patiently(&["HKEYS", &key("jobs")], patience())? })
             }
             (None, Place::File { path, .. }) => {
                 let file = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;

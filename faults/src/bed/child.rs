@@ -3,9 +3,10 @@
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
+use queue_core::broker::DynBroker;
+use queue_testing::patience::wait;
 use queue_tests::{preload, proxy::Harm};
 
 use super::{Problem, broker::Line};
@@ -151,22 +152,15 @@ impl Worker {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn terminate(&mut self, time: Duration) -> Result<Option<i32>, Problem> {
+    pub(super) async fn terminate(&mut self, broker: &DynBroker) -> Result<Option<i32>, Problem> {
         if self.over {
             return Ok(None);
         }
         self.signal("-TERM");
-        let end = Instant::now() + time;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                self.over = true;
-                return Ok(status.code());
-            }
-            if Instant::now() > end {
-                return Err(format!("worker {} did not stop within {time:?}", self.name).into());
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let wait = wait(format!("worker {} to stop", self.name)).on(broker);
+        let status = wait.try_some(async || self.child.try_wait().transpose()).await??;
+        self.over = true;
+        Ok(status.code())
     }
 
     /// How many files it has open; none where that cannot be seen.

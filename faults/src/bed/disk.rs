@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use queue_testing::folder::folder;
 use tempfile::TempDir;
 
 use super::Problem;
@@ -20,7 +21,7 @@ pub struct Disk {
 
 impl Disk {
     pub(super) fn mount(megabytes: u32) -> Result<Disk, Problem> {
-        let folder = tempfile::tempdir()?;
+        let folder = folder();
         let options = format!("size={megabytes}m");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output()?;
         if mounted.status.success() {

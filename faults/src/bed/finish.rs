@@ -53,7 +53,7 @@ impl Bed {
         // Those that have not drained are stopped where they are: the snapshot has what they hold.
         for worker in 0..self.workers.len() {
             if self.workers[worker].is_alive() {
-                self.end(worker, Duration::from_secs(30)).await?;
+                self.end(worker).await?;
             }
         }
         self.producers.clear();
@@ -75,7 +75,7 @@ impl Bed {
             self.start_worker()?;
         }
         let client = self.client.clone();
-        self.until("the broker to answer", Duration::from_secs(30), async |_| client.inspector().queues().await.is_ok()).await?;
+        self.until("the broker to answer", async |_| client.inspector().queues().await.is_ok()).await?;
         for worker in &mut self.workers {
             worker.mark();
         }
@@ -88,7 +88,7 @@ impl Bed {
         let began = Instant::now();
         let time = Duration::from_millis(self.setup.terms.drain_ms);
         let drained = self
-            .until("the queue to drain", time, async |bed| {
+            .until_within("the queue to drain", time, async |bed| {
                 bed.is_empty().await.unwrap_or(false) && bed.producers.iter_mut().all(Producer::has_ended)
             })
             .await;
@@ -113,7 +113,7 @@ impl Bed {
     async fn hear_everybody(&mut self) -> Result<(), Problem> {
         let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
         let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);
-        let _ = self.until("every worker to speak", time, heard).await;
+        let _ = self.until_within("every worker to speak", time, heard).await;
         Ok(())
     }
 }

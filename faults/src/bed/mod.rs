@@ -27,12 +27,15 @@ use queue_core::{
     Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
     broker::{Condition, Counter, JobState},
 };
+use queue_testing::{
+    folder::{folder, on_disk},
+    patience::{patience, wait},
+};
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
-use self::{broker::Place, child::Producer, power::Recording, schedules::Defined};
 pub use self::{
-    broker::{Column, PATIENCE},
+    broker::Column,
     child::{Operator, Worker},
     disk::Disk,
     finish::Ended,
@@ -40,10 +43,17 @@ pub use self::{
     setup::Setup,
     watching::Watcher,
 };
+use self::{
+    broker::{Line, Place},
+    child::Producer,
+    power::Recording,
+    schedules::Defined,
+};
 use crate::{
     checker::Resources,
     history::{Operation, Phase, Recorder},
     process::{ALL, LIMIT},
+    rows::missed,
     work::QUEUE,
 };
 
@@ -74,13 +84,16 @@ pub struct Bed {
     folder: TempDir,
 }
 
+/// The histories of more jobs are too much for memory.
+const MANY: u64 = 100_000;
+
 impl Bed {
     /// Starts a broker and the processes.
     ///
     /// # Errors
     /// When something of it cannot be had here.
     pub async fn start(column: Column, setup: Setup, seed: u64, program: &Path) -> Result<Bed, Problem> {
-        let folder = tempfile::tempdir()?;
+        let folder = if setup.jobs > MANY { on_disk() } else { folder() };
         let recorder = Recorder::open(&folder.path().join("driver.jsonl"), "driver")?;
         let place = Place::start(column, &setup, folder.path())?;
         let client = Client::connect(&place.url()).await?;
@@ -127,7 +140,7 @@ impl Bed {
         for _ in 0..bed.setup.workers {
             bed.start_worker()?;
         }
-        bed.until("every worker to be at work", Duration::from_secs(20), async |bed| bed.workers.iter().all(Worker::has_spoken)).await?;
+        bed.until("every worker to be at work", async |bed| bed.workers.iter().all(Worker::has_spoken)).await?;
         for n in 0..bed.setup.producers {
             bed.start_producer(n)?;
         }
@@ -174,7 +187,7 @@ impl Bed {
     /// # Errors
     /// On SQLite, or when the server refuses.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
-        Ok(self.server()?.ask_patiently(&["CONFIG", "SET", name, value], PATIENCE)?)
+        Ok(self.server()?.ask_patiently(&["CONFIG", "SET", name, value], patience())?)
     }
 
     /// Lets the replica take the master's place as a careful operator does it: nothing is lost.
@@ -277,7 +290,7 @@ impl Bed {
     /// When it does not in time.
     pub async fn until_told(&mut self, what: &str, holds: fn(&Condition) -> bool) -> Result<(), Problem> {
         let told = async |bed: &mut Bed| bed.client.inspector().condition().await.is_ok_and(|condition| holds(&condition));
-        self.until(what, PATIENCE, told).await
+        self.until(what, told).await
     }
 
     /// Notes that harm is done: to a process by its name, to the broker, or to a line.
@@ -308,6 +321,16 @@ impl Bed {
         worker.line.set(harm);
     }
 
+    /// That a reply was swallowed or cut off on any line.
+    ///
+    /// # Errors
+    /// The harm has missed its moment.
+    pub fn has_hit_replies(&self) -> Result<(), Problem> {
+        let lines = self.producers.iter().map(|producer| &producer.line).chain(self.workers.iter().map(|worker| &worker.line));
+        let harmed: usize = lines.map(Line::harmed).sum();
+        if harmed > 0 { Ok(()) } else { Err(missed("no reply was swallowed or cut off").into()) }
+    }
+
     /// Ends the harm to all lines.
     pub fn clear_lines(&mut self) {
         let lines = self.producers.iter().map(|producer| &producer.line).chain(self.workers.iter().map(|worker| &worker.line));
@@ -336,8 +359,9 @@ impl Bed {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn end(&mut self, worker: usize, time: Duration) -> Result<Option<i32>, Problem> {
-        let code = self.workers[worker].terminate(time).await?;
+    pub async fn end(&mut self, worker: usize) -> Result<Option<i32>, Problem> {
+        let broker = self.client.broker().clone();
+        let code = self.workers[worker].terminate(&broker).await?;
         self.note_down(worker);
         Ok(code)
     }
@@ -347,7 +371,7 @@ impl Bed {
     /// # Errors
     /// When that takes too long.
     pub async fn progress(&mut self, done: u64) -> Result<(), Problem> {
-        self.until("jobs to be done", Duration::from_secs(60), async |bed| {
+        self.until("jobs to be done", async |bed| {
             bed.counter(Counter::Done).await >= done || bed.producers.iter_mut().all(Producer::has_ended)
         })
         .await
@@ -366,20 +390,26 @@ impl Bed {
         Ok(())
     }
 
-    /// Waits for something.
+    /// Waits for an event.
     ///
     /// # Errors
-    /// When it does not come in time.
-    pub async fn until(&mut self, what: &str, time: Duration, mut holds: impl AsyncFnMut(&mut Bed) -> bool) -> Result<(), Problem> {
-        let end = Instant::now() + time;
-        while !holds(self).await {
-            if Instant::now() > end {
-                return Err(format!("waited {time:?} for {what}").into());
-            }
-            self.tend()?;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+    /// The verdict when it times out, here and below.
+    pub async fn until(&mut self, what: &str, holds: impl AsyncFnMut(&mut Bed) -> bool) -> Result<(), Problem> {
+        self.until_within(what, patience(), holds).await
+    }
+
+    /// Waits this long for an event.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn until_within(&mut self, what: &str, time: Duration, mut holds: impl AsyncFnMut(&mut Bed) -> bool) -> Result<(), Problem> {
+        let broker = self.client.broker().clone();
+        let wait = wait(what).within(time).every(Duration::from_millis(10)).on(&broker);
+        let ended = wait.try_some(async || match holds(self).await {
+            true => Some(Ok(())),
+            false => self.tend().err().map(Err),
+        });
+        ended.await?
     }
 
     /// Sets how many jobs of each key run at once from now on. While the broker is away, nothing changes.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{Handle, NewOperation, Operation as Stored, OperationKind, OperationState, broker::JobState};
 
-use super::{Bed, PATIENCE, Problem, child::Operator};
+use super::{Bed, Problem, child::Operator};
 use crate::{
     history::{Operation, Phase, Wish},
     process::OperatorOrders,
@@ -90,8 +90,7 @@ impl Bed {
     /// When it has not.
     pub async fn is_carried_out(&mut self, id: &str, jobs: u64) -> Result<Stored, Problem> {
         let of = id.to_owned();
-        self.until("the operation to end", PATIENCE, async |bed| bed.operation(&of).await.is_some_and(|operation| !operation.is_running()))
-            .await?;
+        self.until("the operation to end", async |bed| bed.operation(&of).await.is_some_and(|operation| !operation.is_running())).await?;
         let ended = self.client.inspector().operation(QUEUE, id).await?;
         let (mut cancelled, mut walk) = (BTreeSet::new(), self.client.inspector().walk(QUEUE, JobState::Cancelled));
         while let Some(page) = walk.next().await? {

@@ -12,10 +12,13 @@ use queue_core::{
     broker::{Audit, Counter, JobState},
 };
 
+use queue_testing::folder::folder;
+
 use super::{Bed, Problem, broker::Place};
 use crate::{
     history::POWER_CUT,
     power::{Acts, Change, Disk, Found, Keeps, Log, Loss},
+    rows::missed,
     work::QUEUE,
 };
 
@@ -64,7 +67,7 @@ impl Bed {
         seeded.sort_by_key(|cut| cut.at);
         let goes_on = self.rng.usize(..cuts);
 
-        let scratch = tempfile::tempdir()?;
+        let scratch = folder();
         let mut disk = Disk::with(recording.base.clone());
         let mut liar = disk.clone().forgetful();
         let (mut position, mut lost, mut noticed, mut told) = (0, 0, 0, 0);
@@ -113,8 +116,8 @@ impl Bed {
             }
         }
         match (noticed, lost, keeps) {
-            (0, ..) => Err("no loss was seen on a disk that keeps nothing: the cuts have hit nothing".into()),
-            (_, 0, Keeps::AllButATail) => Err(format!("nothing of {told} was lost: the cuts have hit nothing").into()),
+            (0, ..) => Err(missed("no loss was seen on a disk that keeps nothing").into()),
+            (_, 0, Keeps::AllButATail) => Err(missed(format!("nothing of {told} was lost")).into()),
             _ => Ok(()),
         }
     }
@@ -122,12 +125,12 @@ impl Bed {
     /// Until everything that was wanted is done, and nobody has the file open but the driver.
     async fn rest(&mut self) -> Result<(), Problem> {
         let jobs = self.setup.jobs;
-        self.until("all jobs to be done", Duration::from_secs(60), async |bed| {
+        self.until("all jobs to be done", async |bed| {
             bed.producers.iter_mut().all(super::child::Producer::has_ended) && bed.counter(Counter::Done).await >= jobs
         })
         .await?;
         for worker in 0..self.workers.len() {
-            self.end(worker, Duration::from_secs(20)).await?;
+            self.end(worker).await?;
         }
         Ok(())
     }

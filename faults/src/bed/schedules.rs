@@ -1,6 +1,6 @@
 //! The schedules of a run, and what their ticks are to be.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use queue_core::{Schedule, ScheduleAddress, ScheduleRecord, client::RawJob};
 
@@ -9,9 +9,6 @@ use crate::{
     checker::{HeldSchedule, Ticks},
     work::QUEUE,
 };
-
-/// How long the broker may be away while the driver changes a schedule.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A schedule that a row has defined.
 #[derive(Debug)]
@@ -61,7 +58,7 @@ impl Bed {
         for name in names {
             let before = self.until_known(&name).await?.made;
             let more = async |bed: &mut Bed| bed.schedule_record(&name).await.is_some_and(|record| record.made > before);
-            self.until(&format!("a tick of {name}"), Duration::from_secs(20), more).await?;
+            self.until(&format!("a tick of {name}"), more).await?;
         }
         Ok(())
     }
@@ -76,7 +73,7 @@ impl Bed {
             record = bed.schedule_record(name).await;
             record.is_some()
         };
-        self.until(&format!("the broker to tell of {name}"), PATIENCE, known).await?;
+        self.until(&format!("the broker to tell of {name}"), known).await?;
         record.ok_or_else(|| format!("there is no schedule {name}").into())
     }
 
@@ -86,7 +83,7 @@ impl Bed {
         for Defined { address, wanted } in std::mem::take(&mut self.schedules) {
             let client = self.client.clone();
             let paused = async |_: &mut Bed| client.schedules().pause(&address).await.is_ok();
-            self.until(&format!("{address} to be paused"), PATIENCE, paused).await?;
+            self.until(&format!("{address} to be paused"), paused).await?;
             let record = self.until_known(&address.name).await?;
             let next_ms = record.next.map_or(0, ms);
             let ticks = match wanted {

@@ -1,13 +1,11 @@
 //! What a row does to the topic of a run, and to its subscriptions.
 
-use std::time::Duration;
-
 use queue_core::{
     Retention,
     broker::{Counter, Mark},
 };
 
-use super::{Bed, PATIENCE, Problem};
+use super::{Bed, Problem};
 use crate::{
     events::{Subscriber, TOPIC},
     history::{self, Operation, Phase},
@@ -20,7 +18,7 @@ impl Bed {
     /// When that takes too long.
     pub async fn handled(&mut self, by: Subscriber, events: u64) -> Result<(), Problem> {
         let queue = by.queue();
-        self.until("events to be handled", Duration::from_secs(60), async |bed| {
+        self.until("events to be handled", async |bed| {
             let stats = bed.client.inspector().stats(&queue).await;
             stats.is_ok_and(|stats| stats.total(Counter::Done) >= events) || bed.has_published()
         })
@@ -80,7 +78,7 @@ impl Bed {
                 Err(_) => return false,
             }
         };
-        self.until("a rewind to end", PATIENCE, ended).await?;
+        self.until("a rewind to end", ended).await?;
         self.recorder.note(Phase::Ok, operation());
         Ok(())
     }

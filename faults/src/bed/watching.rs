@@ -12,7 +12,7 @@ use std::{
 use queue_core::{JobAddress, JobId, JobState, Transition, Watched};
 use tokio::task::JoinHandle;
 
-use super::{Bed, PATIENCE, Problem};
+use super::{Bed, Problem};
 use crate::work::QUEUE;
 
 /// It reads in a task of its own, for as long as it is let.
@@ -69,7 +69,7 @@ impl Watcher {
     pub async fn hears_of(&self, bed: &mut Bed, id: &JobId) -> Result<(), Problem> {
         use JobState::{Active, Done, Ready};
         let whole = [(None, Some(Ready)), (Some(Ready), Some(Active)), (Some(Active), Some(Done))];
-        let heard = bed.until("a watcher to hear of a job", PATIENCE, async |_| self.story(id).len() >= whole.len()).await;
+        let heard = bed.until("a watcher to hear of a job", async |_| self.story(id).len() >= whole.len()).await;
         let story = self.story(id);
         if heard.is_err() || story != whole {
             return Err(format!("a watcher was told of job {id}, which was enqueued and has run: {story:?}").into());
@@ -84,7 +84,7 @@ impl Watcher {
     pub async fn knows_the_state_of_each_job(&self, bed: &mut Bed) -> Result<(), Problem> {
         let mut left = self.open();
         let inspector = bed.client.inspector();
-        let known = bed.until("a watcher to know the state of each job", PATIENCE, async |_| {
+        let known = bed.until("a watcher to know the state of each job", async |_| {
             let told = self.open();
             let mut wrong = BTreeMap::new();
             for (job, state) in left.keys().filter_map(|job| Some((job, *told.get(job)?))) {

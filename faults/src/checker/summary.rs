@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    facts::{Facts, Fate},
+    facts::{Delivery, Facts, Fate},
     order, tokens,
 };
-use crate::history::subscription_of;
+use crate::history::{POWER_CUT, subscription_of};
 
 /// The numbers of a run.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +47,8 @@ pub struct Summary {
     pub fenced_off: usize,
     /// Faults, by name.
     pub faults: BTreeMap<String, usize>,
+    /// Whether no handler started, ended or was finished after the first fault: it came too late to hit anything.
+    pub too_late_to_hit: bool,
     /// Cancels that came in time.
     pub cancelled: usize,
     /// Those that found their job ended, or gone.
@@ -89,6 +91,13 @@ impl Summary {
         for (_, name, _) in &facts.faults {
             *summary.faults.entry((*name).to_owned()).or_default() += 1;
         }
+        // Power cuts are played when all is done, from what was written down.
+        let first = facts.faults.iter().filter(|(_, name, _)| *name != POWER_CUT).map(|(at, ..)| *at).min();
+        summary.too_late_to_hit = first.is_some_and(|first| {
+            let deliveries = || facts.jobs.values().flat_map(|job| job.deliveries.values());
+            let finishes = |delivery: &Delivery<'_>| delivery.finishes.values().any(|finish| finish.span.to_us.is_none_or(|to| to > first));
+            !deliveries().any(|one| one.starts.iter().chain(&one.ends).any(|at| *at > first) || finishes(one))
+        });
         summary.aged = order::aged(facts).len();
         for job in facts.jobs.values() {
             let edits = job.edits.iter().filter(|(_, fate, _)| *fate == Fate::Happened);

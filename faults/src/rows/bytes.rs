@@ -1,7 +1,5 @@
 //! Jobs that cannot be read.
 
-use std::time::Duration;
-
 use queue_core::{
     JobId,
     broker::{Enqueue, Enqueued, JobState, NewJob, ProcessId, Register},
@@ -102,8 +100,7 @@ fn wished(envelopes: impl IntoIterator<Item = Vec<u8>>, wish: Wish) -> Vec<(Vec<
 
 /// Until so many jobs are set aside.
 async fn until_parked(bed: &mut Bed, jobs: usize) -> Result<(), Problem> {
-    let (what, time) = ("them to be set aside", Duration::from_secs(20));
-    bed.until(what, time, async |bed| bed.depth(JobState::Parked).await == jobs as u64).await
+    bed.until("them to be set aside", async |bed| bed.depth(JobState::Parked).await == jobs as u64).await
 }
 
 /// Payloads in which parameters are missing or of another type.

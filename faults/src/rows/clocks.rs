@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::broker::{Counter, JobState};
 
-use super::{Grade, Harming, REDIS, Row, SENTINEL, SQLITE, anything, taken_back};
+use super::{Grade, Harming, REDIS, Row, SENTINEL, SQLITE, Unmet, anything, taken_back};
 use crate::{
     bed::{Bed, Problem, Setup},
     checker::{Summary, Terms},
@@ -64,11 +64,11 @@ fn moved() -> Setup {
 /// claim.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(12);
 
-fn in_time(summary: &Summary) -> Result<(), String> {
+fn in_time(summary: &Summary) -> Result<(), Unmet> {
     taken_back(summary)?;
     let longest = Duration::from_millis(summary.recovery_ms.last().copied().unwrap_or(0));
     let allowed = Duration::from_millis(moved().terms.lease_ms) + BEYOND_THE_LEASE;
-    if longest <= allowed { Ok(()) } else { Err(format!("a job of a worker that was killed waited {longest:?}")) }
+    if longest <= allowed { Ok(()) } else { Err(format!("a job of a worker that was killed waited {longest:?}").into()) }
 }
 
 fn wrong_clocks(bed: &mut Bed) -> Harming<'_> {
@@ -119,10 +119,10 @@ fn moved_machine(bed: &mut Bed) -> Harming<'_> {
         bed.progress(50).await?;
         while bed.workers.iter().any(|worker| worker.is_alive()) {
             let worker = bed.any_worker();
-            bed.end(worker, Duration::from_secs(20)).await?;
+            bed.end(worker).await?;
         }
         let ahead = bed.start_worker_at(1_000 * HOUR)?;
-        bed.until("the worker to run jobs", Duration::from_secs(20), async |bed| bed.workers[ahead].has_spoken()).await?;
+        bed.until("the worker to run jobs", async |bed| bed.workers[ahead].has_spoken()).await?;
         let pause = bed.ms(500, 1_000);
         bed.pass(pause).await?;
         bed.kill(ahead);
@@ -146,5 +146,5 @@ async fn killed(bed: &mut Bed) -> Result<(), Problem> {
 async fn recovered(bed: &mut Bed) -> Result<(), Problem> {
     let before = bed.counter(Counter::Reclaimed).await;
     let taken_back = async |bed: &mut Bed| bed.counter(Counter::Reclaimed).await > before && bed.depth(JobState::Retry).await == 0;
-    bed.until("jobs to be taken back", Duration::from_secs(30), taken_back).await
+    bed.until("jobs to be taken back", taken_back).await
 }

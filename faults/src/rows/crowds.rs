@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
 use queue_core::broker::{Counter, ProcessId, Register, Turn};
+use queue_testing::patience::patience;
 use queue_tests::{
     server::{Kind, Server},
     wire::Wire,
@@ -94,7 +95,7 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
         let _: () = bed.server()?.ask(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"])?;
-        bed.until("the crowd to be stored", Duration::from_secs(600), async |bed| bed.counter(Counter::Enqueued).await >= people()).await?;
+        bed.until_within("the crowd to be stored", patience() * 10, async |bed| bed.counter(Counter::Enqueued).await >= people()).await?;
         // They lie in `ready`: put them back to where they wait for their time.
         let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
         let (ready, scheduled) = (key("ready:2"), key("scheduled"));
@@ -104,8 +105,7 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
                 break;
             }
         }
-        bed.until("the server to be one process", Duration::from_secs(60), async |bed| !bed.server().is_ok_and(|server| is_forked(server)))
-            .await?;
+        bed.until("the server to be one process", async |bed| !bed.server().is_ok_and(|server| is_forked(server))).await?;
         bed.harm("due at once", "broker");
         let server = bed.server()?;
         let _: () = server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])?;
@@ -172,7 +172,7 @@ return #ids";
 fn leases(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
-        bed.until("the jobs to be stored", Duration::from_secs(60), async |bed| bed.counter(Counter::Enqueued).await >= LANES).await?;
+        bed.until("the jobs to be stored", async |bed| bed.counter(Counter::Enqueued).await >= LANES).await?;
         for worker in 0..bed.workers.len() {
             bed.stop(worker);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BOTH, EVERY, Grade, Harming, Row, anything, taken_back};
+use super::{BOTH, EVERY, Grade, Harming, Row, Unmet, missed, taken_back};
 use crate::{
     bed::{Bed, Setup},
     checker::{RateTerms, Summary, Terms},
@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
         columns: BOTH,
         setup: Setup::default,
         harm: |bed| dies_at(bed, Failpoint::AfterClaim),
-        expect: anything,
+        expect: died,
     },
     Row {
         number: "M8",
@@ -198,8 +198,8 @@ fn poison(deed: Deed) -> Setup {
     Setup { jobs: 400, mix: Mix { ms: 30, deeds, cancelled: 0, ..Mix::default() }, ..Setup::default() }
 }
 
-fn died(summary: &Summary) -> Result<(), String> {
-    if summary.faults.contains_key("died") { Ok(()) } else { Err("no process died: the harm has hit nothing".to_owned()) }
+fn died(summary: &Summary) -> Result<(), Unmet> {
+    if summary.faults.contains_key("died") { Ok(()) } else { Err(missed("no process died")) }
 }
 
 pub(super) fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
@@ -209,7 +209,7 @@ pub(super) fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
             bed.pass(pause).await?;
             let worker = bed.any_worker();
             // A process that a busy machine has not started yet holds no job: its death would harm nobody.
-            bed.until("a worker to begin", Duration::from_secs(20), async |bed| bed.workers[worker].has_spoken()).await?;
+            bed.until("a worker to begin", async |bed| bed.workers[worker].has_spoken()).await?;
             bed.kill(worker);
             bed.start_worker()?;
         }
@@ -236,8 +236,8 @@ const RECOVERY: Duration = Duration::from_secs(41);
 /// Then somebody has to claim it.
 const CLAIM: Duration = Duration::from_secs(1);
 
-fn in_time(summary: &Summary) -> Result<(), String> {
+fn in_time(summary: &Summary) -> Result<(), Unmet> {
     taken_back(summary)?;
     let longest = Duration::from_millis(summary.recovery_ms.last().copied().unwrap_or(0));
-    if longest <= RECOVERY + CLAIM { Ok(()) } else { Err(format!("a job of a worker that was killed waited {longest:?}")) }
+    if longest <= RECOVERY + CLAIM { Ok(()) } else { Err(format!("a job of a worker that was killed waited {longest:?}").into()) }
 }

@@ -11,7 +11,7 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 
-use super::{Grade, Harming, Row, SQLITE, anything, refused};
+use super::{Grade, Harming, Row, SQLITE, Unmet, anything, missed, refused};
 use crate::{
     bed::{Bed, Problem, Setup},
     checker::{Summary, Terms},
@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Row] = &[
                 bed.progress(1_500).await
             })
         },
-        expect: |summary| if summary.refused == 0 { Ok(()) } else { Err(format!("{} enqueues were refused", summary.refused)) },
+        expect: |summary| if summary.refused == 0 { Ok(()) } else { Err(format!("{} enqueues were refused", summary.refused).into()) },
     },
     Row {
         number: "M61",
@@ -131,8 +131,8 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// Enqueues into a file that is not there were refused.
-fn refused_at_all(summary: &Summary) -> Result<(), String> {
-    if summary.refused > 0 { Ok(()) } else { Err("nothing was refused: the harm has hit nothing".to_owned()) }
+fn refused_at_all(summary: &Summary) -> Result<(), Unmet> {
+    if summary.refused > 0 { Ok(()) } else { Err(missed("nothing was refused")) }
 }
 
 /// Jobs that leave a trace when they are done, and enough of them for the log to be merged a few times.

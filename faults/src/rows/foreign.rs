@@ -1,15 +1,14 @@
 //! Another program that writes under our names.
 
-use std::time::Duration;
-
 use queue_core::broker::{Audit, DamageKind, JobState};
 
-use super::{Grade, Harming, REDIS, Row, no_duplicates};
+use super::{Grade, Harming, REDIS, Row, missed, no_duplicates};
 use crate::{
-    bed::{Bed, PATIENCE, Setup},
+    bed::{Bed, Setup},
     process::Mix,
     work::QUEUE,
 };
+use queue_testing::patience::patience;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -59,15 +58,15 @@ fn doubled(bed: &mut Bed) -> Harming<'_> {
         for turn in 0..12 {
             bed.harm("put ids into `ready` once more", "broker");
             let command = ["EVAL", DOUBLE, "3", &key("ready:2"), &key("active"), "ran before"];
-            put += bed.server()?.ask_patiently::<u64>(&command, PATIENCE)?;
+            put += bed.server()?.ask_patiently::<u64>(&command, patience())?;
             if turn % 3 == 2 {
                 bed.client.inspector().audit(QUEUE, REPAIR).await?;
             }
             let pause = bed.ms(50, 300);
             bed.pass(pause).await?;
         }
-        bed.server()?.ask_patiently::<i64>(&["DEL", "ran before"], PATIENCE)?;
-        if put < 50 { Err(format!("only {put} ids were put: the harm has hit nothing").into()) } else { Ok(()) }
+        bed.server()?.ask_patiently::<i64>(&["DEL", "ran before"], patience())?;
+        if put < 50 { Err(missed(format!("only {put} ids were put")).into()) } else { Ok(()) }
     })
 }
 
@@ -78,15 +77,15 @@ fn overwritten(bed: &mut Bed) -> Harming<'_> {
             bed.progress(50).await?;
             bed.harm("overwrite a key", "broker");
             let server = bed.server()?;
-            let _: i64 = server.ask_patiently(&["DEL", &key], PATIENCE)?;
-            let _: String = server.ask_patiently(&["SETEX", &key, "3600", "theirs"], PATIENCE)?;
+            let _: i64 = server.ask_patiently(&["DEL", &key], patience())?;
+            let _: String = server.ask_patiently(&["SETEX", &key, "3600", "theirs"], patience())?;
             let pause = bed.ms(300, 2_000);
             bed.pass(pause).await?;
             let found = bed.client.inspector().audit(QUEUE, REPAIR).await?;
             if found.first().is_none_or(|damage| damage.kind != DamageKind::KeyOfAnotherType || !damage.subject.contains(&key)) {
                 return Err(format!("the repair does not name {key}: {found:?}").into());
             }
-            bed.until("jobs to be claimed again", Duration::from_secs(20), async |bed| bed.depth(JobState::Active).await > 0).await?;
+            bed.until("jobs to be claimed again", async |bed| bed.depth(JobState::Active).await > 0).await?;
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! The fault matrix: one row, one fault, and what must hold.
 //!
-//! A row says how its run is laid out, what harm it does, and what must have happened, so that a fault that has hit nothing does not
-//! pass for one that was survived. That every promise held is for the [checker](crate::checker) to say, in every row.
+//! A row defines how its run is laid out, what harm it does, and what must have happened. A run whose fault missed its moment is
+//! [inconclusive](Unmet::Inconclusive): it does not pass, and is repeated. That every promise held is for the [checker](crate::checker) to say, in every row.
 
 mod bytes;
 mod clocks;
@@ -55,7 +55,38 @@ pub struct Row {
     /// What is done to it.
     pub harm: for<'a> fn(&'a mut Bed) -> Harming<'a>,
     /// What must have happened, beside that every promise held.
-    pub expect: fn(&Summary) -> Result<(), String>,
+    pub expect: fn(&Summary) -> Result<(), Unmet>,
+}
+
+/// What a row expected and did not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// Its fault missed its moment, such as a kill after the end of all jobs. The run shows nothing, and is repeated with another seed.
+    Inconclusive(String),
+    /// The row did not hold.
+    Broken(String),
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmet::Inconclusive(why) => write!(f, "inconclusive: {why}"),
+            Unmet::Broken(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Unmet {}
+
+impl From<String> for Unmet {
+    fn from(what: String) -> Self {
+        Unmet::Broken(what)
+    }
+}
+
+/// The fault of a run missed its moment.
+pub(crate) fn missed(why: impl Into<String>) -> Unmet {
+    Unmet::Inconclusive(why.into())
 }
 
 impl fmt::Debug for Row {
@@ -111,27 +142,27 @@ pub const LEFT_OUT: [(&str, &str); 9] = [
     ("M72", "the dashboard is not built"),
 ];
 
-fn anything(_: &Summary) -> Result<(), String> {
+fn anything(_: &Summary) -> Result<(), Unmet> {
     Ok(())
 }
 
 /// The harm has taken jobs from somebody, and whoever lost one could change nothing any more.
-fn taken_back(summary: &Summary) -> Result<(), String> {
+fn taken_back(summary: &Summary) -> Result<(), Unmet> {
     match summary.duplicates.get("reclaim") {
         Some(_) => Ok(()),
-        None => Err("no job was taken back: the harm has hit nothing".to_owned()),
+        None => Err(missed("no job was taken back")),
     }
 }
 
 /// Nothing ran twice that its handler did not ask for.
-fn no_duplicates(summary: &Summary) -> Result<(), String> {
-    if summary.duplicates.is_empty() { Ok(()) } else { Err(format!("jobs ran twice: {:?}", summary.duplicates)) }
+fn no_duplicates(summary: &Summary) -> Result<(), Unmet> {
+    if summary.duplicates.is_empty() { Ok(()) } else { Err(format!("jobs ran twice: {:?}", summary.duplicates).into()) }
 }
 
 /// Something was refused, and nothing ran twice.
-fn refused(summary: &Summary) -> Result<(), String> {
+fn refused(summary: &Summary) -> Result<(), Unmet> {
     if summary.refused == 0 {
-        return Err("nothing was refused: the harm has hit nothing".to_owned());
+        return Err(missed("nothing was refused"));
     }
     no_duplicates(summary)
 }

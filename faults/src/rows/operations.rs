@@ -4,13 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use queue_core::JobResult;
 
-use super::{EVERY, Grade, Harming, Row, SENTINEL, SEVERAL, anything};
+use super::{EVERY, Grade, Harming, Row, SENTINEL, SEVERAL, anything, missed};
 use crate::{
-    bed::{Bed, Column, PATIENCE, Problem, Setup},
+    bed::{Bed, Column, Problem, Setup},
     checker::Terms,
     process::{Mix, take_steps},
     work::Plan,
 };
+use queue_testing::patience::patience;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -78,7 +79,7 @@ fn runner_killed(bed: &mut Bed) -> Harming<'_> {
             let mut operator = bed.start_operator(&operation, Duration::from_millis(30))?;
             let (of, known) = (operation.clone(), runners.clone());
             let begun = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| !known.contains(&now.runner) || !now.is_running());
-            bed.until("a process to take steps", PATIENCE, begun).await?;
+            bed.until("a process to take steps", begun).await?;
             // Most of its life lies between two steps then, also between those of one page.
             operator.slow();
             let life = if bed.column() == Column::Redis { bed.ms(300, 1_500) } else { bed.ms(0, 120) };
@@ -95,7 +96,7 @@ fn runner_killed(bed: &mut Bed) -> Harming<'_> {
         let ended = bed.is_carried_out(&operation, STANDING).await?;
         // Taking it over counts as a step, and each page has two.
         if kills < 3 || ended.step < STANDING / 200 + 3 {
-            return Err(format!("{kills} processes were killed, and the operation has {} steps: nothing was tried", ended.step).into());
+            return Err(missed(format!("{kills} processes were killed, and the operation has {} steps", ended.step)).into());
         }
         Ok(())
     })
@@ -110,8 +111,7 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
         let (inspector, id) = (bed.client.inspector(), operation.clone());
         let runner = tokio::spawn(async move { take_steps(&inspector, &id, Duration::from_millis(100)).await });
         let of = operation.clone();
-        bed.until("the operation to be under way", PATIENCE, async |bed| bed.operation(&of).await.is_some_and(|now| now.changed > 500))
-            .await?;
+        bed.until("the operation to be under way", async |bed| bed.operation(&of).await.is_some_and(|now| now.changed > 500)).await?;
         let mut known = 0;
         if is_lossy {
             bed.cut_off_replicas()?;
@@ -121,7 +121,7 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
             // On a slow machine the next step takes longer.
             let of = operation.clone();
             let goes_on = async |bed: &mut Bed| bed.operation(&of).await.is_some_and(|now| now.step > known || !now.is_running());
-            bed.until("a step that no replica has", PATIENCE, goes_on).await?;
+            bed.until("a step that no replica has", goes_on).await?;
         }
         let before = bed.operation(&operation).await.ok_or("the broker does not answer before anything was done to it")?;
         if is_lossy {
@@ -136,10 +136,10 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
             return Err(format!("its runner believes that it is {own:?}, and it is {ended:?}").into());
         }
         if is_lossy && before.step <= known {
-            return Err("the server that takes over lacks no step: nothing was tried".into());
+            return Err(missed("the server that takes over lacks no step").into());
         }
         if !before.is_running() {
-            return Err("the operation had ended before the other server took over: nothing was tried".into());
+            return Err(missed("the operation had ended before the other server took over").into());
         }
         if is_lossy { bed.bring_back() } else { Ok(()) }
     })
@@ -148,9 +148,6 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
 /// Jobs for which a caller waits, and the longest of them in milliseconds.
 const AWAITED: u64 = 60;
 const LONGEST: u32 = 4_000;
-
-/// All of them run within a few seconds.
-const AWAITED_FOR: Duration = Duration::from_secs(40);
 
 /// A caller looks by itself within five seconds at first, and then every five seconds. By then the first jobs start, and another server takes over.
 const LOOKED: Duration = Duration::from_millis(5_200);
@@ -164,7 +161,7 @@ fn waits(bed: &mut Bed) -> Harming<'_> {
         for n in 0..AWAITED {
             let ms = bed.rng.u32(0..LONGEST);
             let handle = bed.enqueue_one(n, Plan { ms, ..Plan::default() }, LOOKED).await?;
-            waiting.push(tokio::spawn(async move { (handle.wait(AWAITED_FOR).await, SystemTime::now(), handle) }));
+            waiting.push(tokio::spawn(async move { (handle.wait(patience()).await, SystemTime::now(), handle) }));
         }
         bed.pass(LOOKED).await?;
         for _ in 0..2 {

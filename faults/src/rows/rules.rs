@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BOTH, EVERY, Grade, Harming, Row, deaths::killed, taken_back};
+use super::{BOTH, EVERY, Grade, Harming, Row, Unmet, deaths::killed, missed, taken_back};
 use crate::{
-    bed::{Bed, Column, PATIENCE, Setup},
+    bed::{Bed, Column, Setup},
     checker::{Summary, Terms},
     process::Mix,
     work::{Deed, QUEUE},
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
         setup: aging,
         harm: |bed| killed(bed, 6),
         expect: |summary| match summary.aged {
-            aged if aged < 20 => Err(format!("{aged} jobs are known to have waited until they had risen: nothing was tried")),
+            aged if aged < 20 => Err(missed(format!("{aged} jobs are known to have waited until they had risen"))),
             _ => Ok(()),
         },
     },
@@ -89,7 +89,7 @@ fn capped(bed: &mut Bed) -> Harming<'_> {
             bed.cap(cap).await;
             if n % 3 == 2 {
                 let worker = bed.any_worker();
-                bed.until("a worker to begin", PATIENCE, async |bed| bed.workers[worker].has_spoken()).await?;
+                bed.until("a worker to begin", async |bed| bed.workers[worker].has_spoken()).await?;
                 bed.replace(worker)?;
             }
         }
@@ -109,11 +109,7 @@ fn edits(bed: &mut Bed) -> Harming<'_> {
 }
 
 /// Some edits came in time, and some too late.
-fn both_won(summary: &Summary) -> Result<(), String> {
+fn both_won(summary: &Summary) -> Result<(), Unmet> {
     let (came, ran) = (summary.edited, summary.ran_edited);
-    if came < 50 || ran < 50 {
-        Err(format!("{came} jobs were edited in time, and {ran} ran so: nothing was tried"))
-    } else {
-        taken_back(summary)
-    }
+    if came < 50 || ran < 50 { Err(missed(format!("{came} jobs were edited in time, and {ran} ran so"))) } else { taken_back(summary) }
 }

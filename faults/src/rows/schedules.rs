@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{CatchUp, Overlap, Schedule};
 
-use super::{BOTH, EVERY, Grade, Harming, Row};
+use super::{BOTH, EVERY, Grade, Harming, Row, Unmet, missed};
 use crate::{
     bed::{Bed, Column, Problem, Setup, Wanted},
     checker::{Summary, Terms},
@@ -50,8 +50,8 @@ const HOUR: i64 = 3_600;
 /// Of so many ticks at least the workers must have heard.
 const HEARD: usize = 10;
 
-fn ticked(summary: &Summary) -> Result<(), String> {
-    if summary.ticks >= HEARD { Ok(()) } else { Err(format!("{} ticks were made: nothing was tried", summary.ticks)) }
+fn ticked(summary: &Summary) -> Result<(), Unmet> {
+    if summary.ticks >= HEARD { Ok(()) } else { Err(missed(format!("{} ticks were made", summary.ticks))) }
 }
 
 /// No job waits for a time, which a clock that is wrong makes wrong.
@@ -181,7 +181,7 @@ fn across(bed: &mut Bed) -> Harming<'_> {
 async fn last(bed: &mut Bed, name: &str, tick: i64) -> Result<(), Problem> {
     let at = UNIX_EPOCH + Duration::from_secs(tick.unsigned_abs());
     let made = async |bed: &mut Bed| bed.schedule_record(name).await.is_some_and(|record| record.last == Some(at));
-    bed.until(&format!("the tick {tick} of {name}"), Duration::from_secs(20), made).await
+    bed.until(&format!("the tick {tick} of {name}"), made).await
 }
 
 /// Lets the broker believe that it is this time, in seconds since 1970. On a file, all workers are killed, and others begin at that time.

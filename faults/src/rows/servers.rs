@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use queue_core::broker::Condition;
+use queue_testing::patience::patience;
 
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{
-    bed::{Bed, PATIENCE, Setup},
+    bed::{Bed, Setup},
     checker::Terms,
     process::Mix,
     work::{Deed, QUEUE},
@@ -158,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
                     bed.pass(pause).await?;
                     bed.harm("delete leases", "broker");
                     let leases = format!("queue:{{{QUEUE}}}:leases");
-                    let _: i64 = bed.server()?.ask_patiently(&["DEL", &leases], PATIENCE)?;
+                    let _: i64 = bed.server()?.ask_patiently(&["DEL", &leases], patience())?;
                 }
                 Ok(())
             })
@@ -177,7 +178,7 @@ pub(super) const ROWS: &[Row] = &[
                     let pause = bed.ms(0, 30);
                     bed.pass(pause).await?;
                     bed.harm("flush scripts", "broker");
-                    let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], PATIENCE)?;
+                    let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], patience())?;
                 }
                 Ok(())
             })
@@ -217,12 +218,12 @@ fn other_hands(bed: &mut Bed) -> Harming<'_> {
         let worker = bed.any_worker();
         bed.stop(worker);
         bed.harm("delete leases", "broker");
-        let _: i64 = bed.server()?.ask_patiently(&["DEL", &key("leases")], PATIENCE)?;
+        let _: i64 = bed.server()?.ask_patiently(&["DEL", &key("leases")], patience())?;
         bed.kill(worker);
         bed.start_worker()?;
         for _ in 0..5 {
             bed.harm("take an id away", "broker");
-            let _: Option<Vec<u8>> = bed.server()?.ask_patiently(&["RPOP", &key("ready:2")], PATIENCE)?;
+            let _: Option<Vec<u8>> = bed.server()?.ask_patiently(&["RPOP", &key("ready:2")], patience())?;
         }
         Ok(())
     })

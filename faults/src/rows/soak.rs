@@ -1,12 +1,11 @@
 //! Everything together, in an order that only the seed knows.
 
-use std::time::Duration;
-
+use queue_testing::patience::patience;
 use queue_tests::proxy::Harm;
 
 use super::{EVERY, Grade, Harming, Row, anything};
 use crate::{
-    bed::{Bed, Column, PATIENCE, Problem, Setup},
+    bed::{Bed, Column, Problem, Setup},
     checker::Terms,
     process::Mix,
     recording::Failpoint,
@@ -59,7 +58,7 @@ fn at_random(bed: &mut Bed) -> Harming<'_> {
                 }
                 2 => {
                     let worker = bed.any_worker();
-                    bed.end(worker, Duration::from_secs(20)).await?;
+                    bed.end(worker).await?;
                     bed.start_worker()?;
                 }
                 3 | 4 => {
@@ -112,7 +111,7 @@ async fn to_a_server(bed: &mut Bed) -> Result<(), Problem> {
         }
         3 => {
             bed.harm("flush scripts", "broker");
-            let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], PATIENCE)?;
+            let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], patience())?;
         }
         _ => {
             let harms = [Harm::BlackHole, Harm::SwallowReplies, Harm::CutReplies, Harm::CutRequests, Harm::Refuse, Harm::Slow, Harm::Hold];

@@ -6,11 +6,12 @@ use std::{
 };
 
 use queue_core::broker::Audit;
+use queue_testing::patience::patience;
 use queue_tests::wire::Wire;
 
-use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, servers::DURABLE};
+use super::{Grade, Harming, REDIS, Row, Unmet, anything, missed, no_duplicates, servers::DURABLE};
 use crate::{
-    bed::{Bed, PATIENCE, Problem, Setup},
+    bed::{Bed, Problem, Setup},
     checker::{Summary, Terms},
     history::TAIL_CUT,
     process::Mix,
@@ -80,9 +81,9 @@ fn outlasting() -> Setup {
 }
 
 /// No worker gave up.
-fn survived(summary: &Summary) -> Result<(), String> {
+fn survived(summary: &Summary) -> Result<(), Unmet> {
     match summary.faults.get("died") {
-        Some(n) => Err(format!("{n} workers ended")),
+        Some(n) => Err(format!("{n} workers ended").into()),
         None => no_duplicates(summary),
     }
 }
@@ -112,7 +113,7 @@ fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
         }
         if !anew {
             // The first call finds that its connection has ended with the server.
-            bed.until("the auditor to have looked", PATIENCE, async |bed| {
+            bed.until("the auditor to have looked", async |bed| {
                 bed.client.inspector().audit(QUEUE, Audit { repair: true, thorough: true }).await.is_ok()
             })
             .await?;
@@ -124,8 +125,8 @@ fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
 /// Has the server write its file anew.
 async fn rewrite(bed: &mut Bed) -> Result<(), Problem> {
     let rewritten = |said: &str| said.contains("aof_rewrite_in_progress:0") && said.contains("aof_rewrite_scheduled:0");
-    let _: String = bed.server()?.ask_patiently(&["BGREWRITEAOF"], PATIENCE)?;
-    bed.until("the file to be written anew", Duration::from_secs(20), async |bed| {
+    let _: String = bed.server()?.ask_patiently(&["BGREWRITEAOF"], patience())?;
+    bed.until("the file to be written anew", async |bed| {
         let said = bed.server().ok().and_then(|server| server.ask::<String>(&["INFO", "persistence"]).ok());
         said.is_some_and(|said| rewritten(&said))
     })
@@ -139,7 +140,7 @@ const DELAY_US: &str = "1200";
 fn loading(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(300).await?;
-        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", FILL, "0", FILLERS], PATIENCE)?;
+        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", FILL, "0", FILLERS], patience())?;
         rewrite(bed).await?;
         bed.harm("kill", "broker");
         let server = bed.server()?;
@@ -160,10 +161,11 @@ fn loading(bed: &mut Bed) -> Harming<'_> {
             loaded.store(true, Ordering::Relaxed);
             watching.join()
         });
-        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", CLEAR, "0", FILLERS], PATIENCE)?;
+        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", CLEAR, "0", FILLERS], patience())?;
         match said {
             Ok(said) if said >= 10 => Ok(()),
-            said => Err(format!("somebody who asked again and again was told {said:?} times that it is loading").into()),
+            Ok(said) => Err(missed(format!("somebody who asked again and again was told {said} times that it is loading")).into()),
+            Err(_) => Err("whoever asks the server has panicked".into()),
         }
     })
 }

@@ -7,9 +7,9 @@ use queue_core::{
     broker::{Condition, Counter, JobState},
 };
 
-use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, SEVERAL, taken_back};
+use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, SEVERAL, Unmet, missed, taken_back};
 use crate::{
-    bed::{Bed, PATIENCE, Setup},
+    bed::{Bed, Setup},
     checker::{Resources, Summary, Terms},
     events::Subscriber,
     history::{Mark, now_us},
@@ -44,9 +44,9 @@ pub(super) const ROWS: &[Row] = &[
         harm: |bed| trimmed(bed, Retention { count: Some(20), ..Retention::default() }),
         expect: |summary| {
             if summary.lost_events > 0 {
-                return Err(format!("{} events were lost, which all subscriptions had time to read", summary.lost_events));
+                return Err(format!("{} events were lost, which all subscriptions had time to read", summary.lost_events).into());
             }
-            if summary.trimmed < 200 { Err(format!("{} events were removed: nothing was tried", summary.trimmed)) } else { Ok(()) }
+            if summary.trimmed < 200 { Err(missed(format!("{} events were removed", summary.trimmed))) } else { Ok(()) }
         },
     },
     Row {
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Row] = &[
         setup: || topic(Mix::events(20, GROUPS), ALL_OF_THREE),
         harm: |bed| trimmed(bed, Retention { count: Some(20), lag: Some(Duration::ZERO), ..Retention::default() }),
         expect: |summary| {
-            if summary.lost_events > 0 { Ok(()) } else { Err("no subscription has lost an event: nothing was tried".to_owned()) }
+            if summary.lost_events > 0 { Ok(()) } else { Err(missed("no subscription has lost an event")) }
         },
     },
     Row {
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Row] = &[
         harm: rewound,
         expect: |summary| match summary.again {
             again if again > 50 => Ok(()),
-            again => Err(format!("{again} events were handled again: nothing was tried")),
+            again => Err(missed(format!("{again} events were handled again"))),
         },
     },
     Row {
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
         setup: lossy,
         harm: master_killed,
         expect: |summary| match summary.forgotten_events {
-            0 => Err("the replica lacked no event: nothing was tried".to_owned()),
+            0 => Err(missed("the replica lacked no event")),
             _ => handled(summary, &[Subscriber::Ordered, Subscriber::Plain, Subscriber::Slow]),
         },
     },
@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
         setup: || topic(Mix { bytes: 2_000, ..Mix::events(20, GROUPS) }, ALL_OF_THREE),
         harm: full,
         expect: |summary| match summary.refused {
-            0 => Err("no event was refused: nothing was tried".to_owned()),
+            0 => Err(missed("no event was refused")),
             _ => handled(summary, &[Subscriber::Ordered, Subscriber::Plain, Subscriber::Slow]),
         },
     },
@@ -122,11 +122,11 @@ fn topic(mix: Mix, subscribers: &'static [&'static [Subscriber]]) -> Setup {
 }
 
 /// The topic was busy.
-fn handled(summary: &Summary, by: &[Subscriber]) -> Result<(), String> {
+fn handled(summary: &Summary, by: &[Subscriber]) -> Result<(), Unmet> {
     for subscriber in by {
         let handled = summary.handled.get(&subscriber.queue()).copied().unwrap_or(0);
         if handled < 50 {
-            return Err(format!("{} has handled {handled} events of {}: nothing was tried", subscriber.queue(), summary.events));
+            return Err(missed(format!("{} has handled {handled} events of {}", subscriber.queue(), summary.events)));
         }
     }
     Ok(())
@@ -135,7 +135,7 @@ fn handled(summary: &Summary, by: &[Subscriber]) -> Result<(), String> {
 async fn kill_one(bed: &mut Bed) -> Result<(), crate::bed::Problem> {
     let worker = bed.any_worker();
     // A process that a busy machine has not started yet holds no job: its death would harm nobody.
-    bed.until("a worker to begin", PATIENCE, async |bed| bed.workers[worker].has_spoken()).await?;
+    bed.until("a worker to begin", async |bed| bed.workers[worker].has_spoken()).await?;
     bed.replace(worker).map(drop)
 }
 
@@ -172,14 +172,14 @@ fn slow(bed: &mut Bed) -> Harming<'_> {
 /// An event waits for as long as that at most where nobody harms its subscription.
 const SOON_MS: u64 = 1_500;
 
-fn fast(summary: &Summary) -> Result<(), String> {
+fn fast(summary: &Summary) -> Result<(), Unmet> {
     let waited = |of: Subscriber| summary.waited_ms.get(&of.queue()).copied().unwrap_or(0);
     let (plain, slow) = (waited(Subscriber::Plain), waited(Subscriber::Slow));
     if slow < 2 * SOON_MS {
-        return Err(format!("no event waited longer than {slow} ms in the slow subscription: nothing was tried"));
+        return Err(missed(format!("no event waited longer than {slow} ms in the slow subscription")));
     }
     if plain > SOON_MS {
-        return Err(format!("an event waited {plain} ms in the fast subscription, and {slow} ms in the slow one"));
+        return Err(format!("an event waited {plain} ms in the fast subscription, and {slow} ms in the slow one").into());
     }
     handled(summary, &[Subscriber::Plain, Subscriber::Ordered])
 }
@@ -254,7 +254,7 @@ fn full(bed: &mut Bed) -> Harming<'_> {
         bed.handled(Subscriber::Plain, 40).await?;
         for _ in 0..2 {
             // It has read ahead what it handles then.
-            bed.until("the slow subscription to have work", PATIENCE, async |bed| waiting(bed).await >= WORK).await?;
+            bed.until("the slow subscription to have work", async |bed| waiting(bed).await >= WORK).await?;
             bed.harm("maxmemory", "broker");
             bed.set("maxmemory", "1mb")?;
             bed.until_told("the server to say that it is full", Condition::is_full).await?;

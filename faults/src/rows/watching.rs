@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Grade, Harming, Row, SEVERAL, anything};
 use crate::{
-    bed::{Bed, PATIENCE, Problem, Setup, Watcher},
+    bed::{Bed, Problem, Setup, Watcher},
     checker::Terms,
     process::Mix,
     work::Plan,
@@ -33,7 +33,7 @@ const HEARD: u64 = 20;
 /// Waits until the watcher has read what happens now.
 async fn reads_on(bed: &mut Bed, watcher: &Watcher) -> Result<(), Problem> {
     let told = watcher.told();
-    bed.until("the watcher to read on", PATIENCE, async |_| watcher.told() > told + 200).await
+    bed.until("the watcher to read on", async |_| watcher.told() > told + 200).await
 }
 
 fn watched(bed: &mut Bed) -> Harming<'_> {

@@ -1,11 +1,9 @@
 //! What happens to worker processes.
 
-use std::time::Duration;
-
 use queue_core::broker::JobState;
 use queue_tests::proxy::Harm;
 
-use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, anything, no_duplicates, taken_back};
+use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, anything, missed, no_duplicates, taken_back};
 use crate::{
     bed::{Bed, Setup},
     checker::Terms,
@@ -55,7 +53,7 @@ pub(super) const ROWS: &[Row] = &[
         harm: terminated,
         // Who is in a hurry gives back what runs.
         expect: |summary| match summary.duplicates.keys().find(|cause| **cause != "release") {
-            Some(cause) => Err(format!("jobs ran twice, by {cause}")),
+            Some(cause) => Err(format!("jobs ran twice, by {cause}").into()),
             None => Ok(()),
         },
     },
@@ -98,7 +96,7 @@ pub(super) const ROWS: &[Row] = &[
             if came > 100 && late > 100 {
                 no_duplicates(summary)
             } else {
-                Err(format!("{came} cancels came in time and {late} too late: that was no race"))
+                Err(missed(format!("{came} cancels came in time and {late} too late")))
             }
         },
     },
@@ -133,16 +131,16 @@ fn terminated(bed: &mut Bed) -> Harming<'_> {
                 bed.workers[worker].signal("-TERM");
             }
             let heard = bed.workers[worker].has_spoken();
-            let code = bed.end(worker, Duration::from_secs(20)).await?;
+            let code = bed.end(worker).await?;
             // One that has only just been started may end by the signal itself.
             if !(code == Some(0) || twice && code == Some(3) || !heard && code.is_none()) {
                 return Err(format!("{name} was told to stop and ended with {code:?}").into());
             }
             let next = bed.start_worker()?;
             if at_once {
-                bed.until("a worker to be at work", Duration::from_secs(20), async |bed| bed.workers[next].has_spoken()).await?;
+                bed.until("a worker to be at work", async |bed| bed.workers[next].has_spoken()).await?;
                 bed.harm("terminate", bed.workers[next].name());
-                bed.end(next, Duration::from_secs(20)).await?;
+                bed.end(next).await?;
                 bed.start_worker()?;
             }
         }
@@ -158,7 +156,7 @@ fn terminated_alone(bed: &mut Bed) -> Harming<'_> {
         let pause = bed.ms(0, 500);
         bed.pass(pause).await?;
         // Its grace time, and a call deadline on each side.
-        bed.end(worker, Duration::from_secs(22)).await?;
+        bed.end(worker).await?;
         bed.start_worker()?;
         Ok(())
     })
@@ -166,12 +164,11 @@ fn terminated_alone(bed: &mut Bed) -> Harming<'_> {
 
 fn rolling(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        bed.until("jobs of an unknown task to be set aside", Duration::from_secs(20), async |bed| bed.depth(JobState::Parked).await > 20)
-            .await?;
+        bed.until("jobs of an unknown task to be set aside", async |bed| bed.depth(JobState::Parked).await > 20).await?;
         bed.harm("deploy", "workers");
         for _ in 0..bed.setup().workers {
             let worker = bed.any_worker();
-            bed.end(worker, Duration::from_secs(20)).await?;
+            bed.end(worker).await?;
             bed.start_worker_with(None, true)?;
         }
         Ok(())

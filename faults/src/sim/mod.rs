@@ -41,7 +41,7 @@ const BACKOFF_MS: (u64, u64) = (100, 1_000);
 const MAX_CRASHES: u32 = 20;
 
 /// How long it may take until everything is done, in simulated time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const DRAIN_MS: u64 = 120_000;
 
 /// A request that was given up arrives within this time, or never.
 const LATEST: Duration = Duration::from_secs(9);
@@ -89,12 +89,12 @@ async fn life(seed: u64) -> Life {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let drained = tokio::time::timeout(PATIENCE, drained).await.ok();
+    let drained = tokio::time::timeout(Duration::from_millis(DRAIN_MS), drained).await.ok();
     let drained_ms = drained.map(|()| u64::try_from(healed.elapsed().as_millis()).unwrap_or(u64::MAX));
     let terms = Terms {
         lease_ms: LEASE_MS,
         backoff_ms: BACKOFF_MS,
-        drain_ms: 120_000,
+        drain_ms: DRAIN_MS,
         max_crashes: MAX_CRASHES,
         groups: matches!(rules, Rules::OfGroups | Rules::OfLimits).then_some((GROUPS, CAP)),
         ordered: if rules == Rules::OfTopics { vec![(Subscriber::Ordered.queue(), GROUPS)] } else { Vec::new() },

@@ -58,9 +58,12 @@ static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(3);
 async fn holds(number: &str, column: Column) {
     let _turn = TURNS.acquire().await.expect("it is never closed");
     let row = rows::all().into_iter().find(|row| row.number == number).expect("the row is in the matrix");
-    let outcome = run::once(row, column, 17, Path::new(env!("CARGO_BIN_EXE_faults"))).await;
     let mut report = Report::default();
-    report.add(row, column, &outcome);
+    let told = |outcome: &run::Outcome| report.add(row, column, outcome);
+    let outcome = run::conclusively(row, column, 17, Path::new(env!("CARGO_BIN_EXE_faults")), told).await;
+    report.conclude(row, column, &outcome);
     let violations = outcome.verdict.as_ref().map(|verdict| &verdict.violations);
-    assert!(outcome.held(), "{}\n{violations:#?}", report.table());
+    // The verdict of a wait begins its first line.
+    let problem = outcome.problem().map(ToString::to_string).unwrap_or_default();
+    assert!(outcome.held(), "{problem}\n{}\n{violations:#?}", report.table());
 }
