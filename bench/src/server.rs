@@ -3,25 +3,22 @@
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use queue_tests::preload;
+use queue_tests::{patience::wait, preload, server::Port};
 use tempfile::TempDir;
 
 use crate::{Error, frame::Reading, stats::percentile};
-
-/// How long a server may take to start: in Valgrind, with a million jobs, most of a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A redis-server on a free port that keeps nothing on disk; stopped on drop.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    port: u16,
+    port: Port,
     by_cpu: bool,
     folder: TempDir,
 }
@@ -49,7 +46,7 @@ impl Server {
 
     /// Runs in this folder, with what is saved there.
     pub(crate) fn run(mut command: Command, folder: TempDir) -> Result<Self, Error> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = Port::reserve();
         let child = command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
@@ -58,13 +55,9 @@ impl Server {
             .spawn()
             .map_err(|error| format!("cannot start {command:?}: {error}; install redis-server, or name one with --server"))?;
         let server = Server { child, port, by_cpu: false, folder };
-        let until = Instant::now() + PATIENCE;
-        while !server.info("persistence", "loading").is_ok_and(|loading| loading == 0.0) {
-            if Instant::now() > until {
-                return Err(format!("the server did not answer within {PATIENCE:?}").into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // In Valgrind, with a million jobs, it takes most of a minute.
+        let started = wait("the server to start").times(5).every(Duration::from_millis(20));
+        started.try_block_some(|| server.info("persistence", "loading").is_ok_and(|loading| loading == 0.0).then_some(()))?;
         Ok(server)
     }
 
@@ -78,7 +71,7 @@ impl Server {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub(crate) fn connection(&self) -> Result<redis::Connection, Error> {
@@ -94,7 +87,7 @@ impl Server {
 
     /// Milliseconds that an `LPUSH` takes a client which does nothing but that, and rests between two of them: the median.
     pub(crate) fn idle_round_trip(&self, rest: Duration) -> Result<f64, Error> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
         stream.set_nodelay(true)?;
         let request = format!("*3\r\n$5\r\nLPUSH\r\n$4\r\nidle\r\n$100\r\n{}\r\n", "x".repeat(100));
         let mut millis = Vec::new();

@@ -72,7 +72,9 @@ impl Running {
 }
 
 /// How long a figure may wait for its jobs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) fn patience() -> Duration {
+    queue_tests::patience::patience() * 2
+}
 
 /// So many jobs that do nothing, with payloads of 100 bytes.
 pub(crate) fn jobs(n: usize) -> impl Iterator<Item = Job<noop>> + Send + use<> {
@@ -86,6 +88,6 @@ pub(crate) fn jobs_of(n: usize, parameter: String) -> impl Iterator<Item = Job<n
 
 /// Jobs per second of a worker that finds these many waiting.
 pub(crate) async fn drain(running: &Running, begun: std::time::Instant, n: usize) -> Result<f64, Error> {
-    running.counter.all(PATIENCE).await?;
+    running.counter.all(patience()).await?;
     Ok(n as f64 / begun.elapsed().as_secs_f64())
 }

@@ -1,13 +1,16 @@
 //! The program `queue`, as a shell and a browser see it.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
+use queue_tests::{
+    folder::folder,
+    patience::{Lines, exit, output, patience},
+};
 use serde_json::Value;
 
 fn queue(folder: &Path, arguments: &[&str]) -> Command {
@@ -18,13 +21,13 @@ fn queue(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = queue(folder, arguments).output().unwrap();
+    let Output { status, stdout, stderr } = output(&mut queue(folder, arguments)).unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 #[test]
 fn it_has_every_command_and_enqueues_tasks_that_it_does_not_know() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let run = |arguments: &[&str]| run(folder.path(), arguments);
     let (code, _, help) = run(&[]);
     assert_eq!(code, 2);
@@ -51,7 +54,7 @@ fn it_has_every_command_and_enqueues_tasks_that_it_does_not_know() {
 
 #[test]
 fn a_dashboard_that_strangers_could_use_does_not_start() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let run = |arguments: &[&str]| run(folder.path(), arguments);
     assert_eq!(run(&["enqueue", "x", "--queue", "mail"]).0, 0);
     for arguments in [
@@ -82,14 +85,13 @@ impl Drop for Served {
 fn serve(folder: &Path, arguments: &[&str]) -> Served {
     let arguments = [&["dashboard", "--bind", "127.0.0.1:0"], arguments].concat();
     let mut child = queue(folder, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut url = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-    Served(child, url.trim().to_owned())
+    let url = Lines::of(child.stdout.take().unwrap()).next();
+    Served(child, url)
 }
 
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let (line, headers) = request.split_once('\n').unwrap_or((request, ""));
     write!(stream, "{line} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n").unwrap();
     let mut answer = String::new();
@@ -99,7 +101,7 @@ fn ask(address: &str, request: &str) -> String {
 
 #[test]
 fn a_dashboard_asks_for_its_token_is_read_only_and_stops_while_a_page_is_open() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     assert_eq!(run(folder.path(), &["enqueue", "send_mail", "--queue", "mail", "--id", "one"]).0, 0);
     let mut served = serve(folder.path(), &[]);
     let (address, token) = served.1.strip_prefix("http://").unwrap().split_once("/?token=").unwrap();
@@ -120,13 +122,8 @@ fn a_dashboard_asks_for_its_token_is_read_only_and_stops_while_a_page_is_open() 
     let mut open = TcpStream::connect(address).unwrap();
     write!(open, "GET /live/overview HTTP/1.1\r\nhost: {address}\r\n{cookie}\r\n").unwrap();
     let mut first = [0; 64];
-    open.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    open.set_read_timeout(Some(patience())).unwrap();
     open.read_exact(&mut first).unwrap();
     assert!(Command::new("kill").arg(served.0.id().to_string()).status().unwrap().success());
-    let until = Instant::now() + Duration::from_secs(10);
-    while served.0.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < until, "it does not stop");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(served.0.wait().unwrap().success());
+    assert!(exit(&mut served.0).success());
 }

@@ -10,21 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    patience::{PATIENCE, wait_for},
-    process::Process,
-    server::free_port,
+use queue_testing::{
+    folder::folder,
+    patience::{Wait, patience, wait},
+    port::Port,
 };
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::Process;
 
 /// A browser with one page. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Browser {
-    port: u16,
+    port: Port,
     session: String,
     _driver: Process,
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
 /// Finds a program: named by a variable, or on the path.
@@ -48,17 +50,12 @@ impl Browser {
             program("QUEUE_TEST_CHROMIUM", &["chromium", "chromium-browser", "google-chrome"]),
             program("QUEUE_TEST_CHROMEDRIVER", &["chromedriver"]),
         );
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = free_port();
+        let (folder, port) = (folder(), Port::reserve());
         let mut command = Command::new(driver);
-        command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg(format!("--port={port}")).env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let driver = Process::in_folder(&mut command, folder.path());
         let mut browser = Browser { port, session: String::new(), _driver: driver, _folder: folder };
-        let until = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "chromedriver does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait("chromedriver to start").every(Duration::from_millis(20)).block_some(|| browser.connect());
         let options = json!({
             "binary": chromium,
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en", "--window-size=1280,900"],
@@ -93,12 +90,26 @@ impl Browser {
 
     /// The text that a person sees.
     pub fn text(&self) -> String {
-        // Between the two another page may have come.
-        wait_for("the text of a page that stays", || {
+        self.wait_for("the text of a page that stays").block_some(|| {
             let found = self.element("body");
+            // Since then another page may have come.
             let answer = self.answer("GET", &format!("/session/{}/element/{found}/text", self.session), &Value::Null);
             answer.as_str().map(str::to_owned)
         })
+    }
+
+    /// A wait for an event on the page, which looks at its address and text.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str) -> Wait<'_> {
+        wait(what).seeing(|| self.shown()).every(Duration::from_millis(20))
+    }
+
+    /// The address and the text of the page, or what the driver answers instead.
+    pub fn shown(&self) -> String {
+        let path = format!("/session/{}/execute/sync", self.session);
+        let script = "return document.URL + '\n' + (document.body ? document.body.innerText : '')";
+        let answer = self.answer("POST", &path, &json!({ "script": script, "args": [] }));
+        answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
     }
 
     /// Clicks on what a CSS selector finds, as a person would: it must be visible.
@@ -113,7 +124,7 @@ impl Browser {
 
     /// Does something to an element. If the page has put another one in its place since it was found, that one is meant.
     fn act(&self, selector: &str, action: &str, body: &Value) {
-        wait_for(&format!("an element `{selector}` that stays"), || {
+        self.wait_for(&format!("an element `{selector}` that stays")).block_some(|| {
             let path = format!("/session/{}/element/{}/{action}", self.session, self.element(selector));
             let answer = self.answer("POST", &path, body);
             let gone = answer["error"] == "stale element reference" || answer.to_string().contains("does not belong to the document");
@@ -133,7 +144,7 @@ impl Browser {
 
     /// Goes to the page at the end of an address by its keys. As a person does, it presses them again if the page took them one by one.
     pub fn go(&self, keys: &str, end: &str) {
-        wait_for(&format!("the page {end} behind the keys `{keys}`"), || {
+        self.wait_for(&format!("the page {end} behind the keys `{keys}`")).block_some(|| {
             self.keys(keys);
             let again = Instant::now() + Duration::from_secs(2);
             while Instant::now() < again {
@@ -157,28 +168,20 @@ impl Browser {
     /// # Panics
     /// When it does not in time.
     pub fn wait(&self, script: &str) {
-        let until = Instant::now() + PATIENCE;
         // A page that is still loading may lack what the script reads.
         let path = format!("/session/{}/execute/sync", self.session);
         let body = json!({ "script": format!("return !!({script})"), "args": [] });
-        while self.answer("POST", &path, &body) != Value::Bool(true) {
-            assert!(Instant::now() < until, "never `{script}` at {}: {}", self.url(), self.text());
-            std::thread::sleep(Duration::from_millis(30));
-        }
+        self.wait_for(&format!("`{script}`")).block_until(|| self.answer("POST", &path, &body) == Value::Bool(true));
     }
 
     /// Waits until so many elements are what a CSS selector finds: the page may still be loading.
     pub fn wait_for_count(&self, selector: &str, count: usize) {
-        wait_for(&format!("{count} elements `{selector}`"), || (self.count(selector) == count).then_some(()));
+        self.wait_for(&format!("{count} elements `{selector}`")).block_until(|| self.count(selector) == count);
     }
 
     /// Waits until the page has a text.
     pub fn wait_for_text(&self, text: &str) {
-        let end = Instant::now() + PATIENCE;
-        while !self.text().contains(text) {
-            assert!(Instant::now() < end, "waited {PATIENCE:?} for the text `{text}` at {}, which shows:\n{}", self.url(), self.text());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.wait_for(&format!("the text `{text}`")).every(Duration::from_millis(5)).block_until(|| self.text().contains(text));
     }
 
     /// A command of Chromium's own protocol.
@@ -218,12 +221,16 @@ impl Browser {
 
     fn element(&self, selector: &str) -> String {
         // What was clicked before may still be loading the page that has it.
-        let found = wait_for(&format!("an element `{selector}`"), || {
+        let found = self.wait_for(&format!("an element `{selector}`")).block_some(|| {
             let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));
             found.as_array().and_then(|found| found.first().cloned())
         });
         let name = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
         name.unwrap_or_else(|| panic!("`{selector}` has no name: {found}")).to_owned()
+    }
+
+    fn connect(&self) -> Option<TcpStream> {
+        TcpStream::connect(("127.0.0.1", self.port.number())).ok()
     }
 
     fn of_session(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -239,8 +246,8 @@ impl Browser {
     /// What the driver answers, which may be an error.
     fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver is there");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
+        let mut stream = self.connect().expect("chromedriver is there");
+        stream.set_read_timeout(Some(patience())).expect("a socket has timeouts");
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             self.port,
@@ -266,7 +273,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // Chromium ends with its session, and would outlive a driver that is killed. Where the test has failed this may fail, too.
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+        if let Some(mut stream) = self.connect() {
             let _ = write!(stream, "DELETE /session/{} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n", self.session);
             let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
             let _ = stream.read(&mut [0; 512]);

@@ -1,17 +1,19 @@
 //! A cluster of three masters with a replica each: real processes, which end with the test.
 
 use std::{
-    collections::HashMap,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
     sync::OnceLock,
     time::{Duration, Instant, SystemTime},
 };
 
 use redis::RedisResult;
 
+use queue_testing::patience::{Wait, wait};
+
 use crate::{
-    patience::wait_for,
     sentinel::{Promotion, follows, is_master, offset},
-    server::{Kind, Server, free_port},
+    server::{Kind, Port, Server},
 };
 
 /// Slots of every cluster.
@@ -23,6 +25,8 @@ pub struct Cluster {
     kind: Kind,
     nodes: Vec<Server>,
     ids: Vec<String>,
+    /// Of the cluster bus.
+    _ports: Vec<Port>,
 }
 
 impl Cluster {
@@ -37,9 +41,12 @@ impl Cluster {
     /// When they do not find each other in time.
     pub fn with(kind: Kind, node_timeout: Duration, options: &[&str]) -> Cluster {
         let timeout = node_timeout.as_millis().to_string();
+        let ports = RefCell::new(Vec::new());
         let nodes = (0..6).map(|_| {
             Server::launched(kind, |_| {
-                let bus = free_port().to_string();
+                let port = Port::reserve();
+                let bus = port.to_string();
+                ports.borrow_mut().push(port);
                 let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout, "--cluster-port", &bus];
                 let replicas = ["--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no"];
                 let sync = ["--save", "", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
@@ -48,7 +55,7 @@ impl Cluster {
         });
         let nodes: Vec<Server> = nodes.collect();
         let ids = nodes.iter().map(|node| node.ask(&["CLUSTER", "MYID"]).expect("a node knows itself")).collect();
-        let cluster = Cluster { kind, nodes, ids };
+        let cluster = Cluster { kind, nodes, ids, _ports: ports.take() };
         cluster.join().expect("the nodes do as they are told");
         cluster.wait_for_agreement();
         cluster.wait_for_sync();
@@ -89,7 +96,8 @@ impl Cluster {
 
     /// The number of the node that serves a slot.
     pub fn master(&self, slot: u16) -> usize {
-        wait_for("a master of the slot", || self.view(self.anyone()).into_iter().find(|(_, seen)| seen.serves(slot)).map(|(node, _)| node))
+        self.wait_for("a master of the slot")
+            .block_some(|| self.view(self.anyone()).into_iter().find(|(_, seen)| seen.serves(slot)).map(|(node, _)| node))
     }
 
     /// The numbers of all masters.
@@ -102,9 +110,8 @@ impl Cluster {
 
     /// The number of the replica of a node.
     pub fn replica(&self, master: usize) -> usize {
-        wait_for("a replica", || {
-            self.view(self.anyone()).into_iter().find(|(_, seen)| seen.master == self.ids[master]).map(|(node, _)| node)
-        })
+        self.wait_for("a replica")
+            .block_some(|| self.view(self.anyone()).into_iter().find(|(_, seen)| seen.master == self.ids[master]).map(|(node, _)| node))
     }
 
     /// A planned failover: the replica of the slot's master catches up and takes over. Nothing is lost. Asks again when that has
@@ -113,7 +120,7 @@ impl Cluster {
         const GIVEN_UP: Duration = Duration::from_secs(6);
         let new = self.replica(self.master(slot));
         let mut asked: Option<Instant> = None;
-        let at = wait_for("the replica to be promoted", || {
+        let at = self.wait_for("the replica to be promoted").block_some(|| {
             if is_master(&self.nodes[new]) {
                 return Some(SystemTime::now());
             }
@@ -186,19 +193,19 @@ impl Cluster {
     pub fn move_slot_whole(&self, slot: u16, to: usize) -> RedisResult<()> {
         let (from, name) = (self.master(slot), slot.to_string());
         self.nodes[from].ask::<String>(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &name, &name, "NODE", &self.ids[to]])?;
-        wait_for("the slot to have moved", || (self.master(slot) == to).then_some(()));
+        self.wait_for("the slot to have moved").block_some(|| (self.master(slot) == to).then_some(()));
         Ok(())
     }
 
     /// Waits until a node is a master, and tells when that was seen.
     pub fn wait_for_promotion(&self, number: usize) -> Promotion {
-        let at = wait_for("the replica to be promoted", || is_master(&self.nodes[number]).then(SystemTime::now));
+        let at = self.wait_for("the replica to be promoted").block_some(|| is_master(&self.nodes[number]).then(SystemTime::now));
         Promotion { number, at }
     }
 
     /// Waits until all nodes that are up agree on who serves what, and find that all is served.
     pub fn wait_for_agreement(&self) {
-        wait_for("the nodes to agree", || {
+        self.wait_for("the nodes to agree").block_some(|| {
             let fit = |node: &&Server| node.ask::<String>(&["CLUSTER", "INFO"]).is_ok_and(|info| info.contains("cluster_state:ok"));
             let up: Vec<&Server> = self.nodes.iter().filter(|node| node.is_up()).collect();
             let first = self.view(up[0]);
@@ -209,7 +216,7 @@ impl Cluster {
 
     /// Waits until all replicas that are up have what their masters have.
     pub fn wait_for_sync(&self) {
-        wait_for("the replicas to be in sync", || {
+        self.wait_for("the replicas to be in sync").block_some(|| {
             let view = self.view(self.anyone());
             let in_sync = |(number, seen): (&usize, &Seen)| {
                 let Some(master) = self.ids.iter().position(|id| *id == seen.master) else { return true };
@@ -218,6 +225,18 @@ impl Cluster {
             };
             view.iter().all(in_sync).then_some(())
         });
+    }
+
+    /// A wait for an event of the cluster, which looks at its nodes.
+    #[track_caller]
+    fn wait_for(&self, what: &str) -> Wait<'_> {
+        wait(what).seeing(|| {
+            let seen = |node: &Server| {
+                let view: BTreeMap<usize, Seen> = if node.is_up() { self.view(node).into_iter().collect() } else { BTreeMap::new() };
+                format!("{}; its view: {view:?}\n", node.seen())
+            };
+            self.nodes.iter().map(seen).collect()
+        })
     }
 
     /// A node that is up.
@@ -233,7 +252,7 @@ impl Cluster {
             cluster(number, &["SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
             buses.push(node.ask::<Vec<String>>(&["CONFIG", "GET", "cluster-port"])?.remove(1));
         }
-        wait_for("the nodes to meet", || {
+        self.wait_for("the nodes to meet").block_some(|| {
             let known = self.view(&self.nodes[0]);
             // Also again: a node forgets whom it met, if that takes longer than the time after which it takes others for dead.
             for (number, node) in self.nodes.iter().enumerate().filter(|(number, _)| !known.contains_key(number)) {
@@ -246,7 +265,7 @@ impl Cluster {
             cluster(number.into(), &["ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()])?;
         }
         for number in 3..6 {
-            wait_for("the replica to know its master", || cluster(number, &["REPLICATE", &self.ids[number - 3]]).ok());
+            self.wait_for("the replica to know its master").block_some(|| cluster(number, &["REPLICATE", &self.ids[number - 3]]).ok());
         }
         Ok(())
     }

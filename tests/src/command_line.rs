@@ -5,6 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
+use queue_testing::{folder::folder, patience};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,7 +20,7 @@ pub struct Place {
 impl Place {
     /// A new folder, and a SQLite file in it that the first command makes. `program`: its path, as in `env!("CARGO_BIN_EXE_shop_worker")`.
     pub fn sqlite(program: &str) -> Place {
-        let folder = tempfile::tempdir().expect("a folder can be made");
+        let folder = folder();
         let url = format!("sqlite://{}", folder.path().join("queue.db").display());
         Place { folder, program: program.into(), url }
     }
@@ -48,7 +49,7 @@ impl Place {
 
     /// Runs it to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("the program can be started")
+        patience::output(&mut self.command(arguments)).expect("the program can be started")
     }
 
     /// What it prints; it has to succeed.

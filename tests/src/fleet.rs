@@ -7,15 +7,13 @@ use std::{
 };
 
 use queue_core::Client;
+use queue_testing::{folder::folder, patience};
 use tempfile::TempDir;
 
 use crate::{history::History, process::Process};
 
 /// The lease of a fleet's workers: what one of them lost is taken over within a quarter of a minute.
 const LEASE: Duration = Duration::from_secs(3);
-
-/// How long a fleet may take for what it has to do.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The first numbers of two producers' jobs lie so far apart.
 const JOBS: u32 = 1_000_000;
@@ -64,7 +62,7 @@ impl Fleet {
     }
 
     async fn with(program: &Path, url: &str, queues: &[&str], replicas: Option<u32>) -> Fleet {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = folder();
         let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
         let (program, url) = (program.to_owned(), url.to_owned());
         let mut fleet = Fleet { program, url, queues, replicas, producers: Vec::new(), workers: Vec::new(), folder };
@@ -153,12 +151,8 @@ impl Fleet {
     }
 
     async fn wait_for(&self, what: &str, done: impl AsyncFn() -> bool) {
-        let waited = tokio::time::timeout(PATIENCE, async {
-            while !done().await {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        });
-        assert!(waited.await.is_ok(), "waited {PATIENCE:?} for {what}: {}", self.history().summary());
+        let wait = patience::wait(what).times(2).every(Duration::from_millis(50)).seeing(|| self.history().summary());
+        wait.some(async || done().await.then_some(())).await;
     }
 
     fn journal(&self) -> PathBuf {

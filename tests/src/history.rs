@@ -169,9 +169,10 @@ sent 3 0 0 9 3000000\nstored 3 0 0 9 3100000\nstart 3 1 0 8 3200000\nend 3 1 0 8
 sent 4 0 0 9 5000000\nunknown 4 0 0 9 5100000\nsta";
 
     fn history(journal: &str) -> History {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), journal).unwrap();
-        History::read(file.path())
+        let folder = queue_testing::folder::folder();
+        let path = folder.path().join("journal");
+        std::fs::write(&path, journal).unwrap();
+        History::read(&path)
     }
 
     fn at(seconds: f64) -> SystemTime {

@@ -20,3 +20,5 @@ pub mod server;
 pub mod storages;
 pub mod watch;
 pub mod wire;
+
+pub use queue_testing::{folder, port};

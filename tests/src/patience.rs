@@ -1,37 +1,133 @@
-//! Waiting for what must come, with an end.
+//! The [waits](queue_testing::patience) of all tests, and two short forms of them.
 
-use std::{
-    future::Future,
-    time::{Duration, Instant},
+pub use queue_testing::patience::{
+    Late, Lines, STRETCH, Verdict, Wait, WatchBroker, exit, finished, joined, output, patience, wait, watch,
 };
 
-/// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until `what` is true, looking again and again.
+/// Asks until the answer is true. Looks at the brokers that its thread [watches](watch).
 ///
 /// # Panics
-/// When it has not become true in [`PATIENCE`].
-pub async fn until<F: Future<Output = bool>>(name: &str, mut what: impl FnMut() -> F) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !what().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "waited {PATIENCE:?} for: {name}");
+/// With the verdict when it times out.
+#[track_caller]
+pub fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) -> impl Future<Output = ()> {
+    wait(what).until(holds)
 }
 
-/// Waits until `what` is there, on this thread.
+/// Asks until there is an answer, and blocks the thread meanwhile. Looks at the brokers that its thread [watches](watch).
 ///
 /// # Panics
-/// When it has not come in [`PATIENCE`].
-pub fn wait_for<T>(name: &str, mut what: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = what() {
-            return found;
-        }
-        assert!(Instant::now() < end, "waited {PATIENCE:?} for: {name}");
-        std::thread::sleep(Duration::from_millis(5));
+/// With the verdict when it times out.
+#[track_caller]
+pub fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    wait(what).block_some(ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use queue_core::{
+        broker::{Counter, DynBroker},
+        redis::RedisBroker,
+        sqlite::SqliteBroker,
+    };
+    use queue_testing::conformance::{Lane, Producer, ack, envelope, finish};
+
+    use super::*;
+    use crate::server::{self, Kind};
+
+    fn sqlite() -> DynBroker {
+        SqliteBroker::open("sqlite::memory:").unwrap()
+    }
+
+    async fn redis() -> DynBroker {
+        let url = format!("{}?namespace=patience-{:016x}", server::shared(Kind::Redis), fastrand::u64(..));
+        RedisBroker::connect(&url).await.unwrap()
+    }
+
+    /// One lane holds all jobs of a queue.
+    async fn running(broker: &DynBroker, jobs: usize) -> (Lane, Vec<queue_core::broker::Delivery>) {
+        let new = |n: usize| queue_core::broker::NewJob::new(queue_core::JobId::make(), envelope(&n.to_string()));
+        Producer::on(broker, "slow").await.stored((0..jobs).map(new).collect()).await;
+        let mut lane = Lane::on(broker, "slow").await;
+        let deliveries = lane.claim(jobs).await;
+        assert_eq!(deliveries.len(), jobs);
+        (lane, deliveries)
+    }
+
+    fn soon<'a>(what: &str) -> Wait<'a> {
+        wait(what).within(Duration::from_millis(50))
+    }
+
+    async fn a_queue_in_which_nothing_happens_is_stuck(broker: DynBroker) {
+        let (mut lane, deliveries) = running(&broker, 2).await;
+        let empty = async || broker.stats("slow").await.unwrap().jobs() == 0;
+        let late = soon("the queue to be empty").on(&broker).try_some(async || empty().await.then_some(())).await.unwrap_err();
+        let said = late.to_string();
+        assert_eq!(late.verdict, Verdict::Stuck, "{said}");
+        assert_eq!(said.lines().next(), Some("verdict: STUCK: the queue to be empty"));
+        let job = format!("job {} active, tag ", deliveries[0].id);
+        assert!(said.contains(&job) && said.contains("it runs") && said.contains("enqueued 2"), "{said}");
+        // A beat is no progress, and neither is another queue where one is named.
+        let beating = async {
+            let mut other = Producer::on(&broker, "other").await;
+            loop {
+                assert!(broker.extend(&[lane.beat(Duration::from_secs(600))]).await.iter().all(Result::is_ok));
+                other.stored(vec![queue_core::broker::NewJob::new(queue_core::JobId::make(), envelope("other"))]).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let late = soon("a beat").on_queue(&broker, "slow").try_end_of(beating).await;
+        let late: Late = match late {
+            Ok(()) => unreachable!("it beats for ever"),
+            Err(late) => late,
+        };
+        assert_eq!(late.verdict, Verdict::Stuck, "{late}");
+        lane.ack(&deliveries).await;
+    }
+
+    async fn a_queue_in_which_jobs_end_is_slow(broker: DynBroker) {
+        let (mut lane, deliveries) = running(&broker, 100).await;
+        let acks = async {
+            for delivery in deliveries {
+                let turn = lane.next().finish(vec![finish(&delivery, ack())]);
+                lane.send(&turn).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let late = soon("the last ack").on(&broker).try_end_of(acks).await.unwrap_err();
+        let said = late.to_string();
+        assert_eq!(late.verdict, Verdict::Slow, "{said}");
+        let second = said.split_once("2s later:").expect("there is a second look").1;
+        assert!(second.contains("\n- queue slow: ") && second.contains(&format!("{} ", Counter::Done)), "{said}");
+        // A wait that names nothing looks at what its thread watches, also from a thread that has a runtime.
+        watch(&broker);
+        let late = soon("nothing").try_block_some(|| None::<()>).unwrap_err();
+        assert!(late.verdict == Verdict::Stuck && late.to_string().contains("queue slow: "), "{late}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_sqlite() {
+        a_queue_in_which_nothing_happens_is_stuck(sqlite()).await;
+        a_queue_in_which_jobs_end_is_slow(sqlite()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_redis() {
+        a_queue_in_which_nothing_happens_is_stuck(redis().await).await;
+        a_queue_in_which_jobs_end_is_slow(redis().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_does_not_answer_leaves_the_judgment_to_the_text() {
+        let broker: DynBroker = RedisBroker::connect(&format!("redis://127.0.0.1:{}", queue_testing::port::free_port())).await.unwrap();
+        let mut looks = 0;
+        let text = move || {
+            looks += 1;
+            format!("look {looks}")
+        };
+        let late = soon("a page").on(&broker).seeing(text).try_some(async || None::<()>).await.unwrap_err();
+        let said = late.to_string();
+        assert!(late.verdict == Verdict::Slow && said.contains("does not answer") && said.contains("+ look 2"), "{said}");
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     };
 
     use crate::{
-        patience::{PATIENCE, wait_for},
+        patience::{patience, wait_for},
         server::{Kind, Server},
     };
 
@@ -93,7 +93,7 @@ mod tests {
         let elapsed = thread::scope(|scope| {
             let work = scope.spawn(|| {
                 let begun = Instant::now();
-                server.ask_patiently::<u64>(&["EVAL", WORK, "0"], PATIENCE).expect("the script ends");
+                server.ask_patiently::<u64>(&["EVAL", WORK, "0"], patience()).expect("the script ends");
                 begun.elapsed()
             });
             wait_for("the script to be under way", || (used(&server) > before + 9.0).then_some(()));
@@ -115,7 +115,7 @@ mod tests {
         let wait = Duration::from_millis(300);
         let begun = Instant::now();
         server.ask::<()>(&["SET", "key", "value", "PX", "300"]).expect("a key is set");
-        let nothing: Option<Vec<String>> = server.ask_patiently(&["BLPOP", "list", "0.3"], PATIENCE).expect("nothing comes");
+        let nothing: Option<Vec<String>> = server.ask_patiently(&["BLPOP", "list", "0.3"], patience()).expect("nothing comes");
         assert!(nothing.is_none() && begun.elapsed() >= wait, "{:?}", begun.elapsed());
         wait_for("the key to expire", || (server.ask::<u64>(&["EXISTS", "key"]).expect("the server answers") == 0).then_some(()));
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");

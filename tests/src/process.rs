@@ -3,8 +3,9 @@
 use std::{
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
 };
+
+use queue_testing::patience::wait;
 
 /// A child process. Dropping it kills it (`kill -9`).
 #[derive(Debug)]
@@ -70,16 +71,13 @@ impl Process {
         self.child.try_wait().expect("a child of ours can be asked for")
     }
 
-    /// SIGTERM; the exit code. None: it has not ended within half a minute.
+    /// SIGTERM; the exit code. None: a signal has ended it.
+    ///
+    /// # Panics
+    /// When it does not end in time.
     pub async fn stop(mut self) -> Option<i32> {
         self.signal("-TERM");
-        for _ in 0..1500 {
-            if let Some(status) = self.ended() {
-                return status.code();
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        None
+        wait(format!("process {} to end after SIGTERM", self.id())).some(async || self.ended()).await.code()
     }
 }
 

@@ -10,10 +10,9 @@ use std::{
 
 use redis::{RedisResult, Value};
 
-use crate::{
-    patience::wait_for,
-    server::{Kind, Server},
-};
+use queue_testing::patience::{Wait, wait};
+
+use crate::server::{Kind, Server};
 
 /// The name under which the sentinels know the servers.
 pub const SERVICE: &str = "jobs";
@@ -85,7 +84,7 @@ impl Sentinels {
 
     /// The number of the server that most sentinels name as the master.
     pub fn master(&self) -> usize {
-        wait_for("two sentinels to name the same master", || {
+        self.wait_for("two sentinels to name the same master").block_some(|| {
             let named = |number: &usize| self.sentinels.iter().filter(|sentinel| self.named_by(sentinel) == Some(*number)).count();
             (0..self.servers.len()).find(|number| named(number) >= 2)
         })
@@ -125,7 +124,7 @@ impl Sentinels {
     fn promote(&self, new: usize, how: &[&str]) -> Promotion {
         let failover = [&["SENTINEL", "FAILOVER", SERVICE], how].concat();
         let mut promoted = None;
-        let at = wait_for("the replica to be promoted", || {
+        let at = self.wait_for("the replica to be promoted").block_some(|| {
             promoted = is_master(&self.servers[new]).then(|| promoted.unwrap_or_else(SystemTime::now));
             if !self.is_failing_over(new) {
                 self.sentinels.iter().find_map(|sentinel| sentinel.ask::<String>(&failover).ok());
@@ -182,13 +181,13 @@ impl Sentinels {
 
     /// Waits until the server is a master, and tells when that was seen.
     pub fn wait_for_promotion(&self, number: usize) -> Promotion {
-        let at = wait_for("the replica to be promoted", || is_master(&self.servers[number]).then(SystemTime::now));
+        let at = self.wait_for("the replica to be promoted").block_some(|| is_master(&self.servers[number]).then(SystemTime::now));
         Promotion { number, at }
     }
 
     /// Waits until most sentinels name this server as the master.
     pub fn wait_until_named(&self, number: usize) {
-        wait_for("the sentinels to name the new master", || (self.master() == number).then_some(()));
+        self.wait_for("the sentinels to name the new master").block_some(|| (self.master() == number).then_some(()));
     }
 
     /// Waits until the sentinels know each other and a replica, and could fail over.
@@ -198,12 +197,12 @@ impl Sentinels {
             let fit = sentinel.ask::<String>(&["SENTINEL", "CKQUORUM", SERVICE]).is_ok_and(|said| said.starts_with("OK 3"));
             fit && known("SENTINELS") == 2 && known("REPLICAS") >= 1
         };
-        wait_for("the sentinels to know each other and the replica", || self.sentinels.iter().all(settled).then_some(()));
+        self.wait_for("the sentinels to know each other and the replica").block_some(|| self.sentinels.iter().all(settled).then_some(()));
     }
 
     /// Waits until one server is the replica of the other and has all that the other has.
     pub fn wait_for_sync(&self) {
-        let (master, replica) = wait_for("a master and a replica", || {
+        let (master, replica) = self.wait_for("a master and a replica").block_some(|| {
             let (first, second) = (is_master(&self.servers[0]), is_master(&self.servers[1]));
             let (master, replica) = if first { (0, 1) } else { (1, 0) };
             (first != second && follows(&self.servers[replica], self.servers[master].port())).then_some((master, replica))
@@ -213,8 +212,19 @@ impl Sentinels {
 
     /// Waits until the replica has all that the master has now.
     fn wait_for_offset(&self, replica: usize, master: usize) {
-        let wrote = wait_for("the master to say how much it has written", || offset(&self.servers[master]));
-        wait_for("the replica to catch up", || offset(&self.servers[replica]).is_some_and(|has| has >= wrote).then_some(()));
+        let wrote = self.wait_for("the master to say how much it has written").block_some(|| offset(&self.servers[master]));
+        self.wait_for("the replica to catch up")
+            .block_some(|| offset(&self.servers[replica]).is_some_and(|has| has >= wrote).then_some(()));
+    }
+
+    /// A wait for an event of theirs, which looks at the servers and at whom the sentinels name.
+    #[track_caller]
+    fn wait_for(&self, what: &str) -> Wait<'_> {
+        wait(what).seeing(|| {
+            let servers = self.servers.iter().map(|server| format!("{}\n", server.seen()));
+            let named = self.sentinels.iter().map(|sentinel| format!("sentinel names server {:?}\n", self.named_by(sentinel)));
+            servers.chain(named).collect()
+        })
     }
 
     fn named_by(&self, sentinel: &Server) -> Option<usize> {
@@ -308,7 +318,7 @@ mod tests {
         let (old, new) = (all.master(), all.replica());
         all.server(new).pause();
         all.sentinel(0).ask::<String>(&["SENTINEL", "FAILOVER", SERVICE]).unwrap();
-        wait_for("the sentinel to give up", || (!all.is_failing_over(new)).then_some(()));
+        all.wait_for("the sentinel to give up").block_some(|| (!all.is_failing_over(new)).then_some(()));
         all.server(new).resume();
         all.hand_over();
         assert_eq!(all.master(), new);

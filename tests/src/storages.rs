@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use queue_core::{Client, broker::DynBroker, observe::Calls, redis::RedisBroker, sqlite::SqliteBroker};
-use queue_testing::{conformance::Storage, failing::FailingBroker};
+use queue_testing::{conformance::Storage, failing::FailingBroker, folder::folder};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ pub struct SqliteFile {
 impl SqliteFile {
     /// A file that is not there yet.
     pub fn new() -> Self {
-        SqliteFile { folder: TempDir::new().expect("a temporary folder can be made") }
+        SqliteFile { folder: folder() }
     }
 
     /// Where it is.

@@ -3,8 +3,9 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
-    time::Duration,
 };
+
+use queue_testing::patience::patience;
 
 use crate::server::Server;
 
@@ -17,7 +18,7 @@ impl Watch {
     /// When the server cannot be reached.
     pub fn on(server: &Server) -> Watch {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        stream.set_read_timeout(Some(patience())).expect("a timeout can be set");
         stream.write_all(b"MONITOR\r\n").expect("the server reads");
         let mut watch = Watch(BufReader::new(stream));
         assert_eq!(watch.line(), "+OK");
@@ -27,7 +28,7 @@ impl Watch {
     /// The next command: when, who, and what.
     ///
     /// # Panics
-    /// When none comes within ten seconds.
+    /// When none comes in time.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("a command comes");
@@ -37,7 +38,7 @@ impl Watch {
     /// All commands up to here.
     ///
     /// # Panics
-    /// When one does not come within ten seconds.
+    /// When one does not come in time.
     pub fn until_now(mut self, server: &Server) -> Vec<String> {
         server.command(&["ECHO", "until now"]);
         let lines = std::iter::repeat_with(|| self.line());

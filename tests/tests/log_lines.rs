@@ -13,13 +13,13 @@ use queue_core::{
 };
 use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::{
+    folder::folder,
     log_lines::{Line, lines, note},
     on_servers,
-    patience::until,
+    patience::{WatchBroker, output, until},
     server::{Kind, Server},
 };
 use queue_worker::{Shutdown, Stopped, Worker};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tracing::Level;
 
@@ -81,13 +81,13 @@ async fn every_dead_letter_on_a_server_is_one_line(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_dead_letter_in_a_file_is_one_line() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     every_dead_letter_is_one_line(&format!("sqlite://{}", folder.path().join("queue.db").display()), "letters-sqlite").await;
 }
 
 async fn every_dead_letter_is_one_line(url: &str, queue: &str) {
     note();
-    let client = Client::connect(url).await.unwrap();
+    let client = Client::connect(url).await.unwrap().watched();
     let mut expected = BTreeMap::new();
     let mut expect = |job: &JobAddress, task: &str, reason: &str, attempts: u32, error: &str| {
         let line = [task, reason, &attempts.to_string(), error].map(str::to_owned);
@@ -170,7 +170,7 @@ fn are_two(found: &[Line], location: &str) {
 async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
     note();
     let mut server = Server::durable(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let (gate, shutdown, queues) = (Arc::new(Gate::default()), Shutdown::new(), format!("away-{kind:?}-"));
     let calls = Arc::new(Calls::default());
     let worker = serving(&client, &gate, &queues).map_client(|client| client.with_observer(calls.clone()));
@@ -241,7 +241,7 @@ async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not_say_that_it_is_over() {
     note();
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let inner = SqliteBroker::open(&format!("sqlite://{}", folder.path().join("queue.db").display())).unwrap() as DynBroker;
     let cut = FailingBroker::new(inner.clone());
     let client = Client::with_broker(cut.clone() as DynBroker);
@@ -267,7 +267,7 @@ async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not
 async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
     note();
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let (gate, shutdown, queues) = (Arc::new(Gate::default()), Shutdown::new(), format!("flushed-{kind:?}-"));
     let running = start(serving(&client, &gate, &queues), &shutdown);
     for n in 0..QUEUES {
@@ -281,7 +281,8 @@ async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
     until("every queue to be served again", async || client.inspector().queues().await.is_ok_and(|queues| queues.len() == QUEUES)).await;
     until("the loss to be noted", async || client.inspector().stats(&format!("{queues}0")).await.unwrap().lost_at.is_some()).await;
     assert_eq!(told().len(), 1, "{:#?}", told());
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_shop_worker")).args(["doctor", "--url", &server.url()]).output().unwrap();
+    let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+    let output = output(doctor.args(["doctor", "--url", &server.url()])).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(&format!("{queues}0: ")) && text.contains("lost data") && text.contains("may be missing"), "{text}");
     gate.0.send_replace(true);
@@ -292,7 +293,7 @@ async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
 async fn beats_that_are_refused_are_two_lines(kind: Kind) {
     note();
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let (gate, shutdown, queue) = (Arc::new(Gate::default()), Shutdown::new(), format!("refused-{kind:?}"));
     let running = start(worker(&client, &gate).queue(queue.as_str()), &shutdown);
     runs_on::job().queue(&queue).enqueue(&client).await.unwrap();
@@ -323,8 +324,8 @@ async fn beats_that_are_refused_are_two_lines(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_no_worker_has_ever_served_is_one_line() {
     note();
-    let folder = TempDir::new().unwrap();
-    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    let folder = folder();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched();
     let shutdown = Shutdown::new();
     let running = start(worker(&client, &Arc::default()).queue("unserved-orders"), &shutdown);
     until("the worker to be there", async || client.inspector().workers().await.unwrap().len() == 1).await;

@@ -52,7 +52,8 @@ opt-level = 0
 fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env("CARGO_NET_OFFLINE", "true").env_remove("QUEUE_URL").env_remove("RUSTFLAGS");
-    command.env("CARGO_TARGET_DIR", root().join("target"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder");
+    command.env("CARGO_TARGET_DIR", target);
     command
 }
 

@@ -18,8 +18,8 @@ use crate::{
 const FILLERS: usize = 256;
 /// Jobs that a bulk call is given at once.
 const CHUNK: usize = 10_000;
-/// The longest wait for jobs that should run.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The longest wait for jobs that should run. Programs of other projects' queues are built with this crate, and not with ours.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// The whole of a contender's program: carries out the command of its arguments. It ends the process: what a worker still has on
 /// other threads is not waited for.
@@ -120,7 +120,7 @@ fn start<C: Contender>(contender: &C, concurrency: usize, wanted: usize) -> Arc<
 async fn drain<C: Contender>(contender: C, n: usize, concurrency: usize) -> Result<Value, Error> {
     let begun = Instant::now();
     let jobs = start(&contender, concurrency, n);
-    jobs.all(PATIENCE).await?;
+    jobs.all(LONGEST_WAIT).await?;
     let seconds = begun.elapsed().as_secs_f64();
     // The last ones are acknowledged, for those who count what the server did.
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -135,7 +135,7 @@ async fn latency<C: Contender>(contender: C, time: Duration) -> Result<Value, Er
         jobs.want(1);
         let begun = Instant::now();
         contender.enqueue("s".to_owned(), None).await?;
-        jobs.all(PATIENCE).await?;
+        jobs.all(LONGEST_WAIT).await?;
         let start = jobs.latest().ok_or("a job that nobody enqueued has run")?;
         let ms = start.saturating_duration_since(begun).as_secs_f64() * 1e3;
         // Connections and caches are warmed up for at most a tenth of the time.
@@ -168,13 +168,13 @@ async fn lateness<C: Contender>(contender: C) -> Result<Value, Error> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    jobs.all(PATIENCE).await?;
+    jobs.all(LONGEST_WAIT).await?;
     let mut spread = jobs.lateness_ms();
     for delay_ms in (20..500).step_by(16) {
         jobs.want(1);
         let due_ms = now_us() / 1000 + delay_ms;
         contender.enqueue(format!("d{due_ms}"), Some(due_ms)).await?;
-        jobs.all(PATIENCE).await?;
+        jobs.all(LONGEST_WAIT).await?;
     }
     let mut single = jobs.lateness_ms();
     Ok(json!({

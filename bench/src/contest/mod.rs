@@ -11,17 +11,14 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
+use queue_tests::patience::wait;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use crate::{Error, designs, frame::Figure, ours::Ours};
-
-/// The longest that a command may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Our queue among them, on either broker.
 const OURS: &str = "ours";
@@ -128,10 +125,8 @@ impl Contestant {
     async fn ask(&self, url: &str, words: &[&str]) -> Result<Value, Error> {
         let command = words.join(" ");
         let output = self.process(url, words).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output = tokio::time::timeout(PATIENCE, output)
-            .await
-            .map_err(|_| format!("{}: `{command}` took more than {PATIENCE:?}", self.name))?
-            .map_err(|error| format!("{}: cannot start {}: {error}", self.name, self.program.display()))?;
+        let ended = wait(format!("{}: the end of `{command}`", self.name)).times(10).try_end_of(output).await?;
+        let output = ended.map_err(|error| format!("{}: cannot start {}: {error}", self.name, self.program.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.lines().last().map(serde_json::from_str) {
             Some(Ok(answer)) if output.status.success() => Ok(answer),

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::{
     frame::{Figure, Reading, Readings},
     stats::percentile,
-    worker::{PATIENCE, Running},
+    worker::{Running, patience},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -53,10 +53,10 @@ async fn told(url: &str) -> Readings {
     let mut millis = Vec::new();
     for _ in 0..500 {
         let job = unwanted::job().enqueue(&client).await?;
-        tokio::time::timeout(PATIENCE, told.begun.notified()).await?;
+        tokio::time::timeout(patience(), told.begun.notified()).await?;
         let asked = Instant::now();
         elsewhere.handle::<unwanted>(job.address().clone()).cancel("unwanted").await?;
-        tokio::time::timeout(PATIENCE, told.told.notified()).await?;
+        tokio::time::timeout(patience(), told.told.notified()).await?;
         let at = told.at.lock().expect("no holder panics").take().ok_or("it was told")?;
         millis.push(at.duration_since(asked).as_secs_f64() * 1e3);
     }

@@ -14,7 +14,7 @@ use crate::{
     frame::{Against, Figure, Reading, Readings, When},
     server::Server,
     tasks::{fails, nothing},
-    worker::{PATIENCE, Running, jobs, jobs_of},
+    worker::{Running, jobs, jobs_of, patience},
 };
 
 /// What is pending in the small case that the others are compared with.
@@ -134,7 +134,7 @@ async fn seconds(url: &str, n: usize) -> Result<f64, Error> {
     let client = Client::connect(url).await?;
     let running = Running::start(&client, 256);
     running.counter.want(n);
-    running.counter.all(PATIENCE).await?;
+    running.counter.all(patience()).await?;
     let seconds = running.counter.first().ok_or("no job ran")?.elapsed().as_secs_f64();
     running.stop().await;
     Ok(seconds)

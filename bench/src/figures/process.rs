@@ -11,7 +11,7 @@ use crate::{
     children::WorkerProcess,
     frame::{Figure, Reading, Readings},
     server::Server,
-    worker::{PATIENCE, Running, drain, jobs},
+    worker::{Running, drain, jobs, patience},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -103,8 +103,8 @@ async fn after_kill(server: &Server) -> Readings {
     let begun = Instant::now();
     let inspector = client.inspector();
     while inspector.stats("bench").await?.jobs() > 0 {
-        if begun.elapsed() > PATIENCE {
-            return Err("not all jobs had run 120 s after the kill".into());
+        if begun.elapsed() > patience() {
+            return Err("not all jobs had run in time after the kill".into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -12,7 +12,7 @@ use crate::{
     server::Server,
     stats::percentile,
     tasks::{hundred_bytes, noop, ticked},
-    worker::Running,
+    worker::{Running, patience},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -33,9 +33,6 @@ pub(crate) fn figures() -> Vec<Figure> {
 
 /// The queue of all tasks.
 const QUEUE: &str = "bench";
-
-/// How long the workers have to make what was due.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Stores schedules, many at a time.
 async fn store(client: &Client, schedules: impl Iterator<Item = Schedule>) -> Result<(), Error> {
@@ -103,7 +100,7 @@ async fn late(server: &Server) -> Readings {
         due[number] = record.next_ticks(TICKS)?.into_iter().map(us).collect();
     }
     running.counter.want(usize::try_from(SCHEDULES)? * TICKS);
-    running.counter.all(PATIENCE).await?;
+    running.counter.all(patience()).await?;
     let starts = running.ticks.take();
     running.stop().await;
     let late = |(number, tick_us, started_us): (u64, f64, f64)| {
@@ -132,7 +129,7 @@ async fn burst_of(server: &Server) -> Readings {
     tokio::time::sleep(left.saturating_sub(Duration::from_millis(500))).await;
     server.watch_slow()?;
     let inspector = client.inspector();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience();
     while inspector.stats(QUEUE).await?.total(Counter::Enqueued) < SCHEDULES as u64 + 1 {
         if Instant::now() > until {
             return Err("not all schedules have ticked".into());
@@ -140,7 +137,7 @@ async fn burst_of(server: &Server) -> Readings {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let all = at.elapsed()?;
-    running.counter.all(PATIENCE).await?;
+    running.counter.all(patience()).await?;
     running.stop().await;
     Ok(vec![Reading::new("", all.as_secs_f64() * 1e3, "ms"), server.longest_script()?])
 }

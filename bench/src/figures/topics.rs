@@ -19,7 +19,7 @@ use crate::{
     server::Server,
     stats::percentile,
     tasks::{Counter, Starts, hundred_bytes},
-    worker::PATIENCE,
+    worker::patience,
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -196,7 +196,7 @@ async fn consume(server: &Server) -> Readings {
     let begun = Instant::now();
     let (consumer, theirs) = (streams.clone(), jobs.clone());
     let task = tokio::spawn(async move { consumer.work(64, theirs).await });
-    jobs.all(PATIENCE).await?;
+    jobs.all(patience()).await?;
     let by_hand = EVENTS as f64 / begun.elapsed().as_secs_f64();
     task.abort();
     let mut readings = Vec::new();
@@ -216,7 +216,7 @@ async fn handled(server: &Server, subscriptions: usize, n: usize) -> Result<f64,
     counter.want(n * subscriptions);
     let begun = Instant::now();
     let running = Running::start(worker(&client, subscriptions, &counter));
-    counter.all(PATIENCE).await?;
+    counter.all(patience()).await?;
     let rate = (n * subscriptions) as f64 / begun.elapsed().as_secs_f64();
     running.stop().await?;
     Ok(rate)
@@ -256,7 +256,7 @@ fn stamping(client: &Client, counter: &Arc<Counter>, starts: &Arc<Starts>) -> Wo
 async fn subscribed(client: &Client) -> Result<(), Error> {
     let made =
         async || client.inspector().topic("benched").await.is_ok_and(|topic| topic.is_some_and(|topic| !topic.subscriptions.is_empty()));
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(patience(), async {
         while !made().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -293,7 +293,7 @@ async fn far(server: &Server) -> Readings {
     let (counter, begun) = (Arc::new(Counter::default()), Instant::now());
     counter.want(FAR / 10);
     let running = Running::start(worker(&client, 1, &counter));
-    counter.all(PATIENCE).await?;
+    counter.all(patience()).await?;
     let took = begun.elapsed();
     running.stop().await?;
     let beside = quick_of(&client, true).await?;
@@ -341,7 +341,7 @@ async fn quick_of(client: &Client, beside: bool) -> Result<f64, Error> {
     for published in sending.join_all().await {
         published?;
     }
-    counter.all(PATIENCE).await?;
+    counter.all(patience()).await?;
     running.stop().await?;
     if let Some(catching_up) = catching_up {
         catching_up.stop().await?;

@@ -22,7 +22,7 @@ use crate::{
     server::Server,
     stats::percentile,
     tasks::{hundred_bytes, noop},
-    worker::{PATIENCE, Running, jobs},
+    worker::{Running, jobs, patience},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -80,12 +80,12 @@ async fn awaited(server: &Server) -> Readings {
     running.counter.want(n);
     let begun = Instant::now();
     called_by(CALLERS, || async { noop::job(hundred_bytes()).enqueue(&client).await.map(drop) }, n).await?;
-    running.counter.all(PATIENCE).await?;
+    running.counter.all(patience()).await?;
     let usual = n as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let wait = || async {
         let handle = noop::job(hundred_bytes()).retention(Duration::from_secs(3600)).enqueue(&client).await?;
-        handle.wait(PATIENCE).await.map(drop)
+        handle.wait(patience()).await.map(drop)
     };
     called_by(CALLERS, wait, n).await?;
     let rate = n as f64 / begun.elapsed().as_secs_f64();
@@ -134,8 +134,8 @@ async fn beside_telling(server: &Server, tells: bool) -> Result<f64, Error> {
     let tellers = Running::with(&client, RUNNING, |worker| worker.register::<telling>().queue("telling").grace(Duration::ZERO));
     let begun = Instant::now();
     while client.inspector().stats("telling").await?.count(queue_core::JobState::Active) < RUNNING as u64 {
-        if begun.elapsed() > PATIENCE {
-            return Err("not all jobs that tell were running after 120 s".into());
+        if begun.elapsed() > patience() {
+            return Err("not all jobs that tell were running in time".into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

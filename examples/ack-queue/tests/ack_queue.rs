@@ -1,14 +1,15 @@
 //! The queue as its users know it: two processes that talk to one broker.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::Write,
+    process::{Child, ChildStdin, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use queue_core::{Client, broker::JobState};
 use queue_tests::{
-    patience::wait_for,
+    folder::folder,
+    patience::{Lines, wait_for},
     server::{Kind, Server},
 };
 
@@ -16,7 +17,7 @@ use queue_tests::{
 struct User {
     child: Child,
     stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
+    stdout: Lines,
 }
 
 impl User {
@@ -28,15 +29,13 @@ impl User {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (stdin, stdout) = (child.stdin.take().unwrap(), Lines::of(child.stdout.take().unwrap()));
         User { child, stdin, stdout }
     }
 
     fn says(&mut self, line: &str) -> String {
         writeln!(self.stdin, "{line}").unwrap();
-        let mut answer = String::new();
-        self.stdout.read_line(&mut answer).unwrap();
-        answer.trim_end().to_owned()
+        self.stdout.next()
     }
 
     fn pushes(&mut self, text: &str) -> String {
@@ -64,7 +63,7 @@ async fn set_aside(url: &str) -> u64 {
 }
 
 fn on_both(story: fn(&str)) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     story(&format!("sqlite://{}", folder.path().join("queue.db").display()));
     story(&Server::start(Kind::Redis).url());
 }

@@ -2,9 +2,12 @@
 
 use std::process::Command;
 
+use queue_testing::{folder::root, patience};
+
 #[test]
 fn each_hears_of_each_order_whoever_was_down_or_came_later() {
-    let ended = Command::new(env!("CARGO_BIN_EXE_events")).env_remove("QUEUE_URL").output().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_events"));
+    let ended = patience::output(command.env_remove("QUEUE_URL").env("TMPDIR", root())).unwrap();
     let (said, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{errors}");
     let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();

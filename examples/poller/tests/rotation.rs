@@ -4,15 +4,18 @@ use std::{
     collections::HashSet,
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use poller::{Accounts, Check};
 use queue_core::{Client, broker::JobState};
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    folder::folder,
+    patience::{exit, wait},
+    server::{Kind, Server},
+};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const N: usize = 12;
 const WORKERS: usize = 3;
 
@@ -27,7 +30,7 @@ struct World {
 
 impl World {
     fn new(url: impl FnOnce(&Path) -> String) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let url = url(folder.path());
         let accounts = Accounts::open(&folder.path().join("accounts.db")).unwrap();
         World { folder, url, accounts, workers: Vec::new(), killed: HashSet::new() }
@@ -58,7 +61,7 @@ impl World {
             checks.iter().flatten().any(|check| check.process == worker.id() && check.ended.is_none())
         });
         worker.kill().unwrap();
-        worker.wait().unwrap();
+        exit(&mut worker);
         self.killed.insert(worker.id());
     }
 
@@ -67,11 +70,8 @@ impl World {
     }
 
     fn wait_for(&self, what: &str, seen: impl Fn(&[Vec<Check>]) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !seen(&self.checks()) {
-            assert!(Instant::now() < until, "waited {PATIENCE:?} for {what}: {:?}", self.accounts.all());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let accounts = || format!("{:?}", self.checks());
+        wait(what).every(Duration::from_millis(10)).seeing(accounts).block_until(|| seen(&self.checks()));
     }
 
     /// Every account is checked twice more: the first of them may have begun before.

@@ -1,7 +1,7 @@
 //! The web application and the worker, as two processes, over HTTP.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
@@ -9,7 +9,8 @@ use std::{
 };
 
 use queue_tests::{
-    patience::wait_for,
+    folder::folder,
+    patience::{Lines, exit, patience, wait_for},
     server::{Kind, Server},
 };
 use serde_json::{Value, json};
@@ -36,14 +37,13 @@ impl Shop {
 
     /// One whose programs export their spans to this address.
     fn traced(pay_within: &'static str, url: impl FnOnce(&Path) -> String, collector: Option<String>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let url = url(folder.path());
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
         let command = surroundings(&mut command, &folder, &url, pay_within).stdout(Stdio::piped());
         let mut web = command.envs(collector.iter().map(|collector| (COLLECTOR, collector))).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(web.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").expect("it says where it listens").to_owned();
+        let line = Lines::of(web.stdout.take().unwrap()).next();
+        let address = line.strip_prefix("http://").expect("it says where it listens").to_owned();
         let mut shop = Shop { folder, url, pay_within, web, address, worker: None, collector };
         shop.start_worker();
         shop
@@ -63,13 +63,14 @@ impl Shop {
     fn kill_worker(&mut self) {
         let mut worker = self.worker.take().unwrap();
         worker.kill().unwrap();
-        worker.wait().unwrap();
+        exit(&mut worker);
     }
 
     /// Sends a request, and gives status and body.
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = body.to_string();
         let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",

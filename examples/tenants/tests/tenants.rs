@@ -7,18 +7,22 @@ use std::{
     process::Command,
 };
 
-use queue_tests::{patience::wait_for, process::Process};
+use queue_tests::{
+    folder::{folder, root},
+    patience::{output, patience, wait_for},
+    process::Process,
+};
 use serde_json::Value;
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenants"));
-    command.env_remove("QUEUE_URL");
+    command.env_remove("QUEUE_URL").env("TMPDIR", root());
     command
 }
 
 #[test]
 fn small_tenants_are_done_early_and_who_is_refused_waits_alone() {
-    let ended = program().args(["--json", "--rows", "80"]).output().unwrap();
+    let ended = output(program().args(["--json", "--rows", "80"])).unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
     let line = |tenant: &str| report.as_array().unwrap().iter().find(|line| line["tenant"] == tenant).unwrap();
@@ -39,7 +43,7 @@ fn small_tenants_are_done_early_and_who_is_refused_waits_alone() {
 
 #[test]
 fn tenants_enqueue_over_the_api() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let log = folder.path().join("log");
     let _program = Process::start(program().args(["--listen", "127.0.0.1:0"]).stderr(File::create(&log).unwrap()));
     let address = wait_for("the address", || {
@@ -48,6 +52,7 @@ fn tenants_enqueue_over_the_api() {
     });
     let ask = |method: &str, body: &str| {
         let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         let head = format!("{method} /tenants/acme/imports HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
         let of_body = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         stream.write_all(format!("{head}{of_body}").as_bytes()).unwrap();

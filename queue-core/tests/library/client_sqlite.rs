@@ -199,7 +199,7 @@ async fn the_inspector_finds_and_repairs() {
 
 #[tokio::test]
 async fn two_clients_of_one_file_see_the_same_jobs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::folder::folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     let (one, other) = (Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap());
     let handle = close::job(1).enqueue(&one).await.unwrap();

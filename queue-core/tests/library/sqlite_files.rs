@@ -11,16 +11,11 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 use rusqlite::Connection;
-use tempfile::TempDir;
+
+use crate::{folder::folder, patience::patience};
 
 const QUEUE: &str = "files";
 const LEASE: Duration = Duration::from_secs(30);
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A disk that stalls holds the lock longer than a writer waits, and is not what is tested: in memory, where the system has a folder there.
-fn in_memory() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
-}
 
 fn jobs(n: usize) -> Vec<NewJob> {
     (0..n).map(|_| NewJob::new(JobId::make(), b"envelope".to_vec())).collect()
@@ -40,21 +35,21 @@ fn refusal(path: &Path) -> Error {
 
 #[test]
 fn a_folder_is_refused_as_such() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let error = refusal(folder.path());
     assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("is a folder"), "{error}");
 }
 
 #[test]
 fn a_missing_folder_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let error = refusal(&folder.path().join("missing/queue.db"));
     assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("does not exist"), "{error}");
 }
 
 #[test]
 fn a_file_of_something_else_is_refused_and_left_alone() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("letter.txt");
     let letter = "Dear reader, this is no database. ".repeat(100);
     fs::write(&path, &letter).unwrap();
@@ -66,7 +61,7 @@ fn a_file_of_something_else_is_refused_and_left_alone() {
 #[cfg(unix)]
 #[test]
 fn a_link_to_nothing_is_refused() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     std::os::unix::fs::symlink(folder.path().join("elsewhere.db"), &path).unwrap();
     let error = refusal(&path);
@@ -78,7 +73,7 @@ fn a_link_to_nothing_is_refused() {
 #[test]
 fn a_new_database_is_private_to_its_user() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let _broker = SqliteBroker::open_path(&path).unwrap();
     for end in ["", "-wal", "-ballast"] {
@@ -89,7 +84,7 @@ fn a_new_database_is_private_to_its_user() {
 
 #[test]
 fn a_newer_schema_is_refused_and_left_alone() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     drop(SqliteBroker::open_path(&path).unwrap());
     Connection::open(&path).unwrap().execute_batch("UPDATE queue_meta SET value = 77").unwrap();
@@ -99,7 +94,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
 
 #[tokio::test]
 async fn a_newer_schema_that_another_process_brings_stops_this_one() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
     let producer = producer(&broker).await;
@@ -111,7 +106,7 @@ async fn a_newer_schema_that_another_process_brings_stops_this_one() {
 
 #[tokio::test]
 async fn the_file_can_be_the_applications_own() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("shop.db");
     let shop = Connection::open(&path).unwrap();
     shop.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER); INSERT INTO orders VALUES (1, 995)").unwrap();
@@ -132,7 +127,7 @@ async fn the_file_can_be_the_applications_own() {
 #[test]
 fn many_that_open_a_new_file_at_once_make_it_once() {
     for _ in 0..10 {
-        let folder = TempDir::new().unwrap();
+        let folder = folder();
         let path = folder.path().join("queue.db");
         let openers: Vec<_> = (0..8)
             .map(|_| {
@@ -148,7 +143,7 @@ fn many_that_open_a_new_file_at_once_make_it_once() {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
-    let folder = in_memory();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
     let name = producer(&broker).await;
@@ -173,7 +168,7 @@ async fn what_was_answered_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn a_waiting_broker_hears_of_jobs_that_another_one_stores() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let (shop, works) = (SqliteBroker::open_path(&path).unwrap(), SqliteBroker::open_path(&path).unwrap());
     let mut hints = works.hints(QUEUE);
@@ -181,17 +176,17 @@ async fn a_waiting_broker_hears_of_jobs_that_another_one_stores() {
     let mut later = jobs(1);
     later[0].due = queue_core::broker::Due::After(Duration::from_secs(60));
     shop.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, later)).await.unwrap();
-    let hint = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a job to run later is announced");
+    let hint = tokio::time::timeout(patience(), hints.next()).await.expect("a job to run later is announced");
     assert!(hint.due.is_some());
 
     shop.enqueue(&Enqueue::new(QUEUE, name, 2, jobs(1))).await.unwrap();
-    let hint = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a job to run now is announced");
+    let hint = tokio::time::timeout(patience(), hints.next()).await.expect("a job to run now is announced");
     assert_eq!(hint.due, None);
 }
 
 #[tokio::test]
 async fn a_commit_is_announced_once_within_its_own_process() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let broker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     let mut hints = broker.hints(QUEUE);
     let name = producer(&broker).await;
@@ -205,7 +200,7 @@ async fn a_commit_is_announced_once_within_its_own_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_refused_while_eight_write_at_once() {
     const ROUNDS: u64 = 40;
-    let folder = in_memory();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let writers: Vec<_> = (0..8)
         .map(|_| {
@@ -227,7 +222,7 @@ async fn nobody_is_refused_while_eight_write_at_once() {
 
 #[tokio::test]
 async fn who_holds_the_lock_for_too_long_is_told_of() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
     let name = producer(&broker).await;
@@ -242,7 +237,7 @@ async fn who_holds_the_lock_for_too_long_is_told_of() {
 
 #[tokio::test]
 async fn a_damaged_row_hurts_nobody_elses_request() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
     let name = producer(&broker).await;

@@ -28,7 +28,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Place { folder: TempDir::new().unwrap() }
+        Place { folder: crate::folder::folder() }
     }
 
     fn path(&self, name: &str) -> PathBuf {

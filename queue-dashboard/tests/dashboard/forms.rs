@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Answer, Bed, Site, encode, field, plain, remind, send_mail};
+use crate::common::{Answer, Bed, Site, encode, eventually, field, plain, remind, send_mail};
 use queue_core::{
     GroupName, JobId, JobRecord, JobState, NewOperation, OperationKind,
     broker::{Extend, ProcessId, Register, WorkerLoad, WorkerMode},
@@ -300,17 +300,4 @@ async fn a_worker_that_has_stopped_in_order_is_not_silent(bed: Bed) {
     let refused = site.post("operate", "/workers/resume", &[("id", id)]).await;
     assert_eq!(refused.status, 409, "{}", refused.body);
     assert!(!site.get("").await.body.contains("was last heard of"), "it is no finding");
-}
-
-/// The page, once it contains a text.
-async fn eventually(site: &Site, path: &str, text: &str) -> String {
-    let until = tokio::time::Instant::now() + Duration::from_secs(15);
-    loop {
-        let page = site.get(path).await.body;
-        if page.contains(text) {
-            return page;
-        }
-        assert!(tokio::time::Instant::now() < until, "{path} never says `{text}`: {page}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use crate::common::{self, Bed, Site, Stream, encode};
+use crate::common::{self, Bed, Site, Stream, encode, eventually};
 use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, Schedule,
     broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
     client::RawJob,
     outcome::Encoded,
 };
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    patience::until,
+    server::{Kind, Server},
+};
 use queue_worker::{Shutdown, Worker};
 
 crate::on_brokers! {
@@ -269,19 +272,6 @@ async fn failures_that_are_alike_are_one_row_and_are_acted_on_together(bed: Bed)
         assert_eq!(site.post("operate", "/jobs/requeue", &form).await.status, 400, "{wrong}: all jobs are not meant");
     }
     assert_eq!(stats().await.count(JobState::Dead), 1);
-}
-
-/// The page, once it contains a text.
-async fn eventually(site: &Site, path: &str, text: &str) -> String {
-    let until = tokio::time::Instant::now() + Duration::from_secs(15);
-    loop {
-        let page = site.get(path).await.body;
-        if page.contains(text) {
-            return page;
-        }
-        assert!(tokio::time::Instant::now() < until, "{path} never says `{text}`: {page}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
@@ -832,11 +822,7 @@ async fn a_broker_that_goes_away_leaves_a_page_that_says_so_on_redis() {
     assert!(page.contains("What you see is from") && page.contains("No live worker"), "the last figures stay: {page}");
     assert_eq!(site.get("/jobs?state=ready").await.status, 503);
     server.restart();
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
-    while site.get("").await.body.contains("The broker does not answer.") {
-        assert!(tokio::time::Instant::now() < until, "it never comes back");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until("the broker to answer", async || !site.get("").await.body.contains("The broker does not answer.")).await;
     assert_eq!(encode("a b"), "a%20b");
 }
 

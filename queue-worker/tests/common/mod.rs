@@ -1,9 +1,9 @@
 //! What the tests of the worker share.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     panic::Location,
     sync::{
         Arc, Mutex,
@@ -18,15 +18,16 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
+pub(crate) use queue_testing::{
+    patience::{WatchBroker, patience, wait},
+    port::free_address,
+};
 use queue_worker::{Stopped, Worker};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::Notify,
 };
-
-/// Nothing in a test takes so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What handlers tell their test.
 #[derive(Default)]
@@ -58,7 +59,7 @@ impl Probe {
 
     /// Waits until this was noted so often.
     pub(crate) async fn noted(&self, what: &str, times: usize) {
-        let wait = async {
+        let noted = async {
             loop {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
@@ -69,9 +70,7 @@ impl Probe {
                 changed.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-            panic!("`{what}` was noted {} times, not {times}: {:?}", self.count(what), self.notes());
-        }
+        wait(format!("`{what}` to be noted {times} times")).seeing(|| format!("noted: {:?}", self.notes())).end_of(noted).await;
     }
 
     /// Counts a handler in, and out again when what is returned is dropped.
@@ -131,12 +130,13 @@ impl Gate {
     /// Blocks the thread, as no handler should.
     pub(crate) fn block(&self) {
         let open = self.open.lock().unwrap();
-        drop(self.threads.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
+        drop(self.threads.wait_timeout_while(open, patience(), |open| !*open).unwrap());
     }
 }
 
+/// A broker in memory. Waits of this test that time out look at it.
 pub(crate) async fn memory() -> Client {
-    Client::connect("sqlite://:memory:").await.unwrap()
+    Client::connect("sqlite://:memory:").await.unwrap().watched()
 }
 
 /// A worker of the tasks of the calling file, with a probe and a short backoff.
@@ -149,17 +149,13 @@ pub(crate) fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
 
 /// Runs it until `until` is ready.
 pub(crate) async fn run(worker: Worker, until: impl Future<Output = ()> + Send) -> Stopped {
-    tokio::time::timeout(PATIENCE, worker.run(until)).await.expect("the worker ends").unwrap()
+    wait("the worker to end").times(2).end_of(worker.run(until)).await.unwrap()
 }
 
 /// Waits until something holds, looking again and again.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let wait = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "waited {PATIENCE:?} for {what}");
+#[track_caller]
+pub(crate) fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) -> impl Future<Output = ()> {
+    wait(what).until(holds)
 }
 
 /// Waits until a job is in this state.
@@ -194,12 +190,6 @@ pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8
     format!("{queue}/{id}").parse().unwrap()
 }
 
-/// Nobody listens here. Its port is below those that the system hands out to connections, which would take it before it is listened on.
-pub(crate) fn free_address() -> SocketAddr {
-    let addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000))));
-    addresses.take(1000).find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
-}
-
 /// Waits until the worker has reached its broker and says so.
 pub(crate) async fn until_healthy(address: SocketAddr) {
     until_health(address, r#""status":"ok""#).await;
@@ -224,5 +214,5 @@ pub(crate) async fn ask(address: SocketAddr, request: &str) -> String {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    tokio::time::timeout(PATIENCE, exchange).await.expect("an answer")
+    wait(format!("an answer to {request}")).end_of(exchange).await
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::memory;
+use crate::common::{memory, until};
 use queue_core::{Aging, prelude::*, registry::Registry};
 use queue_worker::{Worker, WorkerError};
 
@@ -35,12 +35,7 @@ async fn a_worker_declares_the_aging_of_its_queue() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let runs = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let minute = Some(Duration::from_secs(60));
-    let declared = async {
-        while inspector.stats("aging").await.unwrap().aging != minute {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), declared).await.expect("it is declared");
+    until("the aging to be declared", async || inspector.stats("aging").await.unwrap().aging == minute).await;
     assert_eq!(inspector.set_aging("aging", Aging::Off).await.unwrap(), None);
     assert_eq!(inspector.set_aging("aging", Aging::AsDeclared).await.unwrap(), minute);
     drop(stop);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::common::{PATIENCE, Probe, claim_and_die, memory, run, until, until_state, worker};
+use crate::common::{Probe, claim_and_die, memory, patience, run, until, until_state, worker};
 use queue_core::{
     broker::{BuryReason, JobState},
     prelude::*,
@@ -52,7 +52,7 @@ async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
     // Its only slot is taken: it sends no turn that would renew the lease, and what does is the heartbeat alone.
     run(worker(&client, &probe).lease(LEASE).concurrency(1), async { until_state(&job, Some(JobState::Done)).await }).await;
     drop(stop);
-    rival.join().unwrap();
+    queue_testing::patience::joined(rival);
     assert_eq!(probe.count("started"), 1);
     assert_eq!(client.inspector().show(job.address()).await.unwrap().crashes, 0);
 }
@@ -116,7 +116,7 @@ async fn a_handler_hears_of_its_cancel_soon_however_long_the_lease() {
 async fn what_a_stopped_worker_leaves_is_not_waited_for() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let job = orphan::job().enqueue(&client).await.unwrap();
-    run(worker(&client, &probe).lease(PATIENCE), async { until_state(&job, Some(JobState::Done)).await }).await;
+    run(worker(&client, &probe).lease(patience()), async { until_state(&job, Some(JobState::Done)).await }).await;
     let left = client.broker().overdue("orphans", 10).await.unwrap();
     assert!(!left.expired.is_empty(), "its leases ended with it: {left:?}");
 }

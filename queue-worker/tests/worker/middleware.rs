@@ -66,7 +66,7 @@ async fn dead<T: Task>(handle: &Handle<T>) -> String
 where
     TaskOutput<T>: DeserializeOwned + Debug,
 {
-    match handle.wait(common::PATIENCE).await.unwrap() {
+    match handle.wait(common::patience()).await.unwrap() {
         JobResult::Dead(why) => why,
         other => panic!("it is not dead: {other:?}"),
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::common::{self, PATIENCE, Probe, address_in, enqueue_bytes, memory, run, until_state, worker};
+use crate::common::{self, Probe, address_in, enqueue_bytes, memory, run, until_state, wait, worker};
 use queue_core::{
     broker::{BuryReason, Counter, JobState},
     client::RawJob,
@@ -396,5 +396,6 @@ async fn several_mistakes_are_told_at_once() {
     for part in ["concurrency `0`", "lease `", "queue `a b`"] {
         assert!(problems.contains(part), "{problems}");
     }
-    assert!(tokio::time::timeout(PATIENCE, worker(&client, &Arc::default()).grace(Duration::MAX).run(async {})).await.unwrap().is_err());
+    let refused = worker(&client, &Arc::default()).grace(Duration::MAX).run(async {});
+    assert!(wait("the worker to refuse").end_of(refused).await.is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::common::{PATIENCE, Probe, free_address, memory, until, until_health, until_registered, until_state, worker};
+use crate::common::{Probe, free_address, memory, patience, until, until_health, until_registered, until_state, wait, worker};
 use queue_core::{broker::JobState, prelude::*};
 use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
 use tokio::task::JoinHandle;
@@ -49,7 +49,7 @@ fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Result<Stopped, Work
 }
 
 async fn ended(running: JoinHandle<Result<Stopped, WorkerError>>) -> Stopped {
-    tokio::time::timeout(PATIENCE, running).await.expect("the worker ends").unwrap().unwrap()
+    wait("the worker to end").end_of(running).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_stop_within(grace: Duration) -> Duration {
 async fn the_second_stage_does_not_wait_for_the_grace_time() {
     let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
     let job = never_ends::job().enqueue(&client).await.unwrap();
-    let running = start(worker(&client, &probe).grace(PATIENCE * 2), &shutdown);
+    let running = start(worker(&client, &probe).grace(patience() * 2), &shutdown);
     probe.noted("started", 1).await;
     shutdown.drain();
     shutdown.hurry();
@@ -162,7 +162,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
         });
     });
     let stopped = ended(start(worker(&client, &probe).concurrency(3).health(address), &shutdown)).await;
-    stopper.join().unwrap();
+    queue_testing::patience::joined(stopper);
     assert!(stopped.is_clean(), "{stopped:?}");
     assert_eq!(probe.count("started"), 1);
     let stats = client.inspector().stats("rude").await.unwrap();
@@ -172,7 +172,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
 #[tokio::test]
 async fn an_idle_worker_stops_at_once() {
     let (client, shutdown) = (memory().await, Shutdown::new());
-    let running = start(worker(&client, &Arc::default()).grace(PATIENCE * 2), &shutdown);
+    let running = start(worker(&client, &Arc::default()).grace(patience() * 2), &shutdown);
     until_registered(&client, "deaf").await;
     shutdown.drain();
     assert_eq!(ended(running).await, Stopped::default());

@@ -1,13 +1,14 @@
 //! The command line of a worker binary, as a shell sees it.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
 };
 
 use queue_tests::{
-    patience::wait_for,
+    folder::folder,
+    patience::{Lines, WatchBroker, finished, output, wait_for},
     server::{Kind, Server, free_port},
 };
 use serde_json::Value;
@@ -20,7 +21,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Place { folder: folder() }
     }
 
     fn file(&self) -> PathBuf {
@@ -35,7 +36,7 @@ impl Place {
     }
 
     fn run(&self, arguments: &[&str]) -> Ended {
-        Ended::of(&self.command(arguments).output().unwrap())
+        Ended::of(&output(&mut self.command(arguments)).unwrap())
     }
 
     /// What a command prints, which must succeed.
@@ -135,7 +136,7 @@ fn a_shell_completes_commands_and_options() {
         let asks = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
             $(complete -p shop_worker | sed 's/.*-F \([^ ]*\).*/\1/') shop_worker "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
             echo "${COMPREPLY[@]}""#;
-        let output = Command::new("bash").args(["-c", asks, "bash"]).arg(&script).args(words).output().expect("bash can be started");
+        let output = output(Command::new("bash").args(["-c", asks, "bash"]).arg(&script).args(words)).expect("bash can be started");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     assert_eq!(completed(&["shop_worker", "sche"]), "schedules");
@@ -184,7 +185,7 @@ fn parameters_may_come_from_standard_input() {
     let place = Place::new();
     let mut child = place.command(&["enqueue", "greet", "--args", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(br#"{"name":"Cy"}"#).unwrap();
-    let ended = Ended::of(&child.wait_with_output().unwrap());
+    let ended = Ended::of(&finished(child));
     assert_eq!(ended.code, 0);
     assert!(ended.stdout.starts_with("greetings/"));
 }
@@ -476,7 +477,7 @@ fn all_of_a_state(place: &Place, url: &str) {
     const JOBS: usize = 20_000;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let client = queue_core::Client::connect(url).await.unwrap();
+        let client = queue_core::Client::connect(url).await.unwrap().watched();
         let job = |n| queue_core::client::RawJob::new("close_order", vec![0x80]).queue("orders").id(format!("o-{n}"));
         let jobs: Vec<_> = (0..JOBS).map(job).collect();
         for jobs in jobs.chunks(500) {
@@ -837,9 +838,8 @@ fn a_reader_that_goes_away_is_no_failure() {
     }
     let mut child = place.command(&["jobs", "list", "--state", "ready"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+    let ended = Ended::of(&finished(child));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
 }
 
 #[test]
@@ -850,7 +850,7 @@ fn only_work_runs_the_setup_and_its_failure_is_told() {
     let ended = place.run(&["work"]);
     assert_eq!(ended.code, 6);
     assert!(ended.stderr.contains("SHOP_NAME is not set"), "{}", ended.stderr);
-    let ended = Ended::of(&place.command(&["work", "--concurrency", "0"]).env("SHOP_NAME", "Ada").output().unwrap());
+    let ended = Ended::of(&output(place.command(&["work", "--concurrency", "0"]).env("SHOP_NAME", "Ada")).unwrap());
     assert_eq!(ended.code, 6);
     assert!(ended.stderr.contains("concurrency `0`"), "{}", ended.stderr);
 }
@@ -874,9 +874,7 @@ fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() 
     let job = place.ok(&["enqueue", "wait_long"]);
     let mut command = place.command(&["work", "--queue", "slow", "--grace", "100ms"]);
     let mut worker = Working(command.env("SHOP_NAME", "Ada").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(worker.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "waiting\n");
+    assert_eq!(Lines::of(worker.0.stdout.take().unwrap()).next(), "waiting");
     assert_eq!(worker.stop(), 7);
     assert_eq!(place.state(&job), "ready");
 }
@@ -964,7 +962,7 @@ fn a_log_is_printed_and_followed_and_progress_is_shown() {
     let followers = [follows(&[]), follows(&["--json"])];
     let work = ["work", "--job-log", "info"];
     let worker = Working(place.command(&work).env("SHOP_NAME", "Bob").stderr(Stdio::null()).spawn().unwrap());
-    let [text, json] = followers.map(|follower| Ended::of(&follower.wait_with_output().unwrap()));
+    let [text, json] = followers.map(|follower| Ended::of(&finished(follower)));
     assert_eq!((text.code, json.code), (0, 0));
     assert_eq!(worker.stop(), 0);
     for line in ["info  looks for Ada", "info  found shop=Bob", "50 % greeting Ada"] {

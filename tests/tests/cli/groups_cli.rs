@@ -1,7 +1,7 @@
 //! Groups on the command line: rules hold from the next claim on, and what cannot be is refused with a way out.
 
 use queue_core::{Client, GroupRule, inspector::declare_groups, prelude::*};
-use queue_tests::command_line::Place;
+use queue_tests::{command_line::Place, patience::WatchBroker};
 use serde_json::Value;
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
@@ -14,7 +14,7 @@ async fn bill(tenant: String) {
 #[tokio::test]
 async fn a_person_lists_groups_and_sets_their_rules() {
     let place = Place::sqlite(SHOP);
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     for tenant in ["acme", "acme", "globex"] {
         bill::job(tenant.to_owned()).enqueue(&client).await.unwrap();
     }
@@ -43,7 +43,7 @@ async fn a_person_lists_groups_and_sets_their_rules() {
 #[tokio::test]
 async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
     let place = Place::sqlite(SHOP);
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     let mut rule = GroupRule::new();
     (rule.cap, rule.max_size) = (Some(2), Some(100));
     declare_groups(client.broker(), &"orders".into(), "v1", &rule).await.unwrap();
@@ -139,7 +139,7 @@ fn the_name_of_a_group_is_plain_text() {
 #[tokio::test]
 async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
     let place = Place::sqlite(SHOP);
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     client.enqueue_all((0..1_100).map(|_| bill::job("acme".to_owned()))).await.unwrap();
     bill::job("globex".to_owned()).enqueue(&client).await.unwrap();
     let later = bill::job("acme".to_owned()).delay(std::time::Duration::from_secs(3600)).enqueue(&client).await.unwrap();
@@ -158,7 +158,7 @@ async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
 #[tokio::test]
 async fn a_queue_that_is_not_there_is_told_of() {
     let place = Place::sqlite(SHOP);
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     bill::job("acme".to_owned()).enqueue(&client).await.unwrap();
     for arguments in [["groups", "set", "ordres", "acme", "--cap=1"], ["groups", "pause", "ordesr", "acme", "--reason=unpaid"]] {
         let output = place.run(&arguments);

@@ -16,6 +16,7 @@ use queue_core::{
 use queue_tests::{
     command_line::Place,
     on_servers,
+    patience::{WatchBroker, exit},
     server::{Kind, Server},
 };
 
@@ -38,7 +39,7 @@ async fn a_person_sees_what_happened_and_which_releases_came(kind: Kind) {
 }
 
 async fn sees(place: &Place) {
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     let worker = ProcessId::random();
     let register = Register::lane("orders", worker, Duration::from_secs(60)).with_info(WorkerInfo::new("web-1", 7, "v42\u{1b}", []));
     client.broker().register(&register).await.unwrap();
@@ -100,7 +101,7 @@ async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
     enqueue("second");
     assert!(is_listed("orders/second"), "the watch goes on");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit(&mut child).code(), Some(0));
     assert!(printed.iter().all(|line| !line.contains('\u{1b}')), "{printed:?}");
     assert!(!printed[0].is_empty() && printed.windows(2).all(|two| !two[0].is_empty() || !two[1].is_empty()), "{printed:?}");
 }
@@ -118,7 +119,7 @@ fn stays(place: &Place) {
             answers += usize::from(line.is_empty());
         }
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{list:?}");
+        assert_eq!(exit(&mut child).code(), Some(0), "{list:?}");
         drop(lines);
     }
     let mut child = place.command(&["jobs", "list", "--watch=100ms"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -127,7 +128,7 @@ fn stays(place: &Place) {
     place.ok(&["jobs", "cancel", "orders/first"]);
     assert!(lines.any(|line| line.contains("orders/first") && line.contains("cancelled")), "it is printed anew");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit(&mut child).code(), Some(0));
     let refused = place.refused(2, &["status", "--watch=1ms"]);
     assert!(refused.contains("shorter than 100ms"), "{refused}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use queue_core::{Client, Task, inspector::declare_limits, prelude::*};
-use queue_tests::command_line::Place;
+use queue_tests::{command_line::Place, patience::WatchBroker};
 use serde_json::Value;
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
@@ -16,7 +16,7 @@ async fn charge(account: String) {
 #[tokio::test]
 async fn a_person_sets_shows_and_removes_limits() {
     let place = Place::sqlite(SHOP);
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     let job = charge::job("acct_17".to_owned()).enqueue(&client).await.unwrap();
     assert!(place.ok(&["jobs", "show", &job.address().to_string()]).contains("stripe by acct_17"));
 

@@ -15,7 +15,11 @@ use queue_core::{
     client::RawJob,
     delegate_broker, delegate_inspect,
 };
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    folder::folder,
+    patience::{WatchBroker, exit, output},
+    server::{Kind, Server},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -26,7 +30,7 @@ fn command(folder: &TempDir, url: &str, arguments: &[&str]) -> Command {
 }
 
 fn run(folder: &TempDir, url: &str, arguments: &[&str]) -> Output {
-    command(folder, url, arguments).stdin(Stdio::null()).output().unwrap()
+    output(&mut command(folder, url, arguments)).unwrap()
 }
 
 fn ok(folder: &TempDir, url: &str, arguments: &[&str]) -> String {
@@ -46,7 +50,7 @@ fn refused(folder: &TempDir, url: &str, arguments: &[&str]) -> (Option<i32>, Str
 }
 
 fn in_folder() -> (TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     (folder, url)
 }
@@ -62,7 +66,7 @@ async fn put(client: &Client, jobs: usize) {
 #[tokio::test]
 async fn the_address_of_a_job_is_taken_in_every_filter() {
     let (folder, url) = in_folder();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 3).await;
     client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue("mail").id("o-1")).await.unwrap();
     for command in [&["jobs", "list"][..], &["jobs", "search"]] {
@@ -80,7 +84,7 @@ async fn the_address_of_a_job_is_taken_in_every_filter() {
 #[tokio::test]
 async fn an_operation_is_looked_at_started_and_kept() {
     let (folder, url) = in_folder();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 12).await;
     let cancel = ["jobs", "cancel", "--all", "--state", "ready", "--where", "id~o-1"];
     let looked = [&cancel[..], &["--dry-run"]].concat();
@@ -116,7 +120,7 @@ async fn an_operation_is_looked_at_started_and_kept() {
 #[tokio::test]
 async fn an_operation_that_is_under_way_keeps_others_out() {
     let (folder, url) = in_folder();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 3).await;
     let detached = run(&folder, &url, &["jobs", "delete", "--all", "--state", "ready", "--detach", "--yes"]);
     let [told, noted] = [detached.stdout, detached.stderr].map(|said| String::from_utf8(said).unwrap());
@@ -139,7 +143,7 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
 #[tokio::test]
 async fn a_drain_and_a_purge_want_the_name_of_the_queue() {
     let (folder, url) = in_folder();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 5).await;
     ok(&folder, &url, &["jobs", "cancel", "orders/o-0", "orders/o-1"]);
     for verb in ["drain", "purge"] {
@@ -162,7 +166,7 @@ async fn a_drain_and_a_purge_want_the_name_of_the_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_survives_the_process_that_runs_it() {
     let server = Server::start(Kind::Redis);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     survives(&folder, &server.url()).await;
     let (folder, url) = in_folder();
     survives(&folder, &url).await;
@@ -171,7 +175,7 @@ async fn an_operation_survives_the_process_that_runs_it() {
 /// Its process is killed in the middle. Another one goes on with what is left, and a step of the first one that comes late changes nothing.
 async fn survives(folder: &TempDir, url: &str) {
     const JOBS: usize = 20_000;
-    let client = Client::connect(url).await.unwrap();
+    let client = Client::connect(url).await.unwrap().watched();
     let inspector = client.inspector();
     let (mut middle, mut too_quick) = (None, 0);
     while middle.is_none() {
@@ -185,7 +189,7 @@ async fn survives(folder: &TempDir, url: &str) {
             begun = all.into_iter().find(|operation| operation.is_running() && operation.changed > 0);
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        exit(&mut child);
         if let Some(killed) = begun {
             middle = Some(inspector.operation("orders", &killed.id).await.unwrap()).filter(|left| left.is_running());
         }

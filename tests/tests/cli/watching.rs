@@ -17,7 +17,9 @@ use queue_core::{
 use queue_testing::conformance::Lane;
 use queue_tests::{
     command_line::Place,
-    on_servers, roles,
+    on_servers,
+    patience::{WatchBroker, exit, joined, wait},
+    roles,
     server::{Kind, Server},
 };
 
@@ -57,8 +59,7 @@ async fn watching(client: &Client, filter: &str) -> Watch {
 }
 
 async fn next(watch: &mut Watch) -> Watched {
-    let next = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
-    next.expect("something is told").unwrap()
+    wait("a transition").end_of(watch.next()).await.unwrap()
 }
 
 async fn told(watch: &mut Watch) -> Transition {
@@ -91,15 +92,13 @@ fn sees(place: &Place) {
             let _ = sender.send(line);
         }
     });
-    let line = loop {
+    let line = wait("a cancel to be told").block_some(|| {
         let id = ids.next().unwrap();
         enqueue(&id);
         place.ok(&["jobs", "cancel", &format!("orders/{id}"), "--reason", "a slip"]);
-        if let Ok(line) = receiver.recv_timeout(Duration::from_millis(300)) {
-            break line;
-        }
-    };
-    reader.join().unwrap();
+        receiver.recv_timeout(Duration::from_millis(300)).ok()
+    });
+    joined(reader);
     let told: serde_json::Value = serde_json::from_str(&line).unwrap();
     let told = &told["transition"];
     assert_eq!(
@@ -110,7 +109,7 @@ fn sees(place: &Place) {
     assert_eq!(told["reason"], "a slip");
     // Ctrl-C is no failure.
     assert!(Command::new("kill").args(["-INT", &watch.id().to_string()]).status().unwrap().success());
-    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert_eq!(exit(&mut watch).code(), Some(0));
 
     // It ends by itself, too, and prints what a person reads.
     assert_eq!(place.ok(&["watch", "--for", "100ms"]), "");
@@ -137,12 +136,12 @@ fn sees(place: &Place) {
 
 async fn a_program_sees_all_queues_and_new_ones(kind: Kind) {
     let server = Server::start(kind);
-    sees_all(Client::connect(&server.url()).await.unwrap()).await;
+    sees_all(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test]
 async fn a_program_sees_all_queues_and_new_ones_on_sqlite() {
-    sees_all(Client::connect("sqlite://:memory:").await.unwrap()).await;
+    sees_all(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 async fn sees_all(client: Client) {
@@ -166,12 +165,12 @@ async fn sees_all(client: Client) {
 
 async fn who_reads_too_slowly_is_told_how_much_is_lost(kind: Kind) {
     let server = Server::start(kind);
-    reads_too_slowly(Client::connect(&server.url()).await.unwrap()).await;
+    reads_too_slowly(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test]
 async fn who_reads_too_slowly_is_told_how_much_is_lost_on_sqlite() {
-    reads_too_slowly(Client::connect("sqlite://:memory:").await.unwrap()).await;
+    reads_too_slowly(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 async fn reads_too_slowly(client: Client) {
@@ -195,7 +194,7 @@ async fn reads_too_slowly(client: Client) {
 
 async fn a_watcher_goes_on_at_the_server_that_comes_back(kind: Kind) {
     let mut server = Server::durable(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     add::job(1).enqueue(&client).await.unwrap();
     let mut watch = watching(&client, "queue=watching").await;
     server.kill();
@@ -262,11 +261,11 @@ async fn a_lane_that_does_not_know_it_keeps_watchers_out(kind: Kind) {
 
 async fn a_user_who_may_only_read_is_refused(kind: Kind) {
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     add::job(1).enqueue(&client).await.unwrap();
     roles::admit(&server, "queue");
     for (role, may) in [("dashboard", false), ("producer", true), ("worker", true), ("admin", true)] {
-        let client = Client::connect(&roles::url(&server, role)).await.unwrap();
+        let client = Client::connect(&roles::url(&server, role)).await.unwrap().watched();
         // A producer may not look which queues there are.
         let filters: &[&str] = if role == "producer" { &["queue=watching"] } else { &["queue=watching", "task=add"] };
         for filter in filters {

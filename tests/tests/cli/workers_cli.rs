@@ -1,11 +1,6 @@
 //! Workers, as a person looks at them and asks them: on the command line.
 
-use std::{
-    fs::File,
-    path::PathBuf,
-    process::Child,
-    time::{Duration, Instant},
-};
+use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
 use queue_core::{
     Client, JobId,
@@ -14,6 +9,7 @@ use queue_core::{
 use queue_tests::{
     command_line::Place,
     on_servers,
+    patience::{WatchBroker, wait},
     server::{Kind, Server},
 };
 use serde_json::Value;
@@ -79,16 +75,9 @@ impl Drop for Working {
     }
 }
 
+#[track_caller]
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    let mut look = look;
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "it never comes: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait(what).every(Duration::from_millis(50)).block_some(look)
 }
 
 fn asks(place: &Place) {
@@ -151,7 +140,7 @@ fn asks(place: &Place) {
 }
 
 async fn sees_what_runs(place: &Place) {
-    let client = Client::connect(place.url()).await.unwrap();
+    let client = Client::connect(place.url()).await.unwrap().watched();
     let broker = client.broker();
     let none = ProcessId::random().to_string();
     let refused = place.refused(3, &["workers", "show", &none]);

@@ -13,7 +13,9 @@ use queue_testing::{
     conformance::{Lane, Producer, envelope},
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
+    patience::{WatchBroker, wait},
     roles::{self, Roles},
     server::{Kind, Server, free_port},
 };
@@ -49,9 +51,9 @@ fn is_denied<T>(outcome: &Result<T, Error>) -> bool {
 
 async fn a_dashboard_cannot_write(kind: Kind) {
     let server = admitted(kind).await;
-    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
     let job = note::job(1).enqueue(&producer).await.unwrap();
-    let dashboard = Client::connect(&roles::url(&server, "dashboard")).await.unwrap();
+    let dashboard = Client::connect(&roles::url(&server, "dashboard")).await.unwrap().watched();
     let inspector = dashboard.inspector();
     assert_eq!(inspector.queues().await.unwrap(), ["access"]);
     inspector.show(job.address()).await.unwrap();
@@ -67,7 +69,7 @@ async fn a_dashboard_cannot_write(kind: Kind) {
 /// A preview reads the places of the jobs in the order of the server: hashes and sorted sets.
 async fn a_dashboard_previews_operations(kind: Kind) {
     let server = admitted(kind).await;
-    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
     note::job(1).enqueue(&producer).await.unwrap();
     note::job(2).delay(Duration::from_secs(3600)).enqueue(&producer).await.unwrap();
     let inspector = Client::connect(&roles::url(&server, "dashboard")).await.unwrap().inspector();
@@ -82,7 +84,7 @@ async fn a_dashboard_previews_operations(kind: Kind) {
 
 async fn an_admin_edits_and_copies_jobs(kind: Kind) {
     let server = admitted(kind).await;
-    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
     let job = note::job(1).enqueue(&producer).await.unwrap();
     let inspector = Client::connect(&roles::url(&server, "admin")).await.unwrap().inspector();
     inspector.edit(job.address(), &Edit::new().priority(Priority::Low).group("a").delay(Duration::from_secs(60))).await.unwrap();
@@ -100,10 +102,10 @@ struct Noted {
 async fn an_admin_publishes_to_a_log_that_keeps_so_many_bytes(kind: Kind) {
     let server = admitted(kind).await;
     for role in ["admin", "producer"] {
-        let admin = Client::connect(&roles::url(&server, "admin")).await.unwrap();
+        let admin = Client::connect(&roles::url(&server, "admin")).await.unwrap().watched();
         let kept = Retention { bytes: Some(20_000), ..Retention::default() };
         admin.inspector().set_retention("noted", kept).await.unwrap();
-        let client = Client::connect(&roles::url(&server, role)).await.unwrap();
+        let client = Client::connect(&roles::url(&server, role)).await.unwrap().watched();
         for _ in 0..10 {
             client.publish_all((0..10).map(|_| Noted { text: "a".repeat(1000) })).await.unwrap();
         }
@@ -167,21 +169,21 @@ const TEAR: &str = "redis.call('LPOP', KEYS[1]) redis.call('HSET', KEYS[2], redi
 
 async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind) {
     let server = admitted(kind).await;
-    let client = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let client = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
     let job = note::job(1).enqueue(&client).await.unwrap();
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
     assert!(is_denied(&client.inspector().queues().await));
-    let elsewhere = Client::connect(&format!("{}?namespace=other", roles::url(&server, "producer"))).await.unwrap();
+    let elsewhere = Client::connect(&format!("{}?namespace=other", roles::url(&server, "producer"))).await.unwrap().watched();
     assert!(is_denied(&note::job(2).enqueue(&elsewhere).await));
 }
 
 async fn a_password_in_a_file_can_be_replaced_while_we_run(kind: Kind) {
     let server = admitted(kind).await;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let file = folder.path().join("password");
     std::fs::write(&file, "change-me\n").unwrap();
     let url = server.url().replace("redis://", "redis://queue-producer@");
-    let client = Client::connect(&format!("{url}?password_file={}", file.display())).await.unwrap();
+    let client = Client::connect(&format!("{url}?password_file={}", file.display())).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
 
     // The server asks for the new one from now on, also of those who are in.
@@ -199,7 +201,7 @@ struct Certificates {
 
 impl Certificates {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let this = Certificates { folder };
         let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
         ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -257,7 +259,7 @@ async fn on_redis_tls_reaches_sentinels_and_their_master() {
         options
     });
     let url = format!("rediss+sentinel://localhost:{watch}/jobs?{}", files.parameters());
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     let job = note::job(1).enqueue(&client).await.unwrap();
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
@@ -274,7 +276,7 @@ async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
     assert!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).starts_with("+OK"));
     let url = format!("rediss+cluster://localhost:{port}?{}", files.parameters());
     queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     let job = note::job(1).enqueue(&client).await.unwrap();
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
@@ -285,7 +287,7 @@ async fn on_redis_tls_trusts_whom_it_is_told_to_and_shows_who_we_are() {
     let port = free_port();
     let _server = Server::with(Kind::Redis, &as_words(&files.options(port)));
     let url = |parameters: &str| format!("rediss://localhost:{port}?{parameters}");
-    let client = Client::connect(&url(&files.parameters())).await.unwrap();
+    let client = Client::connect(&url(&files.parameters())).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
 
     // Nobody who is generally trusted knows this server.
@@ -295,6 +297,6 @@ async fn on_redis_tls_trusts_whom_it_is_told_to_and_shows_who_we_are() {
     let nobody = Client::connect(&url(&format!("ca={}", files.path("ca.pem")))).await.unwrap_err();
     assert!(matches!(&nobody, Error::Unavailable { .. }), "{nobody}");
     // A plain connection is not taken for a safe one.
-    let plain = tokio::time::timeout(Duration::from_secs(30), Client::connect(&format!("redis://localhost:{port}"))).await;
-    assert!(plain.expect("an end").is_err());
+    let url = format!("redis://localhost:{port}");
+    assert!(wait("the connection to be refused").end_of(Client::connect(&url)).await.is_err());
 }

@@ -13,6 +13,7 @@ use queue_testing::{
     conformance::{Lane, Producer, ack, eventually},
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
     server::{Kind, Server},
     watch::Watch,
@@ -81,7 +82,7 @@ async fn a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end(kind: K
 /// The same on a file.
 #[tokio::test]
 async fn in_a_sqlite_file_a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let mut lane = Lane::on(&broker, QUEUE).await;

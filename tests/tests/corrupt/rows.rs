@@ -8,6 +8,7 @@ use queue_core::{
     broker::DynBroker,
     sqlite::{SqliteBroker, url_of},
 };
+use queue_tests::folder::folder;
 use rusqlite::{Connection, types::Value};
 
 use super::{
@@ -106,7 +107,7 @@ impl Hands for Owner {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_sqlite_file_no_strange_row_loses_doubles_or_wedges_a_job() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder();
     let scene = {
         let broker: DynBroker = SqliteBroker::open_path(folder.path().join("scene.db")).expect("a file can be made");
         Arc::new(Scene::build_on(&broker).await)

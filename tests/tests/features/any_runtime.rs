@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use queue_core::{broker::JobState, prelude::*, sqlite::SqliteBroker};
 use queue_testing::failing::FailingBroker;
 use queue_tests::{
-    patience::wait_for,
+    patience::{WatchBroker, joined, wait_for},
     server::{Kind, Server},
 };
 use tokio::runtime::{Builder, Runtime};
@@ -55,19 +55,19 @@ async fn enqueue_and_look(client: Client) {
 #[test]
 fn redis_without_a_runtime() {
     let server = Server::start(Kind::Redis);
-    block_on(async { enqueue_and_look(Client::connect(&server.url()).await.unwrap()).await });
+    block_on(async { enqueue_and_look(Client::connect(&server.url()).await.unwrap().watched()).await });
 }
 
 #[test]
 fn sqlite_without_a_runtime() {
-    block_on(async { enqueue_and_look(Client::connect("sqlite://:memory:").await.unwrap()).await });
+    block_on(async { enqueue_and_look(Client::connect("sqlite://:memory:").await.unwrap().watched()).await });
 }
 
 #[test]
 fn a_runtime_without_a_clock() {
     let server = Server::start(Kind::Redis);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async { enqueue_and_look(Client::connect(&server.url()).await.unwrap()).await });
+    runtime.block_on(async { enqueue_and_look(Client::connect(&server.url()).await.unwrap().watched()).await });
 }
 
 /// A lone caller sends by itself; what comes of it when nobody answers is not its own affair.
@@ -84,7 +84,7 @@ fn a_server_that_is_down_for_a_while() {
             server
         });
         number::job(2).enqueue(&client).await.unwrap();
-        let _server = restarted.join().unwrap();
+        let _server = joined(restarted);
         assert_eq!(client.inspector().stats("anywhere").await.unwrap().count(JobState::Ready), 3);
     });
 }

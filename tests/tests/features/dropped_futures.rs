@@ -20,7 +20,8 @@ use queue_core::{
     registry::Registry,
 };
 use queue_tests::{
-    patience::until,
+    folder::folder,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -42,14 +43,14 @@ macro_rules! on_both {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_redis() {
                 let server = Server::start(Kind::Redis);
-                super::$case(Client::connect(&server.url()).await.unwrap()).await;
+                super::$case(Client::connect(&server.url()).await.unwrap().watched()).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_sqlite() {
-                let folder = tempfile::tempdir().unwrap();
+                let folder = folder();
                 let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-                super::$case(Client::connect(&url).await.unwrap()).await;
+                super::$case(Client::connect(&url).await.unwrap().watched()).await;
             }
         })*
     };

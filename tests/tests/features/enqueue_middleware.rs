@@ -15,7 +15,11 @@ use queue_core::{
     prelude::*,
 };
 use queue_testing::memory_broker::MemoryBroker;
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    folder::folder,
+    patience::WatchBroker,
+    server::{Kind, Server},
+};
 
 #[task(queue = "numbers")]
 async fn number(n: u32) {
@@ -39,15 +43,15 @@ macro_rules! on_every_broker {
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_sqlite() {
-                let folder = tempfile::tempdir().unwrap();
+                let folder = folder();
                 let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-                super::$case(Client::connect(&url).await.unwrap()).await;
+                super::$case(Client::connect(&url).await.unwrap().watched()).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_redis() {
                 let server = Server::start(Kind::Redis);
-                super::$case(Client::connect(&server.url()).await.unwrap()).await;
+                super::$case(Client::connect(&server.url()).await.unwrap().watched()).await;
             }
         })*
     };

@@ -19,7 +19,9 @@ use queue_core::{
 };
 use queue_testing::conformance::{Lane, Producer, envelope};
 use queue_tests::{
+    folder::folder,
     on_servers,
+    patience::WatchBroker,
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -111,7 +113,7 @@ async fn slots_and_turns_are_counted_anew_from_the_jobs(kind: Kind) {
 
 #[tokio::test]
 async fn slots_and_turns_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -187,7 +189,7 @@ async fn a_large_group_is_cancelled_while_others_are_served(kind: Kind) {
 
 #[tokio::test]
 async fn a_large_group_in_a_sqlite_file_is_cancelled_while_others_are_served() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     is_cancelled_beside_others(&broker).await;
 }
@@ -230,7 +232,7 @@ async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count(kind: Kind) {
 
 #[tokio::test]
 async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count_of_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     further_groups_are_in_no_count(&broker).await;
 }
@@ -240,7 +242,7 @@ async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count_of_a_sqlite_file(
 #[tokio::test]
 async fn the_first_group_or_rule_makes_the_tables_of_a_sqlite_file() {
     for by_rule in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let path = folder.path().join("queue.db");
         let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
         let inspector = Client::with_broker(broker.clone()).inspector();
@@ -301,7 +303,7 @@ async fn by_an_alias_of_a_map(tags: Tags) {
 
 #[tokio::test]
 async fn the_group_of_a_job_is_made_of_its_parameter() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let group = async |job: &queue_core::JobAddress| client.inspector().show(job).await.unwrap().group.map(|group| group.to_string());
     let job = by_text::job(Some("acme".to_owned())).enqueue(&client).await.unwrap();
     assert_eq!(group(job.address()).await.as_deref(), Some("acme"));
@@ -315,7 +317,7 @@ async fn the_group_of_a_job_is_made_of_its_parameter() {
 
 #[tokio::test]
 async fn what_names_no_group_is_refused_before_it_is_sent() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let refused = async |job: queue_core::Job<by_text>| job.enqueue(&client).await.unwrap_err().to_string();
     let long = refused(by_text::job(Some("x".repeat(257)))).await;
     assert!(long.starts_with("group") && long.contains("257 bytes"), "{long}");
@@ -353,7 +355,7 @@ async fn says_nothing(tenant: u32) {
 /// What code declares of all groups holds from the first claim on, until a person sets something else; that outlives the next start.
 #[tokio::test]
 async fn what_tasks_declare_of_all_groups_holds_from_the_first_claim_on() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let watch = Arc::new(Watch::default());
     let run = async || {
         client.enqueue_all((0..30).map(|n| one_of_each::job(n % 3))).await.unwrap();
@@ -384,7 +386,7 @@ async fn in_order() {}
 /// Tasks of a queue have to agree on what they say of its groups.
 #[tokio::test]
 async fn tasks_that_do_not_agree_on_groups_are_refused_at_the_start() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("disagreed").check().unwrap_err().to_string();
     assert!(error.contains("groups of queue `disagreed`") && error.contains("let them agree"), "{error}");
     assert!(error.contains("`two_at_once` says cap 2") || error.contains("`two_at_once`, says cap 2"), "{error}");

@@ -14,8 +14,9 @@ use queue_core::{
 };
 use queue_testing::{Clock, memory_broker::MemoryBroker};
 use queue_tests::{
+    folder::folder,
     on_servers,
-    patience::{until, wait_for},
+    patience::{WatchBroker, output, until, wait_for},
     server::{Kind, Server},
 };
 
@@ -243,21 +244,21 @@ async fn a_worker_tells_what_it_did(client: Client) {
 
 async fn a_worker_on_a_server_tells_what_it_did(kind: Kind) {
     let server = Server::start(kind);
-    a_worker_tells_what_it_did(Client::connect(&server.url()).await.unwrap()).await;
+    a_worker_tells_what_it_did(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test]
 async fn a_worker_on_sqlite_tells_what_it_did() {
-    a_worker_tells_what_it_did(Client::connect("sqlite://:memory:").await.unwrap()).await;
+    a_worker_tells_what_it_did(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 #[tokio::test]
 async fn status_and_doctor_tell_the_age_of_the_oldest_ready_job() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-        let done = command.args(arguments).args(["--url", &url]).env("SHOP_NAME", "Ada").output().unwrap();
+        let done = output(command.args(arguments).args(["--url", &url]).env("SHOP_NAME", "Ada")).unwrap();
         assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     };

@@ -23,8 +23,9 @@ use queue_testing::{
     conformance::{Lane, Producer, envelope},
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
-    patience::until,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -108,7 +109,7 @@ async fn slots_and_chains_are_counted_anew_from_the_jobs(kind: Kind) {
 
 #[tokio::test]
 async fn slots_and_chains_are_counted_anew_from_the_rows() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let run = |sql: &str| {
@@ -167,7 +168,7 @@ async fn a_costly_job_is_not_overtaken_by_later_ones_of_its_key(kind: Kind) {
 
 #[tokio::test]
 async fn a_costly_job_is_not_overtaken_in_a_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     is_not_overtaken(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
 }
 
@@ -186,7 +187,7 @@ async fn a_lane_that_knows_no_limits_keeps_them_out(kind: Kind) {
 /// A library that knows no limits refuses a file from the first job with one on, and not before.
 #[tokio::test]
 async fn the_first_limit_raises_the_schema_number_of_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -219,8 +220,8 @@ async fn charge(account: u32, watch: Data<Arc<Watch>>) {
 /// What code declares holds from the first claim on, over two workers.
 #[tokio::test]
 async fn declared_limits_hold_over_all_workers() {
-    let folder = tempfile::tempdir().unwrap();
-    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    let folder = folder();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched();
     client.enqueue_all((0..60).map(|n| charge::job(n % 10))).await.unwrap();
     let watch = Arc::new(Watch::default());
     let worker = || {
@@ -254,7 +255,7 @@ async fn fourth() {}
 /// Tasks that share a limit have to agree on it; one may name it alone.
 #[tokio::test]
 async fn tasks_that_do_not_agree_are_refused_at_the_start() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("contradicted").check().unwrap_err().to_string();
     assert!(error.contains("limit `all` of queue `contradicted`") && error.contains("let them agree"), "{error}");
     assert!(error.contains("concurrency 3") && error.contains("concurrency 4"), "{error}");
@@ -280,7 +281,7 @@ async fn ask(service: Data<Arc<Service>>) -> Outcome {
 /// A service that has had enough is left alone for that time, and no attempt is burnt.
 #[tokio::test]
 async fn a_service_that_has_had_enough_is_left_alone() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let service = Arc::new(Service::default());
     ask::job().enqueue(&client).await.unwrap();
     let began = Instant::now();
@@ -338,7 +339,7 @@ async fn a_rate_that_a_wrong_clock_has_stored_is_brought_back(kind: Kind) {
 
 #[tokio::test]
 async fn a_rate_that_a_wrong_clock_has_stored_is_brought_back_in_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -362,7 +363,7 @@ async fn complete(account: String, tokens: Option<u32>, ctx: JobContext) -> Resu
 /// A run says what it has really used, and whoever comes next waits for that: longer, or not at all, whatever became of the run.
 #[tokio::test]
 async fn a_run_says_what_it_has_used() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let mut keys = Vec::new();
     for (account, tokens) in [("less", Some(3)), ("more", Some(15)), ("failed", None)] {
         let job = client.enqueue(complete::job(account.to_owned(), tokens).cost(10)).await.unwrap();
@@ -383,7 +384,7 @@ async fn a_run_says_what_it_has_used() {
 /// A job by name has the limits that it is given, and none that cannot be.
 #[tokio::test]
 async fn a_job_by_name_is_given_its_limits() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let job = RawJob::new("charge", vec![0x80]).queue("payments").limit("stripe", Some("a17")).limit("all", None);
     let (address, _) = client.enqueue_raw(job).await.unwrap();
     let record = client.inspector().show(&address).await.unwrap();

@@ -25,7 +25,7 @@ use queue_testing::{
 };
 use queue_tests::{
     on_servers,
-    patience::until,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -211,12 +211,12 @@ async fn an_observer_that_panics_changes_nothing_and_another_one_hears_too() {
 
 async fn the_calls_of_a_client_and_of_its_worker_are_counted(kind: Kind) {
     let server = Server::start(kind);
-    follow_a_job(Client::connect(&server.url()).await.unwrap()).await;
+    follow_a_job(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_a_client_and_of_its_worker_are_counted_on_sqlite() {
-    follow_a_job(Client::connect("sqlite://:memory:").await.unwrap()).await;
+    follow_a_job(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 async fn follow_a_job(bare: Client) {
@@ -240,12 +240,12 @@ async fn follow_a_job(bare: Client) {
 
 async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops(kind: Kind) {
     let server = Server::start(kind);
-    begins_and_stops(Client::connect(&server.url()).await.unwrap()).await;
+    begins_and_stops(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops_on_sqlite() {
-    begins_and_stops(Client::connect("sqlite://:memory:").await.unwrap()).await;
+    begins_and_stops(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 async fn begins_and_stops(client: Client) {

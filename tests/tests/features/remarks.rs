@@ -13,7 +13,9 @@ use queue_core::{
 };
 use queue_testing::conformance::Lane;
 use queue_tests::{
+    folder::folder,
     on_servers,
+    patience::{WatchBroker, patience, wait},
     server::{Kind, Server},
 };
 use queue_worker::{JobLogLayer, Worker};
@@ -29,7 +31,6 @@ on_servers! {
 }
 
 const QUEUE: &str = "told";
-const WAIT: Duration = Duration::from_secs(30);
 
 /// Lets a handler go on, step by step.
 struct Steps(Semaphore);
@@ -110,9 +111,9 @@ async fn progress_is_seen_while_a_job_runs_and_kept_with_it(kind: Kind) {
 
 #[tokio::test]
 async fn progress_is_seen_in_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    is_seen(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+    is_seen(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
 async fn is_seen(client: &Client, elsewhere: &Client) {
@@ -121,7 +122,7 @@ async fn is_seen(client: &Client, elsewhere: &Client) {
     assert_eq!(seen.progress().await.unwrap(), None);
     let watches = async {
         let mut changes = seen.watch_progress();
-        let mut next = async || tokio::time::timeout(WAIT, changes.next()).await.expect("it hears of it").unwrap();
+        let mut next = async || wait("it hears of it").end_of(changes.next()).await.unwrap();
         for image in 1..=4u32 {
             steps.0.add_permits(1);
             let mut progress = next().await.expect("the job goes on");
@@ -158,7 +159,7 @@ async fn is_seen(client: &Client, elsewhere: &Client) {
     worker(client)
         .run(async {
             for job in &jobs {
-                assert_eq!(job.wait(WAIT).await.unwrap(), JobResult::Done(()));
+                assert_eq!(job.wait(patience()).await.unwrap(), JobResult::Done(()));
             }
         })
         .await
@@ -180,12 +181,12 @@ async fn a_full_server_refuses_what_is_told_and_takes_the_ending(kind: Kind) {
     request.jobs.push(JobRemarks::new(job.id().clone(), 1, 1));
     let refused = broker.remark(&request).await;
     assert!(matches!(refused, Err(Error::BrokerFull { .. })), "{refused:?}");
-    worker(&client).run(async { assert_eq!(job.wait(WAIT).await.unwrap(), JobResult::Done(())) }).await.unwrap();
+    worker(&client).run(async { assert_eq!(job.wait(patience()).await.unwrap(), JobResult::Done(())) }).await.unwrap();
     assert!(job.log().await.unwrap().lines.is_empty());
     // With room again, the next job is told of.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     let job = hasty::job().enqueue(&client).await.unwrap();
-    worker(&client).run(async { drop(job.wait(WAIT).await.unwrap()) }).await.unwrap();
+    worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
     assert_eq!(job.log().await.unwrap().lines.len(), 2);
 }
 
@@ -199,7 +200,7 @@ async fn a_lane_that_knows_no_remarks_keeps_them_out(kind: Kind) {
     request.jobs.push(JobRemarks::new(job.id().clone(), 1, 1));
     let refused = broker.remark(&request).await;
     assert!(matches!(refused, Err(Error::FeatureUnknown { .. })), "{refused:?}");
-    worker(&client).run(async { assert_eq!(job.wait(WAIT).await.unwrap(), JobResult::Done(())) }).await.unwrap();
+    worker(&client).run(async { assert_eq!(job.wait(patience()).await.unwrap(), JobResult::Done(())) }).await.unwrap();
     assert!(job.log().await.unwrap().lines.is_empty());
     assert_eq!(server.command(&["EXISTS", &key("logs"), &key("progress")]), ":0\r\n");
 }
@@ -210,8 +211,8 @@ async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
     let (job, other) = (hasty::job().enqueue(&client).await.unwrap(), silent::job().enqueue(&client).await.unwrap());
     worker(&client)
         .run(async {
-            job.wait(WAIT).await.unwrap();
-            other.wait(WAIT).await.unwrap();
+            job.wait(patience()).await.unwrap();
+            other.wait(patience()).await.unwrap();
         })
         .await
         .unwrap();
@@ -227,7 +228,7 @@ async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
 /// A library that knows no remarks removes the row of a job, and what was told goes with it. Before anything was told there is no trigger.
 #[tokio::test]
 async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let client = Client::with_broker(broker.clone());
@@ -235,13 +236,13 @@ async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
     let count = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
     let triggers = || count("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'");
     let job = silent::job().enqueue(&client).await.unwrap();
-    worker(&client).run(async { drop(job.wait(WAIT).await.unwrap()) }).await.unwrap();
+    worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
     assert_eq!(triggers(), 0, "nobody has told anything");
     let jobs = [hasty::job().enqueue(&client).await.unwrap(), hasty::job().enqueue(&client).await.unwrap()];
     worker(&client)
         .run(async {
             for job in &jobs {
-                job.wait(WAIT).await.unwrap();
+                job.wait(patience()).await.unwrap();
             }
         })
         .await
@@ -258,10 +259,10 @@ async fn what_is_told_is_stored_four_times_a_second_at_most() {
     let calls = Arc::new(Calls::default());
     let client = Client::connect("sqlite://:memory:").await.unwrap().with_observer(calls.clone());
     let job = silent::job().enqueue(&client).await.unwrap();
-    worker(&client).run(async { drop(job.wait(WAIT).await.unwrap()) }).await.unwrap();
+    worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
     assert!(!calls.snapshot().contains_key("remark"));
     let job = chatty::job().enqueue(&client).await.unwrap();
-    worker(&client).run(async { drop(job.wait(WAIT).await.unwrap()) }).await.unwrap();
+    worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
     let stored = calls.snapshot()["remark"].calls;
     assert!((1..=6).contains(&stored), "{stored} calls in 0.8 s");
 }
@@ -269,13 +270,13 @@ async fn what_is_told_is_stored_four_times_a_second_at_most() {
 #[tokio::test]
 async fn events_of_a_job_are_put_into_its_log() {
     let _subscriber = tracing_subscriber::registry().with(JobLogLayer::new()).set_default();
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let jobs =
         [events::job("one".to_owned()).enqueue(&client).await.unwrap(), events::job("two".to_owned()).enqueue(&client).await.unwrap()];
     worker(&client)
         .run(async {
             for job in &jobs {
-                job.wait(WAIT).await.unwrap();
+                job.wait(patience()).await.unwrap();
             }
             tracing::info!("of no job");
         })

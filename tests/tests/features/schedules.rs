@@ -24,7 +24,8 @@ use queue_testing::{
     memory_broker::Memory,
 };
 use queue_tests::{
-    patience::until,
+    folder::folder,
+    patience::{WatchBroker, until, wait},
     server::{Kind, Server as RedisServer},
     storages::{Server, SqliteFile},
 };
@@ -101,7 +102,7 @@ async fn people_run_and_backfill_a_paused_schedule(broker: DynBroker) {
     assert_eq!((second.ticks, second.jobs), (6, 1));
     assert!(schedules.backfill(&name, to - hour * 2_000, to).await.is_err_and(|error| error.to_string().contains("1000 ticks")));
     assert!(schedules.backfill(&name, to, to + hour * 2).await.is_err_and(|error| error.to_string().contains("future")));
-    assert_eq!(schedules.next(&name, 5).await.unwrap(), []);
+    assert!(schedules.next(&name, 5).await.unwrap().is_empty());
     let record = schedules.get(&name).await.unwrap().unwrap();
     assert_eq!((record.made, record.runs.len(), record.paused.is_some()), (0, 10, true));
     let id = JobId::of_tick(QUEUE, "hourly", i64::try_from(now * 1000).unwrap(), 0);
@@ -207,7 +208,7 @@ async fn audit_on_redis_finds_a_run_without_its_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_on_sqlite_finds_a_run_without_its_job() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -260,14 +261,14 @@ async fn note(who: String, heard: Data<tokio::sync::mpsc::UnboundedSender<(Strin
 /// From the attribute to the handler: a tick starts within milliseconds of its time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_declares_ticks_and_runs() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let (told, mut heard) = tokio::sync::mpsc::unbounded_channel::<(String, Option<SystemTime>)>();
     let worker = Worker::new(client.clone()).registry(Registry::declared_in(file!())).data(told).queue(QUEUE);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let mut ticks = Vec::new();
     while ticks.len() < 3 {
-        let (who, tick) = tokio::time::timeout(Duration::from_secs(20), heard.recv()).await.unwrap().unwrap();
+        let (who, tick) = wait("a tick").end_of(heard.recv()).await.unwrap();
         assert_eq!(who, "code");
         let late = SystemTime::now().duration_since(tick.unwrap()).unwrap();
         assert!(late < Duration::from_secs(5), "{late:?}");
@@ -281,7 +282,7 @@ async fn a_worker_declares_ticks_and_runs() {
 /// What is wrong with a schedule is told when the worker starts, and by `upsert`.
 #[tokio::test]
 async fn a_zone_that_does_not_exist_is_told_at_the_start() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let wrong = || Schedule::cron("nightly", "0 3 * * *").tz("Europe/Bonn").raw_job(job());
     let error = Worker::new(client.clone())
         .registry(Registry::declared_in(file!()))

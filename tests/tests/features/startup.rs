@@ -1,6 +1,7 @@
 //! What a worker refuses to start with, and what it says.
 
 use queue_core::{prelude::*, registry::Registry};
+use queue_tests::patience::WatchBroker;
 use queue_worker::Worker;
 
 struct Shop;
@@ -36,7 +37,7 @@ async fn send(_shop: Data<Shop>, _mailer: Data<Mailer>) {}
 fn print(_shop: Data<Shop>) {}
 
 async fn worker() -> Worker {
-    Worker::new(Client::connect("sqlite://:memory:").await.unwrap()).registry(Registry::empty())
+    Worker::new(Client::connect("sqlite://:memory:").await.unwrap().watched()).registry(Registry::empty())
 }
 
 fn problem(worker: &Worker) -> String {

@@ -15,6 +15,7 @@ use queue_testing::{
     memory_broker::MemoryBroker,
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
     server::{Kind, Server},
     watch::{Watch, words},
@@ -115,7 +116,7 @@ async fn tags_are_counted_anew_from_the_jobs(kind: Kind) {
 
 #[tokio::test]
 async fn tags_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -222,7 +223,7 @@ async fn an_edit_makes_the_tags_of_its_task_anew(kind: Kind) {
 
 #[tokio::test]
 async fn an_edit_makes_the_tags_of_its_task_anew_on_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     makes_tags_anew(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap()).await;
 }
 

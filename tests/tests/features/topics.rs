@@ -15,7 +15,7 @@ use queue_core::{
 };
 use queue_testing::conformance::Lane;
 use queue_tests::{
-    patience::until,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 use queue_worker::{Worker, WorkerError};
@@ -166,18 +166,22 @@ async fn trims_and_rewinds_beside_workers_lose_nothing(client: Client) {
 macro_rules! on_brokers {
     ($($case:ident)*) => {
         mod on_sqlite {
+            use queue_tests::patience::WatchBroker;
+
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let folder = tempfile::tempdir().unwrap();
-                let client = queue_core::Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+                let folder = queue_tests::folder::folder();
+                let client = queue_core::Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched();
                 super::$case(client).await;
             })*
         }
         mod on_redis {
+            use queue_tests::patience::WatchBroker;
+
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let server = super::Server::start(super::Kind::Redis);
-                super::$case(queue_core::Client::connect(&server.url()).await.unwrap()).await;
+                super::$case(queue_core::Client::connect(&server.url()).await.unwrap().watched()).await;
             })*
         }
     };
@@ -192,7 +196,7 @@ on_brokers! {
 
 #[tokio::test]
 async fn functions_of_one_subscription_agree_on_where_it_begins() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let odd = worker(&client, &Arc::default()).register::<send_mail>().register::<disagrees>();
     let Err(WorkerError::Setup(problems)) = odd.check() else { panic!("it is refused") };
     assert!(
@@ -208,7 +212,7 @@ async fn functions_of_one_subscription_agree_on_where_it_begins() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_programs_publish_with_xadd() {
     let server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let heard = Arc::new(Heard::default());
     client.inspector().subscribe("shop", "billing", Begin::Now).await.unwrap();
     let add = |fields: &[&str]| server.command(&[&["XADD", "queue:{shop}:log", "*"][..], fields].concat());
@@ -261,7 +265,7 @@ async fn other_programs_publish_with_xadd() {
 #[tokio::test]
 async fn a_type_that_is_no_name_is_not_passed_over() {
     let server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let request = Subscribe::new("shop", "mail", Begin::Now).unknown(Unknown::Skip).types(vec!["order.sent".to_owned()]);
     let broker = RedisBroker::connect(&server.url()).await.unwrap();
     broker.subscribe(&request).await.unwrap();
@@ -388,7 +392,7 @@ async fn a_foreign_publisher_may_add_events_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_stops_the_reading_and_not_the_endings() {
     let server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let heard = Arc::new(Heard::default());
     client.inspector().subscribe("shop", "mail", Begin::Now).await.unwrap();
     client.publish_all((1..=3).map(paid)).await.unwrap();
@@ -408,7 +412,7 @@ async fn a_full_server_stops_the_reading_and_not_the_endings() {
 
 #[tokio::test]
 async fn what_cannot_be_published_is_refused_with_a_way_out() {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let refused = async |event: Publication| event.publish(&client).await.unwrap_err().to_string();
     assert!(refused(Publication::raw("a b", "paid", vec![0x80])).await.contains("topic `a b`"));
     assert!(refused(Publication::raw("shop", "a b", vec![0x80])).await.contains("event `a b`"));

@@ -16,7 +16,9 @@ use queue_testing::{
     failing::{FailingBroker, Fault},
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
+    patience::WatchBroker,
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -171,7 +173,7 @@ async fn the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along(kind: Kind) {
 
 #[tokio::test]
 async fn the_mark_of_who_has_gone_is_swept_in_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let client = Client::with_broker(broker.clone());
@@ -218,9 +220,9 @@ async fn who_is_present_gets_the_result_of_a_job_that_is_not_kept(kind: Kind) {
 
 #[tokio::test]
 async fn who_is_present_gets_the_result_of_a_job_that_a_sqlite_file_does_not_keep() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    is_present(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+    is_present(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
 async fn is_present(client: &Client, elsewhere: &Client) {
@@ -267,9 +269,9 @@ async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled(kind: Kind) {
 
 #[tokio::test]
 async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled_on_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    are_told(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+    are_told(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
 /// Ten jobs, each of which is cancelled once it runs. A beat tells of it as well, but there is one in five seconds only.
@@ -299,9 +301,9 @@ async fn who_asks_for_a_result_over_64_kib_is_told_its_size(kind: Kind) {
 
 #[tokio::test]
 async fn who_asks_a_sqlite_file_for_a_result_over_64_kib_is_told_its_size() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    are_told_of_a_large_result(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+    are_told_of_a_large_result(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
 /// A result of 64 KiB has a prefix of three bytes, and one over it five. The largest that is kept is returned as it is.
@@ -351,8 +353,8 @@ async fn results_without_size_are_read_and_what_is_nested_too_deeply_is_told(kin
 
 #[tokio::test]
 async fn results_without_size_are_read_in_a_sqlite_file_and_what_is_nested_too_deeply_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    are_read(&Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap()).await;
+    let folder = folder();
+    are_read(&Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched()).await;
 }
 
 async fn are_read(client: &Client) {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use queue_core::{Counter, JobState, prelude::*, registry::Registry};
-use queue_tests::patience::until;
+use queue_tests::{
+    folder::folder,
+    patience::{WatchBroker, output, until},
+};
 use queue_worker::Worker;
 
 #[task(queue = "work")]
@@ -31,13 +34,13 @@ fn url(path: &Path) -> String {
 /// A command of a worker binary: its exit code, and what it prints.
 fn command(database: &Path, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-    let output = command.args(arguments).env("QUEUE_URL", url(database)).env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
+    let output = output(command.args(arguments).env("QUEUE_URL", url(database)).env_remove("RUST_LOG")).unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     (output.status.code().expect("it ends by itself"), text)
 }
 
 fn paths() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (database, copy) = (folder.path().join("queue.db"), folder.path().join("copy.db"));
     (folder, database, copy)
 }
@@ -45,7 +48,7 @@ fn paths() -> (tempfile::TempDir, PathBuf, PathBuf) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_has_every_job_of_its_moment_while_a_worker_works() {
     let (_folder, database, copy) = paths();
-    let queue = Client::connect(&url(&database)).await.unwrap();
+    let queue = Client::connect(&url(&database)).await.unwrap().watched();
     queue.enqueue_all((0..200).map(|number| stays::job(number).delay(Duration::from_secs(3600)))).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let working =
@@ -75,7 +78,7 @@ async fn a_backup_has_every_job_of_its_moment_while_a_worker_works() {
     #[cfg(unix)]
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&copy).unwrap()) & 0o777, 0o600, "it belongs to its user alone");
 
-    let restored = Client::connect(&url(&copy)).await.unwrap();
+    let restored = Client::connect(&url(&copy)).await.unwrap().watched();
     let stats = restored.inspector().stats("later").await.unwrap();
     assert_eq!(stats.count(JobState::Scheduled), 200);
     let stats = restored.inspector().stats("work").await.unwrap();
@@ -105,7 +108,7 @@ fn a_copy_of_the_file_alone_may_be_empty_and_a_backup_is_not() {
     assert_eq!(code, 0, "{said}");
     // A process that has the database open keeps its log: it is merged into the file by the last one that leaves.
     let open = tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let queue = Client::connect(&url(&database)).await.unwrap();
+        let queue = Client::connect(&url(&database)).await.unwrap().watched();
         stays::job(1).enqueue(&queue).await.unwrap();
         queue
     });

@@ -16,13 +16,13 @@ use futures_util::future::{BoxFuture, join_all};
 use queue_core::{Error, broker::Durability, prelude::*};
 use queue_tests::{
     cluster::Cluster,
+    folder::folder,
     on_servers,
-    patience::until,
+    patience::{WatchBroker, until},
     proxy::{Harm, Proxy},
     sentinel::Sentinels,
     server::{Kind, Server, free_port},
 };
-use tempfile::TempDir;
 
 /// The deadline of every call.
 const DEADLINE: Duration = Duration::from_millis(700);
@@ -118,7 +118,7 @@ async fn a_call_returns_within_its_deadline_whatever_a_cluster_does(kind: Kind) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_returns_within_its_deadline_although_another_process_holds_the_file() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap().with_deadline(DEADLINE);
     let handle = enqueued(&client).await;
@@ -133,7 +133,7 @@ async fn a_call_returns_within_its_deadline_although_another_process_holds_the_f
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_default_deadline_is_kept_as_well() {
     let mut server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     known::job(1).enqueue(&client).await.unwrap();
     server.kill();
     in_time("enqueue", queue_core::client::ENQUEUE_DEADLINE, true, async { known::job(2).enqueue(&client).await.map(drop) }).await;

@@ -13,7 +13,8 @@ use queue_core::{
 };
 use queue_tests::{
     chronicle::{abort, record},
-    patience::until,
+    folder::folder,
+    patience::{WatchBroker, until},
     process::Process,
     server::{Kind, Server},
 };
@@ -203,16 +204,16 @@ struct Stage {
 
 impl Stage {
     async fn on_a_file() -> Stage {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-        Stage { client: Client::connect(&url).await.unwrap(), url, server: None, folder, lease: LEASE }
+        Stage { client: Client::connect(&url).await.unwrap().watched(), url, server: None, folder, lease: LEASE }
     }
 
     async fn on_a_server(kind: Kind) -> Stage {
         let server = Server::durable(kind);
         let url = server.url();
-        let folder = tempfile::tempdir().unwrap();
-        Stage { client: Client::connect(&url).await.unwrap(), url, server: Some(server), folder, lease: LEASE }
+        let folder = folder();
+        Stage { client: Client::connect(&url).await.unwrap().watched(), url, server: Some(server), folder, lease: LEASE }
     }
 
     /// The same, for workers with another lease.

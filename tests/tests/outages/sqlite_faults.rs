@@ -10,8 +10,11 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 use queue_testing::conformance::{Lane, Producer, ack, finish};
-use queue_tests::apart::heeds_permissions;
-use tempfile::TempDir;
+use queue_tests::{
+    apart::heeds_permissions,
+    folder::folder,
+    patience::{WatchBroker, wait},
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -20,18 +23,13 @@ async fn note(number: u32) {
     let _ = number;
 }
 
-/// A disk that stalls holds the lock longer than a writer waits, and is not what is tested: in memory, where the system has a folder there.
-fn in_memory() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
-}
-
 fn open(path: &Path) -> Result<(), String> {
     SqliteBroker::open_path(path).map(drop).map_err(|error| error.to_string())
 }
 
 #[tokio::test]
 async fn a_path_that_cannot_be_a_database_says_why() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let problem = |path: &Path| open(path).unwrap_err();
     assert!(problem(folder.path()).contains("is a folder"));
     assert!(problem(&folder.path().join("missing/queue.db")).contains("folder that does not exist"));
@@ -44,7 +42,7 @@ async fn a_path_that_cannot_be_a_database_says_why() {
 
 #[tokio::test]
 async fn a_newer_schema_is_left_alone() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     open(&path).unwrap();
     let database = rusqlite::Connection::open(&path).unwrap();
@@ -67,11 +65,11 @@ async fn a_newer_schema_is_left_alone() {
 /// The file may be the application's own.
 #[tokio::test]
 async fn tables_of_the_application_are_left_alone() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("shop.db");
     let database = rusqlite::Connection::open(&path).unwrap();
     database.execute_batch("CREATE TABLE orders (id INTEGER); INSERT INTO orders VALUES (7); PRAGMA user_version = 42").unwrap();
-    let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
     let version: u32 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     let orders: u32 = database.query_row("SELECT id FROM orders", [], |row| row.get(0)).unwrap();
@@ -85,11 +83,11 @@ async fn tables_of_the_application_are_left_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writers_of_several_connections_take_turns() {
     const EACH: u32 = 300;
-    let folder = in_memory();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     let mut tasks = Vec::new();
     for writer in 0..4 {
-        let client = Client::connect(&url).await.unwrap();
+        let client = Client::connect(&url).await.unwrap().watched();
         tasks.push(tokio::spawn(async move {
             for number in 0..EACH {
                 note::job(writer * EACH + number).enqueue(&client).await.unwrap();
@@ -126,8 +124,8 @@ async fn writers_of_several_connections_take_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
     const DELAY_MS: u64 = 60_000;
-    let folder = TempDir::new().unwrap();
-    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    let folder = folder();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched();
     // Large requests make groups that take their time, and others join them while they run.
     let crowd = (0..4).map(|n| {
         let client = client.clone();
@@ -153,14 +151,14 @@ async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
 /// A transaction of another process that does not end in time is an error that can be tried again, not a hang.
 #[tokio::test]
 async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap().with_deadline(Duration::from_secs(1));
     note::job(1).enqueue(&client).await.unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let waiting = tokio::time::timeout(Duration::from_secs(20), note::job(2).id("second").enqueue(&client)).await;
-    let refused = waiting.expect("it does not hang").unwrap_err();
+    let waiting = wait("the enqueue to be refused").end_of(note::job(2).id("second").enqueue(&client)).await;
+    let refused = waiting.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. } | Error::Unknown(_)), "{refused:?}");
     // Who only looks is not held up.
     assert_eq!(client.inspector().stats("faults").await.unwrap().count(JobState::Ready), 1);
@@ -175,10 +173,10 @@ async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
 /// Everything that was acknowledged is there when the file is opened again.
 #[tokio::test]
 async fn a_file_that_is_opened_again_has_everything() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     for round in 0..5 {
-        let client = Client::connect(&url).await.unwrap();
+        let client = Client::connect(&url).await.unwrap().watched();
         assert_eq!(client.inspector().stats("faults").await.unwrap().count(JobState::Ready), 10 * round);
         client.enqueue_all((0..10).map(note::job)).await.unwrap();
     }
@@ -187,7 +185,7 @@ async fn a_file_that_is_opened_again_has_everything() {
 /// A job whose row cannot be read for an error of the file is not taken for one that is not there.
 #[tokio::test]
 async fn an_error_of_the_file_is_told_by_every_walk_through_jobs() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let mut envelope = Envelope::new("a.task", b"\x80");
@@ -215,7 +213,7 @@ fn a_read_only_database_is_refused_with_what_to_change() {
     if !heeds_permissions(&a_read_only_database_is_refused_with_what_to_change) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     drop(SqliteBroker::open_path(&path).unwrap());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();

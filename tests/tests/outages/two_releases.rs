@@ -1,13 +1,12 @@
 //! Two executables of one program, whose task takes another type of parameter: none buries the jobs of the other.
 
-use std::{
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::process::{Command, Stdio};
 
 use queue_core::{Client, JobAddress, JobRecord, JobState};
 use queue_tests::{
+    folder::folder,
     on_servers,
+    patience::{WatchBroker, output, wait},
     process::Process,
     server::{Kind, Server},
 };
@@ -30,27 +29,19 @@ fn worker(program: &str, url: &str) -> Process {
 }
 
 fn enqueue(program: &str, url: &str, arguments: &str) -> JobAddress {
-    let output = command(program, url).args(["enqueue", "remind", "--args", arguments]).output().unwrap();
+    let output = output(command(program, url).args(["enqueue", "remind", "--args", arguments])).unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
 async fn becomes(client: &Client, job: &JobAddress, state: JobState) -> JobRecord {
-    let look = async {
-        loop {
-            let record = client.inspector().show(job).await.unwrap();
-            if record.state == state {
-                return record;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("{job} becomes {state}"))
+    let record = async || Some(client.inspector().show(job).await.unwrap()).filter(|record| record.state == state);
+    wait(format!("{job} to become {state}")).on(client.broker()).some(record).await
 }
 
 /// Each of the two comes first once, and meets the job of the other.
 async fn both_ways(url: &str) {
-    let client = Client::connect(url).await.unwrap();
+    let client = Client::connect(url).await.unwrap().watched();
     for (first, second, arguments, told) in
         [(NEW, OLD, r#"{"to":7}"#, "customer 7 is reminded"), (OLD, NEW, r#"{"to":"Ada"}"#, "Ada is reminded")]
     {
@@ -73,6 +64,6 @@ async fn a_job_waits_for_the_release_that_can_read_it(kind: Kind) {
 
 #[tokio::test]
 async fn a_job_waits_for_the_release_that_can_read_it_in_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     both_ways(&format!("sqlite://{}", folder.path().join("queue.db").display())).await;
 }

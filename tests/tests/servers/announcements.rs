@@ -18,7 +18,7 @@ use queue_core::{
 use queue_testing::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     on_servers,
-    patience::until,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 use queue_worker::{Shutdown, Worker};
@@ -63,8 +63,8 @@ async fn work_of_this_process_is_expected_before_the_server_has_answered(kind: K
 /// A lone job is enqueued, claimed and finished, by a request each: what is announced of it after its claim moves nobody.
 async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
-    let elsewhere = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
+    let elsewhere = Client::connect(&server.url()).await.unwrap().watched();
     let (runs, shutdown) = (Arc::new(AtomicU64::new(0)), Shutdown::new());
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<count>().shared_data(runs.clone());
     let running = tokio::spawn(worker.concurrency(10).run_with(shutdown.clone()));

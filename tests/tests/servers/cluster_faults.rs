@@ -24,7 +24,7 @@ use queue_tests::{
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The same where all nodes live: a machine that stands still for a moment is no dead node.
-const PATIENT: Duration = Duration::from_secs(5);
+const LONG_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 on_servers! {
     a_planned_failover_loses_and_doubles_nothing
@@ -36,7 +36,7 @@ on_servers! {
 }
 
 async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
-    let stage = Stage::new(kind, PATIENT).await;
+    let stage = Stage::new(kind, LONG_NODE_TIMEOUT).await;
     let promotion = stage.cluster.hand_over(stage.slot);
     stage.fleet.flows().await;
     let history = stage.finish().await;
@@ -81,7 +81,7 @@ async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
 
 /// A queue pauses while its slot is on its way, longer than a lease, and that is all.
 async fn a_slot_that_moves_key_by_key_loses_and_doubles_nothing(kind: Kind) {
-    let stage = Stage::new(kind, PATIENT).await;
+    let stage = Stage::new(kind, LONG_NODE_TIMEOUT).await;
     let before = SystemTime::now();
     // There and back: the second time its clients know both nodes.
     for _ in 0..2 {
@@ -124,7 +124,7 @@ async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
 /// One call, of somebody who does not try again.
 async fn a_call_waits_for_a_slot_on_its_way_and_follows_it(kind: Kind) {
     const REST: Duration = Duration::from_millis(300);
-    let cluster = Cluster::start(kind, PATIENT);
+    let cluster = Cluster::start(kind, LONG_NODE_TIMEOUT);
     let queue = cluster.queue_on(0);
     let slot = cluster.slot(&queue);
     let broker: DynBroker = RedisBroker::connect(&cluster.url()).await.unwrap();
@@ -155,7 +155,7 @@ mod on_valkey_alone {
     /// Valkey 9: `CLUSTER MIGRATESLOTS`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_slot_that_moves_as_a_whole_loses_and_doubles_nothing() {
-        let stage = Stage::new(Kind::Valkey, PATIENT).await;
+        let stage = Stage::new(Kind::Valkey, LONG_NODE_TIMEOUT).await;
         let before = SystemTime::now();
         for _ in 0..2 {
             stage.cluster.move_slot_whole(stage.slot, stage.another_master()).unwrap();

@@ -6,7 +6,9 @@ use queue_core::{
     prelude::*,
 };
 use queue_tests::{
+    folder::on_disk,
     on_servers, patience,
+    patience::WatchBroker,
     sentinel::Sentinels,
     server::{Kind, Server},
 };
@@ -28,7 +30,7 @@ async fn level(client: &Client) -> Durability {
 
 async fn a_server_is_as_durable_as_its_log(kind: Kind) {
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     assert_eq!(level(&client).await, Durability::Volatile);
     server.command(&["CONFIG", "SET", "appendonly", "yes", "appendfsync", "everysec"]);
     assert_eq!(level(&client).await, Durability::ProcessCrash);
@@ -37,13 +39,13 @@ async fn a_server_is_as_durable_as_its_log(kind: Kind) {
 
     // Whoever may not read the settings hears the least that it can be.
     server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config"]);
-    let client = Client::connect(&server.url().replace("redis://", "redis://app:pw@")).await.unwrap();
+    let client = Client::connect(&server.url().replace("redis://", "redis://app:pw@")).await.unwrap().watched();
     assert_eq!(level(&client).await, Durability::ProcessCrash);
 }
 
 async fn a_server_that_can_be_asked_syncs_its_log_before_it_answers(kind: Kind) {
     let server = Server::with(kind, &["--appendonly", "yes", "--appendfsync", "everysec"]);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let safe = client.with_durability(Durability::PowerLoss);
     assert_eq!(note::job(1).enqueue(&client).await.unwrap().confirmed(), None, "nobody asked");
     // Redis 7.0 has no `WAITAOF`.
@@ -73,18 +75,18 @@ async fn an_enqueue_waits_for_replicas_and_says_how_many_there_were(kind: Kind) 
 
 #[tokio::test]
 async fn a_sqlite_file_syncs_less_if_it_may_and_more_if_it_is_asked() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
-    assert_eq!(level(&Client::connect(&url).await.unwrap()).await, Durability::PowerLoss);
+    assert_eq!(level(&Client::connect(&url).await.unwrap().watched()).await, Durability::PowerLoss);
 
-    let fast = Client::connect(&format!("{url}?durability=process-crash")).await.unwrap();
+    let fast = Client::connect(&format!("{url}?durability=process-crash")).await.unwrap().watched();
     assert_eq!(level(&fast).await, Durability::ProcessCrash);
     let safe = fast.with_durability(Durability::PowerLoss);
     let confirmed = note::job(1).enqueue(&safe).await.unwrap().confirmed().unwrap();
     assert_eq!((confirmed.durability, confirmed.replicas), (Durability::PowerLoss, 0));
     note::job(2).enqueue(&fast).await.unwrap();
 
-    let memory = Client::connect("sqlite://:memory:").await.unwrap();
+    let memory = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let confirmed = note::job(1).enqueue(&memory.with_durability(Durability::PowerLoss)).await.unwrap().confirmed().unwrap();
     assert_eq!(confirmed.durability, Durability::Volatile, "it cannot be had");
 }

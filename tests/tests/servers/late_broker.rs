@@ -9,7 +9,7 @@ use std::{
 use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
 use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::{
-    patience::{PATIENCE, until, wait_for},
+    patience::{WatchBroker, exit, until, wait, wait_for},
     probe::{ask, free_address, until_ready},
     server::{Kind, Server, free_port},
 };
@@ -28,7 +28,7 @@ fn worker(client: Client) -> (Worker, Arc<Semaphore>) {
 }
 
 async fn ended(working: tokio::task::JoinHandle<Result<Stopped, WorkerError>>) -> Result<Stopped, WorkerError> {
-    tokio::time::timeout(PATIENCE, working).await.expect("the worker ends").unwrap()
+    wait("the worker ends").end_of(working).await.unwrap()
 }
 
 async fn a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there(kind: Kind) {
@@ -45,8 +45,8 @@ async fn a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there(kin
     assert!(matches!(Client::connect(&server.url()).await, Err(Error::Unavailable { .. })));
 
     server.restart();
-    note::job().enqueue(&Client::connect(&server.url()).await.unwrap()).await.unwrap();
-    tokio::time::timeout(PATIENCE, ran.acquire()).await.expect("the job runs").unwrap().forget();
+    note::job().enqueue(&Client::connect(&server.url()).await.unwrap().watched()).await.unwrap();
+    wait("the job runs").end_of(ran.acquire()).await.unwrap().forget();
     until_ready(address, 200, r#""status":"ok""#).await;
     shutdown.drain();
     assert!(ended(working).await.unwrap().is_clean());
@@ -76,8 +76,8 @@ async fn a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_wh
     }
     assert!(!probe.is_finished(), "{:?}", probe.await);
     probe.abort();
-    note::job().enqueue(&Client::connect(&server.url()).await.unwrap()).await.unwrap();
-    tokio::time::timeout(PATIENCE, ran.acquire()).await.expect("the job runs").unwrap().forget();
+    note::job().enqueue(&Client::connect(&server.url()).await.unwrap().watched()).await.unwrap();
+    wait("the job runs").end_of(ran.acquire()).await.unwrap().forget();
     shutdown.drain();
     assert!(ended(working).await.unwrap().is_clean());
 }
@@ -140,5 +140,5 @@ fn the_command_says_what_it_waits_for_and_a_signal_ends_it_cleanly() {
     let pid = process.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     wait_for("the worker to end", || process.0.try_wait().unwrap());
-    assert_eq!(process.0.wait().unwrap().code(), Some(0));
+    assert_eq!(exit(&mut process.0).code(), Some(0));
 }

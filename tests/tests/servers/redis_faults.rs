@@ -23,6 +23,7 @@ use queue_testing::{
 };
 use queue_tests::{
     on_servers,
+    patience::{WatchBroker, wait},
     proxy::{Harm, Proxy},
     server::{Kind, Server, free_port},
 };
@@ -126,7 +127,7 @@ async fn a_wrong_password_is_told_without_repeating_it(kind: Kind) {
     }
     let url = server.url().replace("redis://", "redis://:sesame-open@");
     reach(url.clone()).await.unwrap();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     assert!(!format!("{:?} {:?}", client, client.info()).contains("sesame-open"));
 }
 
@@ -136,7 +137,7 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
     let created = server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~queue:*", "resetchannels", "+@all", "-info"]);
     assert!(created.starts_with("+OK"), "{created}");
     let url = server.url().replace("redis://", "redis://app:pw@");
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     client.broker().check().await.unwrap();
     let later = note::job(1).delay(Duration::from_millis(20)).enqueue(&client).await.unwrap();
     note::job(2).enqueue(&client).await.unwrap();
@@ -156,7 +157,7 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
     broker.set_pause(&SetPause::of_queue("faults", true)).await.unwrap();
     broker.set_pause(&SetPause::of_queue("faults", false)).await.unwrap();
     // Keys that are not ours stay out of reach: what is denied says so.
-    let elsewhere = Client::connect(&format!("{url}?namespace=other")).await.unwrap();
+    let elsewhere = Client::connect(&format!("{url}?namespace=other")).await.unwrap().watched();
     let denied = note::job(3).enqueue(&elsewhere.with_deadline(Duration::from_secs(2))).await.unwrap_err();
     assert!(matches!(denied, Error::AccessDenied { .. }), "{denied:?}");
 }
@@ -250,7 +251,7 @@ async fn a_black_hole_ends_in_time_and_heals(kind: Kind) {
     broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
     proxy.set(Harm::BlackHole);
     let call = broker.stats("faults");
-    let error = tokio::time::timeout(Duration::from_secs(15), call).await.expect("a call has a deadline").unwrap_err();
+    let error = wait("a call has a deadline").end_of(call).await.unwrap_err();
     assert!(error.is_transient(), "{error:?}");
     proxy.set(Harm::None);
     eventually("it answers again", async || broker.stats("faults").await.ok()).await;
@@ -306,8 +307,8 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
 
 async fn namespaces_know_nothing_of_each_other(kind: Kind) {
     let server = Server::start(kind);
-    let shop = Client::connect(&format!("{}?namespace=shop", server.url())).await.unwrap();
-    let mail = Client::connect(&format!("{}?namespace=mail", server.url())).await.unwrap();
+    let shop = Client::connect(&format!("{}?namespace=shop", server.url())).await.unwrap().watched();
+    let mail = Client::connect(&format!("{}?namespace=mail", server.url())).await.unwrap().watched();
     note::job(1).id("same").enqueue(&shop).await.unwrap();
     assert!(mail.inspector().queues().await.unwrap().is_empty());
     let handle = note::job(2).id("same").enqueue(&mail).await.unwrap();
@@ -353,7 +354,7 @@ return table.concat(all, ' ')";
 
 async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
     let broker = client.broker();
     let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
@@ -375,7 +376,7 @@ async fn a_port_that_nobody_listens_on_is_told_in_time() {
         let client = Client::connect(&url).await?;
         client.broker().check().await
     };
-    let error = tokio::time::timeout(Duration::from_secs(20), reach).await.expect("it does not hang").unwrap_err();
+    let error = wait("it does not hang").end_of(reach).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains("127.0.0.1"), "{error}");
 }
 

@@ -11,6 +11,7 @@ use std::{
 use queue_core::{Client, Error, prelude::*};
 use queue_tests::{
     on_servers,
+    patience::{WatchBroker, joined, output},
     server::{Kind, Server, free_port},
     wire::Wire,
 };
@@ -68,7 +69,7 @@ async fn refusal(url: &str) -> Error {
 
 /// What the command line says, and its exit code.
 fn told(url: &str) -> (String, Option<i32>) {
-    let output = Command::new(env!("CARGO_BIN_EXE_shop_worker")).args(["status", "--url", url]).output().unwrap();
+    let output = output(Command::new(env!("CARGO_BIN_EXE_shop_worker")).args(["status", "--url", url])).unwrap();
     (String::from_utf8(output.stderr).unwrap(), output.status.code())
 }
 
@@ -133,7 +134,7 @@ async fn only_a_server_that_cannot_be_reached_is_asked_whether_it_runs() {
 async fn a_busy_server_is_named_busy(kind: Kind) {
     let server = Server::with(kind, &["--busy-reply-threshold", "1"]);
     let url = server.url();
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
     let port = server.port();
     let busy = thread::spawn(move || Wire::to(port).unwrap().say(&["EVAL", "while true do end", "0"]));
@@ -145,7 +146,7 @@ async fn a_busy_server_is_named_busy(kind: Kind) {
     let waits = tokio::spawn(async move { note::job(2).enqueue(&client).await });
     assert_eq!(other.say(&["SCRIPT", "KILL"]).unwrap(), "+OK\r\n");
     waits.await.unwrap().unwrap();
-    drop(busy.join());
+    let _ = joined(busy);
 }
 
 async fn a_server_without_connections_left_is_named_so(kind: Kind) {
@@ -162,7 +163,7 @@ async fn a_server_without_connections_left_is_named_so(kind: Kind) {
 
 async fn a_server_that_lacks_replicas_is_named_so(kind: Kind) {
     let server = Server::start(kind);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let error = note::job(1).enqueue(&client.with_deadline(Duration::from_secs(1))).await.unwrap_err();
     assert!(error.to_string().contains("fewer replicas are connected"), "{error}");

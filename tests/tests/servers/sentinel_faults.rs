@@ -15,7 +15,7 @@ use queue_tests::{
     fleet::{Fleet, resumed},
     history::{History, JOURNALED},
     on_servers,
-    patience::wait_for,
+    patience::{WatchBroker, wait_for},
     sentinel::{Promotion, Sentinels},
     server::Kind,
 };
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
 /// The same where the failover is planned: a machine that stands still for a moment is no dead server.
-const PATIENT: Duration = Duration::from_secs(5);
+const PLANNED_DOWN_AFTER: Duration = Duration::from_secs(5);
 
 /// A key of no queue.
 const KEY: &str = "written";
@@ -46,7 +46,7 @@ on_servers! {
 }
 
 async fn a_careful_failover_loses_and_doubles_nothing(kind: Kind) {
-    let all = Sentinels::start(kind, PATIENT);
+    let all = Sentinels::start(kind, PLANNED_DOWN_AFTER);
     let fleet = start(&all).await;
     fails_over_flawlessly("a careful failover", &all, fleet).await;
 }
@@ -156,7 +156,7 @@ async fn what_a_replica_has_confirmed_is_not_lost(kind: Kind) {
 }
 
 async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) {
-    let all = Sentinels::start(kind, PATIENT);
+    let all = Sentinels::start(kind, PLANNED_DOWN_AFTER);
     let mut fleet = start(&all).await;
     all.pause_sentinels(0..2);
     fleet.flows().await;
@@ -198,7 +198,7 @@ mod on_valkey_alone {
     /// Valkey 9: `SENTINEL FAILOVER service COORDINATED`.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_coordinated_failover_loses_and_doubles_nothing() {
-        let all = Sentinels::start(Kind::Valkey, PATIENT);
+        let all = Sentinels::start(Kind::Valkey, PLANNED_DOWN_AFTER);
         let fleet = start(&all).await;
         let promotion = all.hand_over_coordinated();
         fleet.flows().await;
@@ -227,8 +227,8 @@ async fn doubled(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert
 
 /// One calls in the worker's runtime, and one on a thread without any.
 async fn a_caller_gets_its_result_over_a_failover(kind: Kind) {
-    let all = Sentinels::start(kind, PATIENT);
-    let client = Client::connect(&all.url()).await.unwrap();
+    let all = Sentinels::start(kind, PLANNED_DOWN_AFTER);
+    let client = Client::connect(&all.url()).await.unwrap().watched();
     let gate = Arc::new(Semaphore::new(0));
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<doubled>().data(gate.clone());
     let calls = async {

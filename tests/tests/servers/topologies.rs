@@ -12,7 +12,7 @@ use queue_core::{Client, Error, broker::JobState, prelude::task};
 use queue_tests::{
     cluster::{self, Cluster},
     on_servers,
-    patience::until,
+    patience::{WatchBroker, finished, until, wait},
     sentinel,
     server::{Kind, Server, free_port, shared},
 };
@@ -36,7 +36,7 @@ async fn note(number: u32) {
 /// What a look at the broker of a URL says.
 async fn check(url: &str) -> Result<(), Error> {
     let looked = async { Client::connect(url).await?.broker().check().await };
-    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("it does not hang")
+    wait("it does not hang").end_of(looked).await
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn users_and_passwords_reach_whom_they_are_for(kind: Kind) {
         })
     };
     for url in url("app:app-secret@", "&sentinel_user=watch&sentinel_password=watch-secret") {
-        let client = Client::connect(&url).await.unwrap();
+        let client = Client::connect(&url).await.unwrap().watched();
         client.broker().check().await.unwrap();
         note::job(1).enqueue(&client).await.unwrap();
         assert!(!format!("{client:?} {:?}", client.info()).contains("-secret"));
@@ -118,7 +118,7 @@ async fn slots_that_nobody_serves_are_told(kind: Kind) {
 
 async fn queues_of_a_cluster_are_found_on_all_nodes(kind: Kind) {
     let nodes = cluster::shared(kind);
-    let client = Client::connect(&format!("{}?namespace=found-{:x}", nodes.url(), fastrand::u64(..))).await.unwrap();
+    let client = Client::connect(&format!("{}?namespace=found-{:x}", nodes.url(), fastrand::u64(..))).await.unwrap().watched();
     let queues: Vec<String> = nodes.masters().into_iter().map(|master| nodes.queue_on(master)).collect();
     assert_eq!(queues.len(), 3);
     let mut jobs = Vec::new();
@@ -189,7 +189,7 @@ struct Thirds {
 impl Thirds {
     async fn start(kind: Kind) -> Thirds {
         let cluster = Cluster::with(kind, Duration::from_secs(1), &["--appendonly", "no", "--cluster-require-full-coverage", "no"]);
-        let client = Client::connect(&cluster.url()).await.unwrap();
+        let client = Client::connect(&cluster.url()).await.unwrap().watched();
         let masters = cluster.masters();
         let queues: Vec<String> = masters.iter().map(|master| cluster.queue_on(*master)).collect();
         for queue in &queues {
@@ -216,7 +216,7 @@ impl Thirds {
                 (*arguments, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
             })
             .collect();
-        started.into_iter().map(|(arguments, command)| (arguments, command.wait_with_output().unwrap())).collect()
+        started.into_iter().map(|(arguments, command)| (arguments, finished(command))).collect()
     }
 }
 
@@ -226,7 +226,7 @@ async fn a_sentinel_that_has_not_heard_yet_misleads_nobody(kind: Kind) {
     let (old, new) = (Server::start(kind), Server::start(kind));
     let (first, second) = (Sentinel::start(old.port()), Sentinel::start(old.port()));
     let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/jobs", first.port, second.port);
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::connect(&url).await.unwrap().watched();
     note::job(0).enqueue(&client).await.unwrap();
     let enqueued = |server: &Server| server.ask::<Option<u32>>(&["HGET", "queue:{notes}:counters", "enqueued"]).unwrap().unwrap_or(0);
     assert_eq!((enqueued(&old), enqueued(&new)), (1, 0));

@@ -16,6 +16,7 @@ use queue_testing::{
     conformance::{Lane, Producer, ack, envelope},
 };
 use queue_tests::{
+    folder::folder,
     on_servers,
     server::{Kind, Server},
 };
@@ -386,7 +387,7 @@ async fn a_claim_hands_out_no_job_that_runs(kind: Kind) {
 
 #[tokio::test]
 async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let mut producer = Producer::on(&broker, QUEUE).await;
@@ -412,7 +413,7 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
 
 #[tokio::test]
 async fn records_of_workers_in_a_sqlite_file_are_mended() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let lanes = [Lane::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await];

@@ -17,7 +17,7 @@ use proptest::{
 use queue_core::__fuzz::{TARGETS, Target};
 
 /// No single input may take longer, on whatever machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+const AT_MOST: Duration = Duration::from_secs(5);
 
 fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
@@ -36,7 +36,7 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
 fn timely((name, target): &Target, what: &str, bytes: &[u8]) {
     let begin = Instant::now();
     target(bytes);
-    assert!(begin.elapsed() < PATIENCE, "{name} takes {:?} for {what}", begin.elapsed());
+    assert!(begin.elapsed() < AT_MOST, "{name} takes {:?} for {what}", begin.elapsed());
 }
 
 #[test]

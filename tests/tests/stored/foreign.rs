@@ -4,7 +4,7 @@ use std::{process::Command, sync::Arc, time::Duration};
 
 use queue_core::{Begin, Registry, prelude::*};
 use queue_tests::{
-    patience::until,
+    patience::{WatchBroker, output, until},
     server::{Kind, Server},
 };
 use queue_worker::Worker;
@@ -30,7 +30,7 @@ async fn bill(event: OrderPaid, heard: Data<Arc<Heard>>) {
 async fn programs_in_other_languages_publish() {
     const EVENTS: u64 = 20;
     let server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     client.inspector().subscribe("foreign", "billing", Begin::Start).await.unwrap();
     for (variable, program) in [("QUEUE_TEST_PYTHON", "publish.py"), ("QUEUE_TEST_NODE", "publish.mjs")] {
         let named = std::env::var(variable)
@@ -38,7 +38,7 @@ async fn programs_in_other_languages_publish() {
         let (interpreter, folder) = named.split_once('=').expect("INTERPRETER=FOLDER");
         let mut command = Command::new(interpreter);
         command.arg(format!("{folder}/{program}")).args([server.url(), "foreign".to_owned(), EVENTS.to_string()]);
-        let output = command.output().unwrap();
+        let output = output(&mut command).unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count() as u64, EVENTS, "{program}");
     }

@@ -8,6 +8,7 @@ use queue_core::{
 };
 use queue_testing::conformance::{Lane, Producer, envelope};
 use queue_tests::{
+    folder::folder,
     on_servers,
     server::{Kind, Server},
 };
@@ -78,7 +79,7 @@ async fn a_key_is_counted_anew_from_the_jobs(kind: Kind) {
 
 #[tokio::test]
 async fn keys_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -104,7 +105,7 @@ async fn a_lane_that_knows_no_keys_keeps_them_out(kind: Kind) {
 /// A library that knows no keys refuses a file from the first key on, and not before.
 #[tokio::test]
 async fn the_first_key_raises_the_schema_number_of_a_sqlite_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();

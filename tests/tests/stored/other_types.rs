@@ -15,7 +15,7 @@ use queue_core::{
 use queue_testing::conformance::{Lane, Producer, ack, envelope};
 use queue_tests::{
     cluster, on_servers,
-    patience::wait_for,
+    patience::{output, wait_for},
     server::{Kind, Server},
 };
 
@@ -192,7 +192,7 @@ async fn a_worker_logs_the_key_and_runs_the_jobs_after_the_repair(kind: Kind) {
     wait_for("the worker to name the key", || lines.lock().unwrap().iter().any(|line| line.contains(&told)).then_some(()));
     let done = |job: &str, word: &str| {
         wait_for(&format!("`{job}` to be {word}"), || {
-            let ended = shop.command(&["jobs", "show", job]).output().unwrap();
+            let ended = output(&mut shop.command(&["jobs", "show", job])).unwrap();
             String::from_utf8_lossy(&ended.stdout).contains(word).then_some(())
         });
     };
@@ -217,7 +217,7 @@ impl Shop {
 
     /// Gives standard output and standard error.
     fn run(&self, arguments: &[&str], code: i32) -> (String, String) {
-        let ended = self.command(arguments).output().unwrap();
+        let ended = output(&mut self.command(arguments)).unwrap();
         let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {stdout}{stderr}");
         (stdout, stderr)

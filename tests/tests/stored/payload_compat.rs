@@ -6,10 +6,9 @@ use std::{
 };
 
 use queue_core::{handler::Runnable, prelude::*, registry::Registry};
+use queue_tests::patience::{WatchBroker, patience, wait};
 use queue_worker::Worker;
 use tokio::sync::Notify;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the handlers were called with.
 #[derive(Default)]
@@ -27,13 +26,13 @@ impl Calls {
 
 /// Runs one job with the task `T` in the place of the one that made it, and tells how the handler was called.
 async fn run_as<T: Runnable>(enqueue: impl AsyncFnOnce(&Client)) -> String {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     enqueue(&client).await;
     let calls = Arc::new(Calls::default());
     // Not the linked ones: both versions are linked into this program.
     let worker = Worker::new(client).registry(Registry::empty()).register::<T>().shared_data(calls.clone());
     let called = async { calls.one_more.notified().await };
-    tokio::time::timeout(PATIENCE, worker.run(called)).await.expect("the handler is called").unwrap();
+    wait("the handler is called").end_of(worker.run(called)).await.unwrap();
     let seen = calls.seen.lock().unwrap();
     assert_eq!(seen.len(), 1);
     seen[0].clone()
@@ -44,16 +43,16 @@ async fn dead_as<T: Runnable, Made: Task>(job: Job<Made>) -> String
 where
     queue_core::task::TaskOutput<Made>: serde::de::DeserializeOwned + std::marker::Send,
 {
-    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let handle = job.enqueue(&client).await.unwrap();
     let worker = Worker::new(client).registry(Registry::empty()).register::<T>().data(Calls::default()).unreadable_for(Duration::ZERO);
     let mut why = String::new();
     let buried = async {
-        if let JobResult::Dead(reason) = handle.wait(PATIENCE).await.unwrap() {
+        if let JobResult::Dead(reason) = handle.wait(patience()).await.unwrap() {
             why = reason;
         }
     };
-    tokio::time::timeout(PATIENCE * 2, worker.run(buried)).await.expect("the job ends").unwrap();
+    wait("the job ends").times(2).end_of(worker.run(buried)).await.unwrap();
     why
 }
 

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use queue_tests::{browser::Browser, patience::wait_for, process::Process};
+use queue_tests::{browser::Browser, folder::folder, patience::wait_for, process::Process};
 
 /// What the program has said about something, up to the next space or quote.
 fn said(log: &Path, before: &str) -> String {
@@ -25,7 +25,7 @@ fn kill(process: &str) {
 
 #[test]
 fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
-    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (folder, cache) = (folder(), folder());
     // A second each, in eight slots: half a minute.
     for number in 0..200 {
         fs::write(folder.path().join(format!("{number:03}")), format!("content {}", number % 150)).unwrap();

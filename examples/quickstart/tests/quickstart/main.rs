@@ -10,7 +10,8 @@ use std::{
 };
 
 use queue_tests::{
-    patience::wait_for,
+    folder::folder,
+    patience::{exit, output, wait_for},
     server::{Kind, Server},
 };
 
@@ -23,7 +24,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        Desk { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap(), queue: None }
+        Desk { folder: folder(), cache: folder(), queue: None }
     }
 
     fn file(&self, name: &str, content: &[u8]) {
@@ -42,7 +43,7 @@ impl Desk {
     }
 
     fn json(&self) -> serde_json::Value {
-        let output = self.command().arg("--json").output().unwrap();
+        let output = output(self.command().arg("--json")).unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
     }
@@ -107,7 +108,7 @@ fn its_groups_are_those_of_a_comparison_byte_by_byte() {
 fn a_retry_with_backoff_is_seen_and_the_queue_is_named() {
     let desk = Desk::new();
     mixed(&desk, 10);
-    let output = desk.command().output().unwrap();
+    let output = output(&mut desk.command()).unwrap();
     assert!(output.status.success());
     assert!(text(&output).contains("tried again"), "{}", text(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains(desk.cache.path().to_str().unwrap()));
@@ -124,11 +125,8 @@ fn a_folder_that_is_missing_or_a_file_is_refused() {
     let desk = Desk::new();
     desk.file("file", b"x");
     for (name, problem) in [("missing", "cannot be read"), ("file", "is a file")] {
-        let output = Command::new(env!("CARGO_BIN_EXE_quickstart"))
-            .arg(desk.folder.path().join(name))
-            .env("XDG_CACHE_HOME", desk.cache.path())
-            .output()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quickstart"));
+        let output = output(command.arg(desk.folder.path().join(name)).env("XDG_CACHE_HOME", desk.cache.path())).unwrap();
         assert!(!output.status.success() && text(&output).contains(problem), "{}", text(&output));
     }
 }
@@ -145,7 +143,7 @@ fn kill_in_the_middle(mut child: Child, desk: &Desk) {
         done().filter(|done| *done >= 300)
     });
     child.kill().unwrap();
-    child.wait().unwrap();
+    exit(&mut child);
 }
 
 fn walk_for(folder: &Path, prefix: &str) -> Option<std::path::PathBuf> {

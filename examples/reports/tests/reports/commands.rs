@@ -2,13 +2,16 @@
 
 use std::process::Command;
 
+use queue_testing::{folder::folder, patience};
+
 struct Shell(tempfile::TempDir);
 
 impl Shell {
     /// Exit code, standard output and standard error.
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let url = format!("sqlite://{}", self.0.path().join("queue.db").display());
-        let output = Command::new(env!("CARGO_BIN_EXE_reports")).args(arguments).env("QUEUE_URL", url).output().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reports"));
+        let output = patience::output(command.args(arguments).env("QUEUE_URL", url)).unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
@@ -22,7 +25,7 @@ impl Shell {
 
 #[test]
 fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
-    let shell = Shell(tempfile::tempdir().unwrap());
+    let shell = Shell(folder());
     let args =
         ["schedules", "add", "nightly-7", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "report", "--args", "{\"customer\":7}"];
     let (code, stdout, stderr) = shell.run(&args);
@@ -68,7 +71,7 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
 
 #[test]
 fn an_error_says_what_is_wrong_where_in_the_expression() {
-    let shell = Shell(tempfile::tempdir().unwrap());
+    let shell = Shell(folder());
     let add = |more: &[&str]| shell.run(&[&["schedules", "add", "n", "--task", "report", "--args", "{\"customer\":7}"], more].concat());
     for (more, words) in [
         (&["--cron", "0 25 * * *"][..], "at column 3: an hour is 0 to 23"),

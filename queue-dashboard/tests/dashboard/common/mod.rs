@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
+    sync::Mutex,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -17,6 +18,10 @@ use queue_core::{
     prelude::*,
 };
 use queue_dashboard::{Dashboard, Person, Role};
+use queue_testing::{
+    folder::folder,
+    patience::{wait, watch},
+};
 use queue_tests::server::{self, Kind, Server};
 use queue_worker::{Shutdown, Worker};
 use tempfile::TempDir;
@@ -51,26 +56,32 @@ pub(crate) async fn remind(tenant: String, fail: Option<String>) -> Result<(), S
 /// A broker of its own for a test.
 pub(crate) struct Bed {
     pub(crate) client: Client,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Bed {
     pub(crate) async fn sqlite() -> Bed {
-        // In memory, where the system has a folder there: a page that waits for a disk that stalls is not what is tested.
-        let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
-        let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
-        Bed { client, _folder: folder }
+        let folder = folder();
+        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+        Bed::with(&url, Some(folder)).await
     }
 
     pub(crate) async fn redis() -> Bed {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
         let url = format!("{}?namespace=dash{}-{nanos}", server::shared(Kind::Redis), std::process::id());
-        Bed { client: Client::connect(&url).await.unwrap(), _folder: tempfile::tempdir().unwrap() }
+        Bed::with(&url, None).await
     }
 
     /// On a server of its own.
     pub(crate) async fn at(server: &Server) -> Bed {
-        Bed { client: Client::connect(&server.url()).await.unwrap(), _folder: tempfile::tempdir().unwrap() }
+        Bed::with(&server.url(), None).await
+    }
+
+    /// Waits of this test that time out look at it.
+    async fn with(url: &str, folder: Option<TempDir>) -> Bed {
+        let client = Client::connect(url).await.unwrap();
+        watch(client.broker());
+        Bed { client, _folder: folder }
     }
 
     pub(crate) async fn enqueue(&self, id: &str, fail: Option<&str>) -> JobAddress {
@@ -114,11 +125,8 @@ impl Bed {
 
     pub(crate) async fn wait_for(&self, state: JobState, jobs: u64) {
         let inspector = self.client.inspector();
-        let until = tokio::time::Instant::now() + Duration::from_secs(30);
-        while inspector.stats("mail").await.unwrap().count(state) < jobs {
-            assert!(tokio::time::Instant::now() < until, "never {jobs} jobs {state}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let waiting = wait(format!("{jobs} jobs to be {state}")).on(self.client.broker());
+        waiting.until(async || inspector.stats("mail").await.unwrap().count(state) >= jobs).await;
     }
 
     pub(crate) async fn site(&self) -> Site {
@@ -159,6 +167,21 @@ pub(crate) fn role_of(request: &Parts) -> Option<Person> {
         _ => return None,
     };
     Some(Person::new("ada", role))
+}
+
+/// The page, once it contains a text.
+pub(crate) async fn eventually(site: &Site, path: &str, text: &str) -> String {
+    let page = Mutex::new(String::new());
+    let waiting = wait(format!("`{text}` at {path}")).every(Duration::from_millis(50)).seeing(|| page.lock().unwrap().clone());
+    waiting
+        .until(async || {
+            let body = site.get(path).await.body;
+            let is_there = body.contains(text);
+            *page.lock().unwrap() = body;
+            is_there
+        })
+        .await;
+    page.into_inner().unwrap()
 }
 
 /// A dashboard that is served.
@@ -221,7 +244,7 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
     stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // A server that refuses a large body may cut the connection behind its answer.
-    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("an answer in time");
+    let _ = wait(format!("an answer to {method} {path}")).end_of(stream.read_to_end(&mut answer)).await;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: no answer: {text}"));
     let mut lines = head.lines();
@@ -299,7 +322,7 @@ impl Stream {
         let (mut name, mut data) = (None, String::new());
         loop {
             let mut line = String::new();
-            let read = tokio::time::timeout(Duration::from_secs(20), self.stream.read_line(&mut line)).await.expect("an event in time");
+            let read = wait("an event of the stream").end_of(self.stream.read_line(&mut line)).await;
             if read.unwrap_or(0) == 0 || line == "0\r\n" {
                 return None;
             }

@@ -10,7 +10,11 @@ use std::{
     thread,
 };
 
-use queue_tests::{patience::wait_for, probe::free_address};
+use queue_tests::{
+    folder::folder,
+    patience::{output, patience, wait_for},
+    probe::free_address,
+};
 use tempfile::TempDir;
 
 /// A folder, and commands that are given in it.
@@ -22,7 +26,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         Place { file: folder.path().join("queue.db"), folder, url: None }
     }
 
@@ -35,7 +39,7 @@ impl Place {
 
     /// Exit code, and what was printed to stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let output = self.command(arguments).output().unwrap();
+        let output = output(&mut self.command(arguments)).unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
@@ -94,6 +98,7 @@ impl Working {
 
     fn ask(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(patience())).ok()?;
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;

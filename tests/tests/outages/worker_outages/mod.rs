@@ -11,7 +11,7 @@ use queue_core::{
 };
 use queue_testing::failing::Fault;
 use queue_tests::{
-    patience::until,
+    patience::{until, wait},
     probe::{ask, free_address, until_ready},
 };
 use queue_worker::Shutdown;
@@ -216,7 +216,7 @@ async fn a_worker_without_a_broker_still_stops_in_time() {
     scene.cut.fail(Fault::RequestLost, u32::MAX);
     until("a poll that nobody answers", async || scene.cut.failed() > 0).await;
     scene.shutdown.drain();
-    tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap();
+    wait("the worker to end").end_of(running).await.unwrap();
 }
 
 #[tokio::test]
@@ -229,6 +229,6 @@ async fn an_ending_that_cannot_be_handed_in_is_reported() {
     scene.seen.open.send_replace(true);
     scene.seen(1, "end").await;
     scene.shutdown.drain();
-    let stopped = tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap();
+    let stopped = wait("the worker ends").end_of(running).await.unwrap();
     assert_eq!((stopped.finished, stopped.unconfirmed, stopped.is_clean()), (1, 1, false));
 }

@@ -5,7 +5,7 @@ use queue_core::{
     prelude::*,
 };
 use queue_tests::{
-    patience::until,
+    patience::{WatchBroker, until},
     server::{Kind, Server},
 };
 
@@ -121,7 +121,7 @@ async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
 #[tokio::test]
 async fn a_queue_that_is_refused_keeps_the_jobs_of_the_dead_in_no_other() {
     let server = Server::start(Kind::Redis);
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
     let scene = Scene::new();
     server.command(&["SET", "queue:{broken}:fenced", "no set"]);
     quick::job(1).enqueue(&client).await.unwrap();

@@ -13,7 +13,7 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 use queue_testing::failing::{FailingBroker, Fault};
-use queue_tests::patience::until;
+use queue_tests::patience::{until, wait};
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::task::JoinHandle;
 
@@ -126,7 +126,7 @@ impl Scene {
     pub(crate) async fn end(self, running: JoinHandle<Stopped>) -> Stopped {
         self.cut.fail(Fault::RequestLost, 0);
         self.shutdown.drain();
-        tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap()
+        wait("the worker ends").end_of(running).await.unwrap()
     }
 
     pub(crate) async fn released(&self, queue: &str) -> u64 {

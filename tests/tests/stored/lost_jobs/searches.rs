@@ -17,7 +17,7 @@ use queue_core::{
 use queue_testing::conformance::{Lane, ack, eventually, finish, nack};
 use queue_tests::{
     on_servers,
-    patience::{PATIENCE, until},
+    patience::{until, wait},
     proxy::Proxy,
     server::{Kind, Server},
 };
@@ -148,7 +148,7 @@ async fn a_search_that_others_outrun_is_left_to_the_next_audit(kind: Kind) {
         }
     });
     let behind = RedisBroker::connect(&proxy.url()).await.unwrap();
-    let damages = tokio::time::timeout(PATIENCE, behind.audit(QUEUE, REPAIR)).await.expect("it ends").unwrap();
+    let damages = wait("it ends").end_of(behind.audit(QUEUE, REPAIR)).await.unwrap();
     assert_eq!(damages, []);
     assert_eq!(broker.audit(QUEUE, REPAIR).await.unwrap().len(), 1);
 }
@@ -205,14 +205,14 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
         }
     });
     let mut found = HashSet::new();
-    let searching = tokio::time::timeout(PATIENCE * 2, async {
+    let searching = async {
         while found.len() < LOST {
             for id in subjects(&broker.audit(QUEUE, REPAIR).await.unwrap()) {
                 assert!(found.insert(id.to_owned()), "{id} was put back twice");
             }
         }
-    });
-    assert!(searching.await.is_ok(), "{} of {LOST} were put back", found.len());
+    };
+    wait(format!("{LOST} jobs to be put back")).times(2).end_of(searching).await;
     over.store(true, Ordering::Relaxed);
     assert_eq!(found, lost.iter().map(JobId::to_string).collect());
     assert_eq!(repaired(&broker, QUEUE).await, LOST as u64);
