@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, OnceLock},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use queue_core::{
@@ -283,7 +283,7 @@ impl Server {
     /// When the server cannot be reached, or no replica follows in time.
     pub fn replicated(&self, key: &str) -> SystemTime {
         let called = SystemTime::now();
-        let mut wire = Wire::to(self.port).expect("the server is there");
+        let mut wire = Wire::to(self.port()).expect("the server is there");
         let written = wire.say(&["SET", key, "1"]).expect("the server answers");
         assert!(written.starts_with("+OK"), "{key}: {written}");
         wait_for("a replica to have what was written", || {
