@@ -19,11 +19,13 @@ use tokio::sync::{Notify, mpsc};
 
 use self::{cost::NowUsed, remarks::Told};
 pub use crate::outcome::CancelCause;
-use crate::{address::JobId, broker::PartyName, client::Client};
+use crate::{address::JobId, broker::PartyName, client::Client, handler::DataNeed};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
 ///
-/// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It dereferences to the value.
+/// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It dereferences to the value. A value that is
+/// registered as `Arc<Shop>` is a `Data<Shop>` too. For a trait object, register `Arc<dyn Mailer>` with `worker.shared_data(..)`, and take
+/// `mailer: Data<dyn Mailer>`; the trait requires `Send` and `Sync`, or the type is `dyn Mailer + Send + Sync`.
 pub struct Data<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Data<T> {
@@ -63,18 +65,22 @@ pub struct DataMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>); // of `Data<T>`
 
 impl DataMap {
     /// Adds a value. A second one of the same type replaces the first.
-    pub fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+    pub fn insert<T: ?Sized + Send + Sync + 'static>(&mut self, value: Arc<T>) {
         self.0.insert(TypeId::of::<T>(), Arc::new(Data(value)));
     }
 
-    /// Finds a value.
-    pub fn get<T: 'static>(&self) -> Option<Data<T>> {
+    /// Finds a value, or the one inside of an `Arc` that was given as the value.
+    pub fn get<T: ?Sized + 'static>(&self) -> Option<Data<T>> {
+        self.exactly::<T>().or_else(|| self.exactly::<Arc<T>>().map(|shared| Data(Arc::clone(&shared))))
+    }
+
+    fn exactly<T: ?Sized + 'static>(&self) -> Option<Data<T>> {
         self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref::<Data<T>>()).cloned()
     }
 
-    /// Whether there is a value of this type.
-    pub fn has(&self, id: TypeId) -> bool {
-        self.0.contains_key(&id)
+    /// Whether [`get`](Self::get) finds it.
+    pub fn has(&self, need: &DataNeed) -> bool {
+        self.0.contains_key(&need.id) || self.0.contains_key(&need.shared)
     }
 }
 
@@ -274,7 +280,7 @@ impl JobContext {
     }
 
     /// The value of this type that was given to the worker; `None`: there is none.
-    pub fn data<T: 'static>(&self) -> Option<Data<T>> {
+    pub fn data<T: ?Sized + 'static>(&self) -> Option<Data<T>> {
         self.0.init.environment.data.get()
     }
 

@@ -1,6 +1,6 @@
 //! How a task is run: its handler, as the macros write it, the registry finds it and the worker calls it.
 
-use std::{any::TypeId, fmt, ops::Range};
+use std::{any::TypeId, fmt, ops::Range, sync::Arc};
 
 use crate::{
     context::{JobContext, LeaseClock},
@@ -76,12 +76,14 @@ pub struct DataNeed {
     pub id: TypeId,
     /// Its name, for the message when it is missing.
     pub name: &'static str,
+    /// An `Arc` of it, which will do as well.
+    pub(crate) shared: TypeId,
 }
 
 impl DataNeed {
     /// The need for a value of type `T`.
-    pub fn of<T: 'static>() -> Self {
-        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
+    pub fn of<T: ?Sized + 'static>() -> Self {
+        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>(), shared: TypeId::of::<Arc<T>>() }
     }
 }
 

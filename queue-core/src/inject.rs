@@ -66,7 +66,7 @@ impl Inject for JobContext {
     }
 }
 
-impl<T: Send + Sync + 'static> Inject for Data<T> {
+impl<T: ?Sized + Send + Sync + 'static> Inject for Data<T> {
     fn inject(context: &JobContext) -> Result<Self, Outcome> {
         context.data().ok_or_else(|| {
             let name = std::any::type_name::<T>();

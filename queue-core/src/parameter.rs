@@ -31,7 +31,7 @@ impl<T: Inject> Has<T> {
     pub const INJECT: bool = true;
 }
 
-impl<T> Has<Data<T>> {
+impl<T: ?Sized> Has<Data<T>> {
     /// It is a [`Data`], under whatever name.
     pub const DATA: bool = true;
 }
@@ -119,7 +119,7 @@ impl<T> Access<T, 3> {
     }
 }
 
-impl<T> Access<Data<T>, 4> {
+impl<T: ?Sized> Access<Data<T>, 4> {
     /// Does not compile.
     pub const fn injected() -> Injected<Data<T>>
     where
@@ -157,6 +157,7 @@ pub trait PayloadNotInjected {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be in a `Data`: it is not `Send` and `Sync`, and jobs on several threads use the value at once",
     label = "not a value for several threads",
-    note = "put what changes into a `std::sync::Mutex` or an atomic number, instead of a `Cell` or `RefCell`; share with `Arc` instead of `Rc`"
+    note = "put what changes into a `std::sync::Mutex` or an atomic number, instead of a `Cell` or `RefCell`; share with `Arc` instead of `Rc`",
+    note = "of a trait object, write `Data<dyn Trait + Send + Sync>`, or let the trait require both: `trait Trait: Send + Sync`"
 )]
 pub trait Shared {}

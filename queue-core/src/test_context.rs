@@ -112,8 +112,13 @@ impl TestContext {
     }
 
     /// Adds a value for [`JobContext::data`].
-    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.data.insert(Arc::new(value));
+    pub fn data<T: Send + Sync + 'static>(self, value: T) -> Self {
+        self.shared_data(Arc::new(value))
+    }
+
+    /// The same with a value that is shared already, which may be a trait object.
+    pub fn shared_data<T: ?Sized + Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
+        self.data.insert(value);
         self
     }
 

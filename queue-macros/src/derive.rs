@@ -97,7 +97,7 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
             let handler = quote!(#name { #(#names: #values),* });
             quote! {{
                 use __queue::{Handled as _, Unhandled as _};
-                __queue::Handling(#handler).handle(call.context.clone(), call.wants_result.clone())
+                __queue::Handling(#handler).handle(__queue_call.context.clone(), __queue_call.wants_result.clone())
             }}
         },
     };

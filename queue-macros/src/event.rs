@@ -124,7 +124,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     let definitions = params.iter().map(|param| param.definition(core));
     let writes = params.iter().zip(&accesses).map(|(param, (access, _))| {
         let (key, field) = (param.key(), &param.name);
-        quote!(payload.field(#key, &self.#field, &#access);)
+        quote!(__queue_payload.field(#key, &self.#field, &#access);)
     });
     let reads = params.iter().zip(&accesses).enumerate().map(|(index, (param, (access, _)))| {
         let (field, value) = (&param.name, param.value(index, access));
@@ -132,7 +132,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     });
     let from_json = params.iter().zip(&accesses).map(|(param, (access, _))| {
         let key = param.key();
-        quote!(payload.json(#key, &#access, &object)?;)
+        quote!(__queue_payload.json(#key, &#access, &__queue_object)?;)
     });
     let missing = params.iter().filter(|param| param.is_option()).map(|param| param.key());
     let (count, tags) = (params.len(), options.tags.array());
@@ -149,27 +149,27 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
             #(#defaults)*
 
             impl #core::Event for #name {
-                const TOPIC: &'static str = #topic;
-                const TYPE: &'static str = #type_name;
+                const TOPIC: &'static ::core::primitive::str = #topic;
+                const TYPE: &'static ::core::primitive::str = #type_name;
                 const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
-                const TAGS: &'static [(&'static str, &'static str)] = #tags;
+                const TAGS: &'static [(&'static ::core::primitive::str, &'static ::core::primitive::str)] = #tags;
 
                 fn write(&self) -> __queue::PayloadWriter {
-                    let mut payload = __queue::PayloadWriter::new(#count);
+                    let mut __queue_payload = __queue::PayloadWriter::new(#count);
                     #(#writes)*
-                    payload
+                    __queue_payload
                 }
 
-                fn read(payload: &[u8]) -> ::core::result::Result<Self, #core::outcome::Outcome> {
-                    let mut payload = __queue::PayloadReader::new(payload)?;
+                fn read(__queue_bytes: &[::core::primitive::u8]) -> ::core::result::Result<Self, #core::outcome::Outcome> {
+                    let mut __queue_payload = __queue::PayloadReader::new(__queue_bytes)?;
                     ::core::result::Result::Ok(#name { #(#reads),* })
                 }
 
-                fn payload_from_json(json: &str) -> #core::Result<__queue::Vec<u8>> {
-                    let object = __queue::json_object(#type_name, Self::PARAMS, json)?.or_null(&[#(#missing),*]);
-                    let mut payload = __queue::PayloadWriter::new(object.len());
+                fn payload_from_json(__queue_json: &::core::primitive::str) -> #core::Result<__queue::Vec<::core::primitive::u8>> {
+                    let __queue_object = __queue::json_object(#type_name, Self::PARAMS, __queue_json)?.or_null(&[#(#missing),*]);
+                    let mut __queue_payload = __queue::PayloadWriter::new(__queue_object.len());
                     #(#from_json)*
-                    payload.finish(#type_name)
+                    __queue_payload.finish(#type_name)
                 }
             }
         };
@@ -181,8 +181,8 @@ fn fallback(name: &Ident, core: &TokenStream) -> TokenStream {
     quote! {
         #[allow(unused, clippy::all, reason = "stands in for an event with a mistake")]
         impl #core::Event for #name {
-            const TOPIC: &'static str = "";
-            const TYPE: &'static str = "";
+            const TOPIC: &'static ::core::primitive::str = "";
+            const TYPE: &'static ::core::primitive::str = "";
             const PARAMS: &'static [#core::task::ParamDef] = &[];
             fn write(&self) -> #core::__private::PayloadWriter {
                 ::core::unreachable!()

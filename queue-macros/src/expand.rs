@@ -25,7 +25,7 @@ impl Definition<'_> {
     pub(crate) fn writes(&self, locals: &[TokenStream]) -> TokenStream {
         let core = self.options.krate();
         // A parameter may have any name: this one is visible to nothing else.
-        let payload = Ident::new("payload", Span::mixed_site());
+        let payload = Ident::new("__queue_payload", Span::mixed_site());
         let fields = self.params.iter().enumerate().filter(|(_, param)| param.is_payload()).zip(locals).map(|((index, param), local)| {
             let (key, (access, _)) = (param.key(), param.access(index));
             quote!(#payload.field(#key, &#local, &#access);)
@@ -55,31 +55,32 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let defaults = task.params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
     let types = task.params.iter().map(|param| &param.ty);
     let values = task.params.iter().zip(&accesses).enumerate().map(|(index, (param, (access, _)))| param.value(index, access));
-    let variables: Vec<Ident> = (0..task.params.len()).map(|index| Ident::new(&format!("value_{index}"), Span::call_site())).collect();
+    let variables: Vec<Ident> =
+        (0..task.params.len()).map(|index| Ident::new(&format!("__queue_value_{index}"), Span::call_site())).collect();
     let run = (task.run)(&variables);
     let payload_params = || task.params.iter().enumerate().filter(|(_, param)| param.is_payload());
     let definitions = payload_params().map(|(_, param)| param.definition(&core));
     let from_json = payload_params().map(|(index, param)| {
         let (key, access) = (param.key(), &accesses[index].0);
-        quote!(payload.json(#key, &#access, &object)?;)
+        quote!(__queue_payload.json(#key, &#access, &__queue_object)?;)
     });
     let options = payload_params().filter(|(_, param)| param.is_option()).map(|(_, param)| param.key());
     let checks = payload_params().enumerate().map(|(at, (index, _))| {
         let access = &accesses[index].0;
-        quote!(payload.check(&__QUEUE_PARAMS[#at], &#access)?;)
+        quote!(__queue_payload.check(&__QUEUE_PARAMS[#at], &#access)?;)
     });
     let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.needs()));
     let schedules = task.options.schedules.iter().enumerate();
     let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task_name, task.params, &core)).collect();
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
-    let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(def.schedules = &[#(#schedule_definitions),*];));
+    let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(__queue_def.schedules = &[#(#schedule_definitions),*];));
     let assignments = task.options.assignments(&core, &task.task_name);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
-        (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(end))
+        (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(__queue_end))
     } else {
-        (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(end)))
+        (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(__queue_end)))
     };
     quote! {
         #[allow(
@@ -110,14 +111,14 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             }
 
             static __QUEUE_DEFINITION: #core::task::TaskDef = {
-                let mut def = #core::task::TaskDef::new(#task_name, __queue_from_json);
+                let mut __queue_def = #core::task::TaskDef::new(#task_name, __queue_from_json);
                 #assignments
                 #schedule_definitions
-                def.params = __QUEUE_PARAMS;
-                def.check_payload = __queue_check;
-                def.file = ::core::file!();
-                def.line = ::core::line!();
-                def
+                __queue_def.params = __QUEUE_PARAMS;
+                __queue_def.check_payload = __queue_check;
+                __queue_def.file = ::core::file!();
+                __queue_def.line = ::core::line!();
+                __queue_def
             };
             static __QUEUE_HANDLER: #core::handler::HandlerDef = #core::handler::HandlerDef {
                 task: &__QUEUE_DEFINITION,
@@ -127,33 +128,33 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             const __QUEUE_PARAMS: &[#core::task::ParamDef] = &[#(#definitions),*];
 
             fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
-                let needs: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
-                needs.into_iter().flatten().collect()
+                let __queue_found: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+                __queue_found.into_iter().flatten().collect()
             }
 
-            fn __queue_from_json(json: &str) -> #core::Result<__queue::Vec<u8>> {
-                let object = __queue::json_object(#task_name, __QUEUE_PARAMS, json)?.or_null(&[#(#options),*]);
-                let mut payload = __queue::PayloadWriter::new(object.len());
+            fn __queue_from_json(__queue_json: &::core::primitive::str) -> #core::Result<__queue::Vec<::core::primitive::u8>> {
+                let __queue_object = __queue::json_object(#task_name, __QUEUE_PARAMS, __queue_json)?.or_null(&[#(#options),*]);
+                let mut __queue_payload = __queue::PayloadWriter::new(__queue_object.len());
                 #(#from_json)*
-                payload.finish(#task_name)
+                __queue_payload.finish(#task_name)
             }
 
-            fn __queue_check(payload: &[u8]) -> #core::Result<()> {
-                let mut payload = __queue::PayloadReader::checked(#task_name, __QUEUE_PARAMS, payload)?;
+            fn __queue_check(__queue_bytes: &[::core::primitive::u8]) -> #core::Result<()> {
+                let mut __queue_payload = __queue::PayloadReader::checked(#task_name, __QUEUE_PARAMS, __queue_bytes)?;
                 #(#checks)*
                 ::core::result::Result::Ok(())
             }
 
-            fn __queue_arguments(call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
-                let mut payload = __queue::PayloadReader::new(call.payload())?;
-                let context = &call.context;
+            fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+                let mut __queue_payload = __queue::PayloadReader::new(__queue_call.payload())?;
+                let __queue_context = &__queue_call.context;
                 ::core::result::Result::Ok((#(#values,)*))
             }
 
-            fn __queue_run(call: #core::handler::Call) -> #end {
-                match __queue_arguments(&call) {
+            fn __queue_run(__queue_call: #core::handler::Call) -> #end {
+                match __queue_arguments(&__queue_call) {
                     ::core::result::Result::Ok((#(#variables,)*)) => #run,
-                    ::core::result::Result::Err(end) => #refused,
+                    ::core::result::Result::Err(__queue_end) => #refused,
                 }
             }
 

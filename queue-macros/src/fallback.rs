@@ -36,7 +36,7 @@ pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
         #import
         #[doc(hidden)]
         #[allow(non_camel_case_types, missing_docs, dead_code, reason = "stands in for a task with a mistake")]
-        #[derive(Debug)]
+        #[derive(::core::fmt::Debug)]
         #visibility struct #name {}
         #[allow(missing_docs, dead_code, unused, clippy::all, reason = "stands in for a task with a mistake")]
         const _: () = {

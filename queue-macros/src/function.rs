@@ -112,9 +112,9 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         // The place of the name: a future that is not `Send` is told there.
         run: &|values| {
             // Only the path is placed there: a name from outside a `macro_rules!` would not see the `call`.
-            let (call, wanted) = (quote!(#name(#(#values),*)), quote!(call.wants_result.clone()));
+            let (call, wanted) = (quote!(#name(#(#values),*)), quote!(__queue_call.wants_result.clone()));
             match options.blocking {
-                Some(_) => quote!(__queue::end::<#name>(#call, &call.wants_result)),
+                Some(_) => quote!(__queue::end::<#name>(#call, &__queue_call.wants_result)),
                 None if given.is_empty() => quote_spanned!(name.span()=> __queue::run::<#name, _>(#call, #wanted)),
                 None => quote_spanned!(name.span()=> __queue::Given::<{ #(#given)&&* }>::run::<#name, _>(#call, #wanted)),
             }
@@ -138,7 +138,7 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         #[doc = ""]
         #(#docs)*
         #[allow(non_camel_case_types, reason = "it has the name of its function")]
-        #[derive(Debug)]
+        #[derive(::core::fmt::Debug)]
         #visibility struct #name {}
         #(#cfgs)*
         #expansion

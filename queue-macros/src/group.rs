@@ -139,7 +139,7 @@ impl Group {
     pub(crate) fn assignment(&self, core: &TokenStream) -> TokenStream {
         let by = self.by.as_ref().map(|name| {
             let name = name.unraw().to_string();
-            quote!(def.group = ::core::option::Option::Some(#name);)
+            quote!(__queue_def.group = ::core::option::Option::Some(#name);)
         });
         let option = |value: Option<TokenStream>| match value {
             Some(value) => quote!(::core::option::Option::Some(#value)),
@@ -148,7 +148,7 @@ impl Group {
         let (cap, max_size) = (option(self.cap.map(|cap| quote!(#cap))), option(self.max_size.map(|most| quote!(#most))));
         let order = option(self.order.as_ref().map(|order| quote!(#core::GroupOrder::#order)));
         let says = self.cap.is_some() || self.max_size.is_some() || self.order.is_some();
-        let rule = says.then(|| quote!(def.group_rule = #core::GroupRule::made(#cap, #max_size, #order);));
+        let rule = says.then(|| quote!(__queue_def.group_rule = #core::GroupRule::made(#cap, #max_size, #order);));
         quote!(#by #rule)
     }
 }

@@ -12,6 +12,7 @@ mod from;
 mod function;
 mod group;
 mod limit;
+mod names;
 mod options;
 mod params;
 mod place;
@@ -27,23 +28,29 @@ use proc_macro::TokenStream;
 /// Turns a function into a task. See `queue_core::task`.
 #[proc_macro_attribute]
 pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
-    function::expand(options.into(), &item.into()).into()
+    checked(&[&options, &item], || function::expand(options.clone().into(), &item.clone().into()))
 }
 
 /// Turns a payload struct into a task. See `queue_core::Task`.
 #[proc_macro_derive(Task, attributes(task, default, inject))]
 pub fn derive_task(item: TokenStream) -> TokenStream {
-    derive::expand(item.into()).into()
+    checked(&[&item], || derive::expand(item.clone().into()))
 }
 
 /// Turns a struct into a type of event. See `queue_core::Event`.
 #[proc_macro_derive(Event, attributes(event, default))]
 pub fn derive_event(item: TokenStream) -> TokenStream {
-    event::expand(item.into()).into()
+    checked(&[&item], || event::expand(item.clone().into()))
 }
 
 /// Turns a function into one of a subscription. See `queue_core::subscribe`.
 #[proc_macro_attribute]
 pub fn subscribe(options: TokenStream, item: TokenStream) -> TokenStream {
-    subscribe::expand(options.into(), &item.into()).into()
+    checked(&[&options, &item], || subscribe::expand(options.clone().into(), &item.clone().into()))
+}
+
+/// The expansion, unless a name of the input could be one of the expansion.
+fn checked(input: &[&TokenStream], expand: impl FnOnce() -> proc_macro2::TokenStream) -> TokenStream {
+    let reserved = input.iter().find_map(|tokens| names::reserved(&TokenStream::clone(tokens).into()));
+    reserved.map_or_else(expand, syn::Error::into_compile_error).into()
 }

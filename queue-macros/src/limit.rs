@@ -146,8 +146,8 @@ impl Limit {
             None => quote!(::core::option::Option::None),
         };
         quote!({
-            const BY: &[&str] = &[#(#by),*];
-            #core::LimitDef::made(#name, BY, #group, #concurrency, #rate, #burst)
+            const __QUEUE_BY: &[&::core::primitive::str] = &[#(#by),*];
+            #core::LimitDef::made(#name, __QUEUE_BY, #group, #concurrency, #rate, #burst)
         })
     }
 }

@@ -215,9 +215,10 @@ impl Options {
             let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
             quote!(::core::time::Duration::new(#seconds, #nanos))
         };
-        let some =
-            |field: TokenStream, value: Option<TokenStream>| value.map(|value| quote!(def.#field = ::core::option::Option::Some(#value);));
-        let queue = self.queue.as_ref().map(|queue| quote!(def.queue = #queue;));
+        let some = |field: TokenStream, value: Option<TokenStream>| {
+            value.map(|value| quote!(__queue_def.#field = ::core::option::Option::Some(#value);))
+        };
+        let queue = self.queue.as_ref().map(|queue| quote!(__queue_def.queue = #queue;));
         let max_attempts = some(quote!(max_attempts), self.max_attempts.map(|attempts| quote!(#attempts)));
         let timeout = some(quote!(timeout), self.timeout.map(time));
         let retention = some(quote!(retention), self.retention.map(time));
@@ -225,17 +226,17 @@ impl Options {
         let backoff = self.backoff.map(|(base, max)| {
             let base = base.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.base));
             let max = max.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.max));
-            quote!(def.backoff = ::core::option::Option::Some(#core::Backoff { base: #base, max: #max });)
+            quote!(__queue_def.backoff = ::core::option::Option::Some(#core::Backoff { base: #base, max: #max });)
         });
-        let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));
-        let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
+        let priority = self.priority.as_ref().map(|name| quote!(__queue_def.priority = #core::broker::Priority::#name;));
+        let isolation = self.on_isolation.as_ref().map(|name| quote!(__queue_def.on_isolation = #core::task::OnIsolation::#name;));
         let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
         let group = self.group.as_ref().map(|group| group.assignment(core));
         let limits = self.limits.iter().map(|limit| limit.definition(core, task_name));
-        let limits = (!self.limits.is_empty()).then(|| quote!(def.limits = &[#(#limits),*];));
-        let tags = (!self.tags.is_empty()).then(|| self.tags.array()).map(|tags| quote!(def.tags = #tags;));
+        let limits = (!self.limits.is_empty()).then(|| quote!(__queue_def.limits = &[#(#limits),*];));
+        let tags = (!self.tags.is_empty()).then(|| self.tags.array()).map(|tags| quote!(__queue_def.tags = #tags;));
         let aliases = &self.aliases;
-        let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
+        let aliases = (!aliases.is_empty()).then(|| quote!(__queue_def.aliases = &[#(#aliases),*];));
         quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #tags #aliases)
     }
 }

@@ -105,8 +105,8 @@ impl Param {
     pub(crate) fn access(&self, index: usize) -> (Ident, TokenStream) {
         let ty = &self.ty;
         let (access, constant) = match self.kind {
-            Kind::Injected => (quote!(Injected), Ident::new(&format!("__INJECTED_{index}"), Span::call_site())),
-            _ => (quote!(Param), Ident::new(&format!("__PARAM_{index}"), Span::call_site())),
+            Kind::Injected => (quote!(Injected), Ident::new(&format!("__QUEUE_INJECTED_{index}"), Span::call_site())),
+            _ => (quote!(Param), Ident::new(&format!("__QUEUE_PARAM_{index}"), Span::call_site())),
         };
         let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
         let (ask, get) = match self.kind {
@@ -134,12 +134,12 @@ impl Param {
     pub(crate) fn value(&self, index: usize, access: &Ident) -> TokenStream {
         let key = self.key();
         match &self.kind {
-            Kind::Required => quote!(payload.required(#key, &#access)?),
+            Kind::Required => quote!(__queue_payload.required(#key, &#access)?),
             Kind::Optional | Kind::Defaulted(_) => {
                 let function = default_name(index);
-                quote!(payload.optional(#key, &#access, #function)?)
+                quote!(__queue_payload.optional(#key, &#access, #function)?)
             }
-            Kind::Injected => quote!(#access.get(context)?),
+            Kind::Injected => quote!(#access.get(__queue_context)?),
         }
     }
 

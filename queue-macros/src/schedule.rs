@@ -147,16 +147,16 @@ impl Schedule {
             let (index, param) = params.iter().enumerate().find(|(_, param)| param.is_payload() && name.unraw() == param.key())?;
             let (key, ty, access) = (param.key(), &param.ty, param.access(index).0);
             Some(quote!({
-                let value: #ty = #expression;
-                payload.field(#key, &value, &#access);
+                let __queue_value: #ty = #expression;
+                __queue_payload.field(#key, &__queue_value, &#access);
             }))
         });
         let count = self.args.len();
         let item = quote! {
-            fn #function() -> #core::Result<__queue::Vec<u8>> {
-                let mut payload = __queue::PayloadWriter::new(#count);
+            fn #function() -> #core::Result<__queue::Vec<::core::primitive::u8>> {
+                let mut __queue_payload = __queue::PayloadWriter::new(#count);
                 #(#fields)*
-                payload.finish(#task_name)
+                __queue_payload.finish(#task_name)
             }
         };
         let default = if at == 0 { task_name.to_owned() } else { format!("{task_name}-{}", at + 1) };

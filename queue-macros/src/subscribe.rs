@@ -64,23 +64,26 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
     let items = accesses.iter().map(|(_, item)| item);
     let needs = accesses.iter().map(|(access, _)| quote!(#access.needs()));
     let values = params.iter().enumerate().map(|(index, param)| {
-        if index == event { quote!(#of_event::read(call.payload())?) } else { param.value(index, &param.access(index).0) }
+        if index == event { quote!(#of_event::read(__queue_call.payload())?) } else { param.value(index, &param.access(index).0) }
     });
     let types = params.iter().map(|param| &param.ty);
-    let variables: Vec<Ident> = (0..params.len()).map(|index| Ident::new(&format!("value_{index}"), Span::call_site())).collect();
+    let variables: Vec<Ident> = (0..params.len()).map(|index| Ident::new(&format!("__queue_value_{index}"), Span::call_site())).collect();
     let given: Vec<TokenStream> = params.iter().filter_map(Param::is_given).collect();
-    let (called, wanted) = (quote!(#name(#(#variables),*)), quote!(call.wants_result.clone()));
+    let (called, wanted) = (quote!(#name(#(#variables),*)), quote!(__queue_call.wants_result.clone()));
     let (run, run_fn, end, refused) = match options.blocking {
-        Some(_) => {
-            (quote!(__queue::end::<#name>(#called, &call.wants_result)), quote!(Blocking), quote!(#core::outcome::Outcome), quote!(end))
-        }
+        Some(_) => (
+            quote!(__queue::end::<#name>(#called, &__queue_call.wants_result)),
+            quote!(Blocking),
+            quote!(#core::outcome::Outcome),
+            quote!(__queue_end),
+        ),
         None => {
             let run = if given.is_empty() {
                 quote_spanned!(name.span()=> __queue::run::<#name, _>(#called, #wanted))
             } else {
                 quote_spanned!(name.span()=> __queue::Given::<{ #(#given)&&* }>::run::<#name, _>(#called, #wanted))
             };
-            (run, quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(end)))
+            (run, quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(__queue_end)))
         }
     };
     let title = format!("A function of the subscription `{subscription}`.");
@@ -90,7 +93,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
         #[doc = ""]
         #(#docs)*
         #[allow(non_camel_case_types, reason = "it has the name of its function")]
-        #[derive(Debug)]
+        #[derive(::core::fmt::Debug)]
         #visibility struct #name {}
         #(#cfgs)*
         #[allow(
@@ -117,23 +120,23 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                 }
             }
 
-            const __QUEUE_TOPIC: &'static str = #of_event::TOPIC;
-            const __QUEUE_ADDRESS: [u8; #subscription.len() + 1 + __QUEUE_TOPIC.len()] = __queue::subscription_address(#subscription, __QUEUE_TOPIC);
+            const __QUEUE_TOPIC: &::core::primitive::str = #of_event::TOPIC;
+            const __QUEUE_ADDRESS: [::core::primitive::u8; #subscription.len() + 1 + __QUEUE_TOPIC.len()] = __queue::subscription_address(#subscription, __QUEUE_TOPIC);
             static __QUEUE_DEFINITION: #core::task::TaskDef = {
-                let mut def = #core::task::TaskDef::new(#of_event::TYPE, #of_event::payload_from_json);
+                let mut __queue_def = #core::task::TaskDef::new(#of_event::TYPE, #of_event::payload_from_json);
                 #assignments
-                def.queue = __queue::text(&__QUEUE_ADDRESS);
-                def.subscription = ::core::option::Option::Some(#core::task::SubscriptionDef {
+                __queue_def.queue = __queue::text(&__QUEUE_ADDRESS);
+                __queue_def.subscription = ::core::option::Option::Some(#core::task::SubscriptionDef {
                     name: #subscription,
                     topic: __QUEUE_TOPIC,
                     begin: #begin,
                     unknown: #unknown,
                 });
-                def.params = #of_event::PARAMS;
-                def.check_payload = |payload| __queue::check_event(#of_event::TYPE, #of_event::PARAMS, payload, #of_event::read(payload).map(drop));
-                def.file = ::core::file!();
-                def.line = ::core::line!();
-                def
+                __queue_def.params = #of_event::PARAMS;
+                __queue_def.check_payload = |__queue_bytes| __queue::check_event(#of_event::TYPE, #of_event::PARAMS, __queue_bytes, #of_event::read(__queue_bytes).map(::core::mem::drop));
+                __queue_def.file = ::core::file!();
+                __queue_def.line = ::core::line!();
+                __queue_def
             };
             static __QUEUE_HANDLER: #core::handler::HandlerDef = #core::handler::HandlerDef {
                 task: &__QUEUE_DEFINITION,
@@ -142,19 +145,19 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
             };
 
             fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
-                let needs: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
-                needs.into_iter().flatten().collect()
+                let __queue_found: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+                __queue_found.into_iter().flatten().collect()
             }
 
-            fn __queue_arguments(call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
-                let context = &call.context;
+            fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+                let __queue_context = &__queue_call.context;
                 ::core::result::Result::Ok((#(#values,)*))
             }
 
-            fn __queue_run(call: #core::handler::Call) -> #end {
-                match __queue_arguments(&call) {
+            fn __queue_run(__queue_call: #core::handler::Call) -> #end {
+                match __queue_arguments(&__queue_call) {
                     ::core::result::Result::Ok((#(#variables,)*)) => #run,
-                    ::core::result::Result::Err(end) => #refused,
+                    ::core::result::Result::Err(__queue_end) => #refused,
                 }
             }
 

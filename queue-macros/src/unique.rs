@@ -159,24 +159,24 @@ impl Unique {
     pub(crate) fn assignment(&self, core: &TokenStream) -> TokenStream {
         let by = self.by.as_ref().map(|by| {
             let paths = by.iter().map(By::path);
-            quote!(unique.by = ::core::option::Option::Some(&[#(#paths),*]);)
+            quote!(__queue_unique.by = ::core::option::Option::Some(&[#(#paths),*]);)
         });
         let hold = match (&self.within, &self.until) {
             (Some((within, _)), _) => {
                 let (seconds, nanos) = (within.as_secs(), within.subsec_nanos());
-                Some(quote!(unique.hold = #core::Hold::Within(::core::time::Duration::new(#seconds, #nanos));))
+                Some(quote!(__queue_unique.hold = #core::Hold::Within(::core::time::Duration::new(#seconds, #nanos));))
             }
-            (None, Some((until, _))) => Some(quote!(unique.hold = #core::Hold::#until;)),
+            (None, Some((until, _))) => Some(quote!(__queue_unique.hold = #core::Hold::#until;)),
             (None, None) => None,
         };
-        let on_conflict = self.on_conflict.as_ref().map(|(how, _)| quote!(unique.on_conflict = #core::OnConflict::#how;));
+        let on_conflict = self.on_conflict.as_ref().map(|(how, _)| quote!(__queue_unique.on_conflict = #core::OnConflict::#how;));
         let keeps = self.payload.as_ref().is_some_and(|(which, _)| which == "First");
-        let payload = keeps.then(|| quote!(unique.keep_payload = true;));
+        let payload = keeps.then(|| quote!(__queue_unique.keep_payload = true;));
         quote! {
-            def.unique = ::core::option::Option::Some({
-                let mut unique = #core::UniqueDef::DEFAULT;
+            __queue_def.unique = ::core::option::Option::Some({
+                let mut __queue_unique = #core::UniqueDef::DEFAULT;
                 #by #hold #on_conflict #payload
-                unique
+                __queue_unique
             });
         }
     }

@@ -120,8 +120,8 @@ impl Worker {
         self.shared_data(Arc::new(value))
     }
 
-    /// The same with a value that is shared already.
-    pub fn shared_data<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
+    /// The same with a value that is shared already. It may be a trait object: of an `Arc<dyn Mailer>`, tasks take a `Data<dyn Mailer>`.
+    pub fn shared_data<T: ?Sized + Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         self.data.insert(value);
         self
     }

@@ -10,6 +10,7 @@ use crate::{
     address::{JobAddress, JobId},
     broker::{Changed, Confirmed, JobState, StoredJob, after, on_broker_until},
     codec,
+    envelope::Envelope,
     error::{Error, Result},
     outcome::{NIL, stored_result},
     task::{Task, TaskDef, TaskOutput},
@@ -174,7 +175,8 @@ where
     ///
     /// # Errors
     /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::ResultDropped`] when
-    /// the result was over 64 KiB, nested too deeply, or could not be encoded; [`Error::Decode`] when it is not of the task's type.
+    /// the result was over 64 KiB, nested too deeply, or could not be encoded; [`Error::Invalid`] for a job of another task;
+    /// [`Error::Decode`] when the result is not of the task's type.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
         self.result_of(self.record(after(self.client.deadline())).await?)
     }
@@ -184,6 +186,7 @@ where
             // It was stored, or there would be no such handle.
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
+        self.check_task(&record)?;
         Ok(match record.state {
             // The worker had not heard yet that a caller waits: otherwise it stores every result that has content, a `None` too.
             JobState::Done if self.kept == Kept::No && record.result.is_none() && has_content::<TaskOutput<T>>() => {
@@ -218,6 +221,23 @@ where
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let client = &self.client;
         self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)
+    }
+
+    /// An address says nothing of the task: the handle may have been made with the type of another one.
+    fn check_task(&self, record: &StoredJob) -> Result<()> {
+        let own = T::definition();
+        match Envelope::decode(&record.envelope) {
+            Ok(job) if job.task != own.name && !own.aliases.contains(&&*job.task) => Err(Error::invalid(
+                "job",
+                self.address.to_string(),
+                format!(
+                    "is of task `{}`, and this handle is one of task `{}`: make it with the type of the job's task, `client.handle::<..>(address)`; \
+                     if the task was renamed, give it `alias = \"{}\"`",
+                    job.task, own.name, job.task
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn decode(&self, bytes: Option<&[u8]>) -> Result<TaskOutput<T>> {

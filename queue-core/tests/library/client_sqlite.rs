@@ -21,6 +21,16 @@ async fn close(order_id: u64) -> Result<String, std::io::Error> {
     Ok(format!("closed {order_id}"))
 }
 
+#[task(queue = "orders")]
+async fn reopen(order_id: u64) -> Result<u64, std::io::Error> {
+    Ok(order_id)
+}
+
+#[task(queue = "orders", alias = "close")]
+async fn closes(order_id: u64) {
+    let _ = order_id;
+}
+
 async fn memory() -> Client {
     Client::connect("sqlite://:memory:").await.unwrap()
 }
@@ -61,6 +71,23 @@ async fn a_result_of_another_type_is_an_error_that_names_the_job() {
     finish_one(&client, Ending::Ack { result: Some(result), keep: Some(Duration::from_secs(60)) }).await;
     let problem = handle.result().await.unwrap_err().to_string();
     assert!(problem.contains(&handle.address().to_string()), "{problem}");
+}
+
+#[tokio::test]
+async fn a_handle_of_another_tasks_job_names_both_tasks_and_the_fix() {
+    let client = memory().await;
+    let handle = close::job(17).retention(Duration::from_secs(60)).enqueue(&client).await.unwrap();
+    finish_one(&client, Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) }).await;
+    let wrong = client.handle::<reopen>(handle.address().clone());
+    for problem in [wrong.result().await.unwrap_err(), wrong.wait(Duration::from_secs(1)).await.unwrap_err()] {
+        assert!(matches!(problem, Error::Invalid { field: "job", .. }), "{problem:?}");
+        let problem = problem.to_string();
+        for part in [handle.address().to_string().as_str(), "task `close`", "task `reopen`", "client.handle", "alias = \"close\""] {
+            assert!(problem.contains(part), "{part}: {problem}");
+        }
+    }
+    // A task that was renamed, and says so, reads the results of its old jobs.
+    client.handle::<closes>(handle.address().clone()).result().await.unwrap();
 }
 
 #[tokio::test]

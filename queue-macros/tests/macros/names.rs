@@ -52,6 +52,73 @@ async fn job(job: u8) {
     let _ = job;
 }
 
+/// The names that expansions have bound, as names of tasks, each of which takes one parameter of its own name and one of another.
+macro_rules! named {
+    ($($name:ident),* $(,)?) => {
+        mod plain {
+            use ::queue_core::prelude::task;
+            $(#[task] async fn $name($name: u8, #[default] other: u8) { let _ = ($name, other); })*
+        }
+        mod blocking {
+            use ::queue_core::prelude::task;
+            $(#[task(blocking)] fn $name(other: u8, $name: Option<u8>) { let _ = ($name, other); })*
+        }
+        mod injected {
+            use ::queue_core::prelude::{Data, JobContext, task};
+            $(#[task(name = "i")] async fn $name($name: Data<u8>, ctx: JobContext) { let _ = ($name, ctx); })*
+        }
+        mod defaults {
+            use ::queue_core::prelude::task;
+            $(
+                mod $name {
+                    #[super::task(schedule(every = "1m", args(of = $name())))]
+                    async fn with(#[default($name())] of: u8) { let _ = of; }
+                    fn $name() -> u8 { 1 }
+                }
+            )*
+        }
+        mod constants {
+            $(
+                mod $name {
+                    use ::queue_core::prelude::{Data, Event, Handler, JobContext, Task, subscribe, task};
+
+                    #[allow(non_upper_case_globals, dead_code, reason = "it would be in the way of a pattern of this name")]
+                    const $name: u8 = 1;
+
+                    #[task(
+                        unique(by = [of], payload = "first", on_conflict = "replace"), limit(by = [of], concurrency = 1),
+                        group(by = of, cap = 2), schedule(every = "1m", args(of = $name))
+                    )]
+                    async fn with(#[default($name)] of: u8, ctx: JobContext) { let _ = (of, ctx); }
+
+                    #[task(blocking)]
+                    fn with_blocking(of: u8, shop: Data<u8>) { let _ = (of, shop); }
+
+                    #[derive(Task)]
+                    struct Derived { #[default($name)] of: u8 }
+
+                    impl Handler for Derived {
+                        type Output = ();
+                        async fn run(self, _: JobContext) { let _ = self.of; }
+                    }
+
+                    #[derive(Event)]
+                    #[event(topic = "named")]
+                    struct Happened { #[default($name)] of: u8 }
+
+                    #[subscribe(name = "heard", from = "now")]
+                    async fn hear(of: Happened, shop: Data<u8>) { let _ = (of.of, shop); }
+                }
+            )*
+        }
+    };
+}
+
+named!(
+    call, payload, context, json, object, end, needs, def, unique, value, value_0, value_1, bytes, found, run, arguments, check, handler,
+    definition, from_json, access, core, std, queue_core, drop, str, text, by, job, topic, address
+);
+
 macro_rules! tasks {
     ($($name:ident($param:ident: $ty:ty = $default:expr)),*) => {
         $(

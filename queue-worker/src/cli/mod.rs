@@ -117,9 +117,11 @@ use crate::Worker;
 /// | 7 | `work`: stopped, and jobs that had not ended were given back |
 /// | 8 | no answer from the broker: what was asked for may have been done |
 /// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0. Other commands: another program wrote to a key of the broker |
-pub async fn run<F>(setup: F) -> ExitCode
+pub async fn run<F, W>(setup: F) -> ExitCode
 where
-    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+    // Not `AsyncFnOnce`: of `|worker| async move { .. }` the compiler would not know the type of `worker`.
+    F: FnOnce(Worker) -> W,
+    W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
     match args::read() {
         Ok(args) => ended(obey(args, setup).await),
@@ -156,9 +158,10 @@ fn ended(answer: Result<ExitCode, Failure>) -> ExitCode {
     answer.unwrap_or_else(Failure::tell)
 }
 
-async fn obey<F>(args: Args, setup: F) -> Result<ExitCode, Failure>
+async fn obey<F, W>(args: Args, setup: F) -> Result<ExitCode, Failure>
 where
-    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+    F: FnOnce(Worker) -> W,
+    W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
     let Args { url, command } = args;
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);

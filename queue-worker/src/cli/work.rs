@@ -11,9 +11,10 @@ use super::{
 };
 use crate::{QueueConfig, Worker, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
-pub(super) async fn work<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
+pub(super) async fn work<F, W>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
 where
-    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+    F: FnOnce(Worker) -> W,
+    W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
     let log = Log::begin(args.job_log)?;
     let ended = run(url, args, setup).await;
@@ -21,9 +22,10 @@ where
     ended
 }
 
-async fn run<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
+async fn run<F, W>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
 where
-    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+    F: FnOnce(Worker) -> W,
+    W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
     // It waits for its broker: see `Worker::run`.
     let client = match url {

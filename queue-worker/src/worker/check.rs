@@ -234,13 +234,18 @@ impl Worker {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for handler in self.registry.handlers().filter(|handler| served.contains(handler.task.queue)) {
-            for need in (handler.needs)().into_iter().filter(|need| !self.data.has(need.id)) {
+            for need in (handler.needs)().into_iter().filter(|need| !self.data.has(need)) {
                 wanted.entry(need.name).or_default().push(handler.task.name);
             }
         }
         let told = |(value, tasks): (&str, Vec<&str>)| {
             let tasks: Vec<String> = tasks.iter().map(|task| format!("`{task}`")).collect();
-            format!("no value of type `{value}` was given, and task {} takes it; call `.data(..)` with one", tasks.join(", "))
+            let way_out = match value.strip_prefix("alloc::sync::Arc<").and_then(|inner| inner.strip_suffix('>')) {
+                Some(inner) => format!("take a `Data<{inner}>`, which is an `Arc` itself, or call `.data(..)` with an `Arc`"),
+                None if value.starts_with("dyn ") => format!("call `.shared_data(..)` with an `Arc<{value}>`"),
+                None => "call `.data(..)` with one".to_owned(),
+            };
+            format!("no value of type `{value}` was given, and task {} takes it; {way_out}", tasks.join(", "))
         };
         wanted.into_iter().map(told).collect()
     }

@@ -1,6 +1,6 @@
 //! What a worker says before it starts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::common::{self, memory};
 use queue_core::{Inject, handler::DataNeed, prelude::*, registry::Registry};
@@ -36,6 +36,29 @@ impl Inject for Lent {
 #[task(queue = "lending", retention = "1h")]
 async fn borrows(#[inject] lent: Lent) -> Result<String, std::io::Error> {
     Ok(lent.0.to_owned())
+}
+
+/// A value behind a trait.
+trait Stock: Send + Sync {
+    fn left(&self) -> u64;
+}
+
+impl Stock for u64 {
+    fn left(&self) -> u64 {
+        *self
+    }
+}
+
+struct Prices(u64);
+
+#[task(queue = "shared", retention = "1h")]
+async fn counts(stock: Data<dyn Stock>, prices: Data<Prices>) -> Result<u64, std::io::Error> {
+    Ok(stock.left() * prices.0)
+}
+
+#[task(queue = "shared-twice")]
+async fn counts_twice(prices: Data<Arc<Prices>>) {
+    let _ = prices;
 }
 
 async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
@@ -88,6 +111,38 @@ async fn a_missing_value_is_named_with_the_tasks_that_take_it() {
     assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".data("), "{problem}");
     // Nobody needs it on the other queue.
     worker.queue("plain").check().unwrap();
+}
+
+#[tokio::test]
+async fn a_value_given_as_an_arc_is_found_by_its_type_and_a_trait_object_by_its_trait() {
+    let client = memory().await;
+    let missing = Worker::new(client.clone()).queue("shared").check().unwrap_err().to_string();
+    assert!(missing.contains("call `.shared_data(..)` with an `Arc<dyn ") && missing.contains("Prices"), "{missing}");
+    let stock: Arc<dyn Stock> = Arc::new(3_u64);
+    let job = counts::job().enqueue(&client).await.unwrap();
+    let worker = Worker::new(client.clone()).queue("shared").shared_data(stock).data(Arc::new(Prices(5)));
+    worker.run_until_idle().await.unwrap();
+    assert_eq!(job.result().await.unwrap(), JobResult::Done(15));
+    // The other way round the types cannot be brought together.
+    let twice = Worker::new(client).queue("shared-twice").shared_data(Arc::new(Prices(5))).check().unwrap_err().to_string();
+    assert!(twice.contains("take a `Data<") && twice.contains("Prices>`"), "{twice}");
+}
+
+/// It compiles with each form of a closure, and with a function.
+#[cfg(feature = "cli")]
+#[test]
+fn the_setup_of_a_binary_is_an_async_closure_or_one_that_returns_a_future_or_a_function() {
+    async fn setup(worker: Worker) -> Result<Worker, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(worker.concurrency(1))
+    }
+    let jobs = 7;
+    drop(queue_worker::run(async |worker| Ok(worker.concurrency(jobs))));
+    drop(queue_worker::run(|worker| async move { Ok(worker.concurrency(jobs).data("Hello".to_owned())) }));
+    drop(queue_worker::run(async move |worker| {
+        let stock = "17".parse::<u64>()?;
+        Ok(worker.data(stock))
+    }));
+    drop(queue_worker::run(setup));
 }
 
 #[tokio::test]
