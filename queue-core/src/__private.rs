@@ -8,6 +8,7 @@ use std::{
 };
 pub use std::{option::Option, vec::Vec};
 
+pub use crate::text::{is_obeyed, plain, redacted};
 pub use inventory;
 
 /// The nearest of some words, for "did you mean".

@@ -11,37 +11,76 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
 }
 
 /// A text on one line, without what a terminal would obey.
-pub(crate) fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
+pub fn plain(text: &str) -> String {
+    text.replace(is_obeyed, " ")
 }
 
-/// A URL without its password, for messages.
-pub(crate) fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        // Not a URL, yet whoever wrote it may have put a password into it.
-        return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
-    };
-    let (authority, tail) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+/// Whether a terminal obeys a character instead of showing it: control characters, and those that change the direction of the text.
+pub fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A URL without its password, for messages. What is not a URL of ours, part for part, is shown as its scheme alone: nobody knows in which
+/// part of it the password is.
+pub fn redacted(url: &str) -> String {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_made_of(scheme, "+-."));
+    match (scheme, url.split_once("://")) {
+        // A file has no password.
+        (Some("sqlite"), _) => plain(url),
+        (Some(scheme), Some((_, rest))) => format!("{scheme}://{}", shown(rest).as_deref().unwrap_or(HIDDEN)),
+        (Some(scheme), None) => format!("{scheme}:{HIDDEN}"),
+        // A path, which somebody took for a URL.
+        (None, _) if is_made_of(url, "/._-") => url.to_owned(),
+        (None, _) => HIDDEN.to_owned(),
+    }
+}
+
+/// In place of what may be a password.
+pub(crate) const HIDDEN: &str = "***";
+
+/// What may be shown of a URL behind its `://`: `[user:***@]host[:port],..[/path][?parameters]`. `None`: it is made of other parts.
+fn shown(rest: &str) -> Option<String> {
+    let (authority, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-    let mut parameters: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
-    for pair in &mut parameters {
-        if pair.starts_with("sentinel_password=") {
-            *pair = "sentinel_password=***";
-        }
+    let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
+    // A password with a `/`, `?` or `#` in it ends the authority too early, and an `@` comes later, or a port that is none.
+    if tail.contains('@') || !hosts.split(',').all(is_host) || !is_made_of(path, "/._~%+-:") {
+        return None;
     }
-    if !authority.contains('@') && (path.contains('@') || parameters.iter().any(|pair| pair.contains('@'))) {
-        // Its password has a `/` or `?` in it that should have been written as %2F or %3F.
-        return format!("{scheme}://***");
-    }
+    // Without a `:`, some write a password where the name of a user belongs.
+    let name = user.and_then(|user| user.split_once(':')).map(|(name, _)| name).filter(|name| is_made_of(name, "._~%+-"));
+    let user = user.map_or_else(String::new, |user| match name {
+        Some(name) => format!("{name}:{HIDDEN}@"),
+        None if user.starts_with(':') => format!(":{HIDDEN}@"),
+        None => format!("{HIDDEN}@"),
+    });
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((
+            name @ ("namespace" | "password_file" | "ca" | "cert" | "key" | "sentinel_user" | "sentinel_password_file" | "durability"),
+            value,
+        )) => Some(format!("{name}={}", plain(value))),
+        Some((name, _)) if is_made_of(name, "_") => Some(format!("{name}={HIDDEN}")),
+        _ => None,
+    };
+    let parameters: Vec<String> = query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect::<Option<_>>()?;
     let mark = if parameters.is_empty() { "" } else { "?" };
-    let tail = format!("{path}{mark}{}", parameters.join("&"));
-    match authority.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split_once(':').map_or(user, |(user, _)| user);
-            format!("{scheme}://{user}:***@{host}{tail}")
-        }
-        None => format!("{scheme}://{authority}{tail}"),
-    }
+    Some(format!("{user}{hosts}{path}{mark}{}", parameters.join("&")))
+}
+
+/// `name`, `name:port`, or an address in brackets.
+fn is_host(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) if is_made_of(address, ":.%") => ("", port.strip_prefix(':').unwrap_or(port)),
+        Some(_) => return false,
+        None => host.split_once(':').unwrap_or((host, "")),
+    };
+    is_made_of(name, "._-") && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text has letters, digits and these characters only.
+fn is_made_of(text: &str, others: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || others.contains(c))
 }
 
 /// The nearest of some words, for "did you mean".
@@ -72,15 +111,55 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        assert_eq!(redacted("redis://app:geheim@host:1/2?x=y"), "redis://app:***@host:1/2?x=y");
-        assert_eq!(redacted("redis://:p@ss@host"), "redis://:***@host");
-        assert_eq!(redacted("redis://host/0"), "redis://host/0");
-        let url = "redis+sentinel://one,two/main?sentinel_password=geheim&namespace=x";
-        assert_eq!(redacted(url), "redis+sentinel://one,two/main?sentinel_password=***&namespace=x");
-        assert_eq!(redacted("redis:app:geheim@host"), "***@host");
-        assert_eq!(redacted("redis://:ge/heim@host"), "redis://***");
-        assert_eq!(redacted("redis://:ge?heim@host/0"), "redis://***");
-        assert_eq!(redacted("queue.db"), "queue.db");
+        for (url, shown) in [
+            ("redis://app:geheim@host:1/2?x=y", "redis://app:***@host:1/2?x=***"),
+            ("redis://:p@ss@host", "redis://:***@host"),
+            ("redis://geheim@host", "redis://***@host"),
+            ("redis://host/0", "redis://host/0"),
+            ("redis+cluster://:pw@one:7000,[::1],[::2]:7002", "redis+cluster://:***@one:7000,[::1],[::2]:7002"),
+            (
+                "redis+sentinel://one,two/main?sentinel_password=geheim&namespace=x",
+                "redis+sentinel://one,two/main?sentinel_password=***&namespace=x",
+            ),
+            // What cannot be parsed.
+            ("redis:app:geheim@host", "redis:***"),
+            ("redis://:ge/heim@host", "redis://***"),
+            ("redis://:ge?heim@host/0", "redis://***"),
+            ("redis://app:ge#heim@host/0", "redis://***"),
+            ("redis://app:p@ss/w0rd@db", "redis://***"),
+            ("redis://app:geheim", "redis://***"),
+            ("redis://app:ge heim", "redis://***"),
+            ("geheim@host:6379", "***"),
+            ("amqp://app:geheim@host", "amqp://app:***@host"),
+            ("queue.db", "queue.db"),
+            ("sqlite://queue.db", "sqlite://queue.db"),
+        ] {
+            assert_eq!(redacted(url), shown, "{url}");
+        }
+    }
+
+    /// Passwords that nobody has percent-encoded, with all that a parser takes for something else.
+    #[test]
+    fn no_part_of_any_password_is_shown() {
+        let mut random = fastrand::Rng::with_seed(17);
+        for _ in 0..20_000 {
+            // Of these letters no other part of the URL is made.
+            let password: String =
+                (0..random.usize(1..12)).map(|_| random.choice("XYZXYZXYZ@/?#:%&=[],.+ \\\n\u{e4}".chars()).expect("some")).collect();
+            let scheme = random.choice(["redis", "rediss", "redis+sentinel", "redis+cluster", "valkey"]).expect("some");
+            let user = random.choice(["app", "", "a-b"]).expect("some");
+            let end =
+                random.choice(["host", "host:1/2", "one,two:3/main", "host?namespace=a&sentinel_password=ZZ", "[::1]/0"]).expect("some");
+            let url = format!("{scheme}://{user}:{password}@{end}");
+            let shown = redacted(&url);
+            assert!(!shown.contains(['X', 'Y', 'Z', '\u{e4}']), "{url:?} is shown as {shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_text() {
+        assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\u{2066}d\ne"), "a [2Jb c d e");
+        assert_eq!(plain("Größe “x” 漢字"), "Größe “x” 漢字");
     }
 
     #[test]

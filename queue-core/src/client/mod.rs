@@ -168,17 +168,20 @@ impl Client {
     /// The URL that [`from_env`](Self::from_env) connects to.
     ///
     /// # Errors
-    /// When `QUEUE_URL` is not Unicode, or is not set and the feature `sqlite` is off.
+    /// When `QUEUE_URL` is empty or not Unicode, or is not set and the feature `sqlite` is off.
     pub fn url_from_env() -> Result<String> {
         match std::env::var("QUEUE_URL") {
-            Ok(url) if !url.is_empty() => Ok(url),
-            Ok(_) | Err(std::env::VarError::NotPresent) if cfg!(feature = "sqlite") => Ok(DEFAULT_URL.to_owned()),
-            Ok(_) | Err(std::env::VarError::NotPresent) => Err(Error::Config(format!(
+            Ok(url) if url.is_empty() => {
+                Err(Error::invalid("QUEUE_URL", "", format!("is empty: set it to a URL, or unset it for the default, `{DEFAULT_URL}`")))
+            }
+            Ok(url) => Ok(url),
+            Err(std::env::VarError::NotPresent) if cfg!(feature = "sqlite") => Ok(DEFAULT_URL.to_owned()),
+            Err(std::env::VarError::NotPresent) => Err(Error::Config(format!(
                 "QUEUE_URL is not set, and its default `{DEFAULT_URL}` needs the feature `sqlite`; set QUEUE_URL, for example to \
                  `redis://127.0.0.1:6379`, or run `cargo add queue-core --features sqlite`"
             ))),
-            Err(std::env::VarError::NotUnicode(url)) => {
-                Err(Error::invalid("QUEUE_URL", url.to_string_lossy(), "is not Unicode; percent-encode the other bytes"))
+            Err(std::env::VarError::NotUnicode(_)) => {
+                Err(Error::invalid("QUEUE_URL", "***", "is not Unicode; percent-encode the other bytes"))
             }
         }
     }

@@ -17,7 +17,10 @@ pub(super) enum Missing {
 
 /// Opens the broker that a URL names.
 pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
-    let Some((scheme, rest)) = url.split_once(':') else {
+    if let Some(problem) = stray(url) {
+        return Err(Error::invalid("URL", redacted(url.trim()), problem));
+    }
+    let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| !scheme.contains('@')) else {
         return Err(Error::invalid(
             "URL",
             redacted(url),
@@ -69,6 +72,21 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     }
 }
 
+/// What was pasted or read from a file with the URL: another database would be made, or another server looked for.
+fn stray(url: &str) -> Option<&'static str> {
+    if url.is_empty() {
+        Some("is empty; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`")
+    } else if url.ends_with(['\n', '\r']) {
+        Some("ends with a line end: remove it, as `$(cat file)` does, or write `%0A` if the path has one")
+    } else if url.contains(char::is_control) {
+        Some("has a control character in it: remove it, or percent-encode it")
+    } else if url.trim() != url {
+        Some("begins or ends with a space: remove it, or write `%20` if the path has one")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,7 +101,12 @@ mod tests {
         assert!(problem("REDIS://localhost").await.contains("did you mean `redis://`"));
         assert!(problem("redis+sentinels://localhost/main").await.contains("did you mean `redis+sentinel://`"));
         assert!(problem("valkeys://localhost").await.contains("`rediss://`"));
-        assert!(problem("").await.contains("no scheme"));
+        assert!(problem("").await.contains("is empty"));
+        assert!(problem("sqlite://queue.db\n").await.contains("`sqlite://queue.db` ends with a line end"));
+        assert!(problem(" sqlite://queue.db").await.contains("a space"));
+        assert!(problem("redis://local\u{1b}host").await.contains("control character"));
+        let leak = problem("geheim@host:6379").await;
+        assert!(leak.contains("no scheme") && !leak.contains("geheim"), "{leak}");
         assert!(problem("://").await.contains("is unknown"));
     }
 }

@@ -253,3 +253,44 @@ async fn a_damaged_row_hurts_nobody_elses_request() {
     assert_eq!(torn.unwrap(), vec![Enqueued::IdConflict]);
     assert_eq!(whole.unwrap(), vec![Enqueued::Stored]);
 }
+
+/// The file of another user is where others could have put it. Only root can give a file away, so that the test needs it.
+#[cfg(unix)]
+#[test]
+fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    drop(SqliteBroker::open_path(&path).unwrap());
+    if chown(&path, Some(4242), None).is_err() {
+        println!("not tested: only root can give files to another user");
+        return;
+    }
+    // Nobody else can write to the folder.
+    drop(SqliteBroker::open_path(&path).unwrap());
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let refused = |file: &Path| {
+        let error = refusal(&path).to_string();
+        assert!(error.contains(&format!("`{}` belongs to another user (uid 4242;", file.display())), "{error}");
+        assert!(error.contains("chmod go-w"), "{error}");
+        assert!(SqliteBroker::open_existing(&format!("sqlite://{}", path.display())).is_err());
+    };
+    refused(&path);
+    chown(&path, Some(0), None).unwrap();
+    for end in ["-wal", "-shm", "-ballast", "-ballast-new"] {
+        let beside = folder.path().join(format!("queue.db{end}"));
+        let _ = fs::remove_file(&beside);
+        fs::write(&beside, "").unwrap();
+        chown(&beside, Some(4242), None).unwrap();
+        refused(&beside);
+        fs::remove_file(&beside).unwrap();
+    }
+    // A link that somebody else has put there, to a file of ours.
+    let link = folder.path().join("link.db");
+    symlink(&path, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(4242), None).unwrap();
+    let error = SqliteBroker::open_path(&link).expect_err("it is refused").to_string();
+    assert!(error.contains("link.db` belongs to another user"), "{error}");
+    drop(SqliteBroker::open_path(&path).unwrap());
+}

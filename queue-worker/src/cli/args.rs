@@ -312,9 +312,19 @@ fn read_by(command: clap::Command) -> Result<Args, ExitCode> {
     }
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
-        let _ = error.print();
+        if error.use_stderr() {
+            super::output::remark(&told(&error.render().to_string(), &arguments));
+        } else {
+            let _ = error.print();
+        }
         ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })
     })
+}
+
+/// What clap says of a mistake, without the password of a URL that it repeats.
+fn told(mistake: &str, arguments: &[std::ffi::OsString]) -> String {
+    let urls = arguments.iter().filter_map(|argument| argument.to_str()).filter(|argument| argument.contains("://"));
+    urls.fold(mistake.trim_end().to_owned(), |told, url| told.replace(url, &queue_core::__private::redacted(url)))
 }
 
 /// The name under which the program was called.

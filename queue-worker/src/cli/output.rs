@@ -8,6 +8,8 @@ use std::{
 };
 
 use comfy_table::{CellAlignment, Table, presets};
+use queue_core::__private::is_obeyed;
+pub(super) use queue_core::__private::plain;
 use serde::Serialize;
 
 /// Prints lines. A reader that has gone away is an error of kind `BrokenPipe`, never a panic.
@@ -94,8 +96,9 @@ pub(super) fn write(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Prints a line on standard error. Who has closed it does not want to know.
+/// Prints a line on standard error, without what a terminal would obey. Who has closed it does not want to know.
 pub(super) fn remark(line: &str) {
+    let line = &harmless(line);
     if SAID.try_with(|said| said.borrow_mut().remarks.extend([line, "\n"])).is_err() {
         let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
@@ -124,9 +127,9 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator
     lines.join("\n")
 }
 
-/// A text on one line, without what a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// A text of one or several lines, without what a terminal would obey.
+pub(super) fn harmless(text: &str) -> String {
+    text.replace(|c| is_obeyed(c) && c != '\n', " ")
 }
 
 /// A text of at most `max` characters.
@@ -176,6 +179,13 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[1].ends_with("    7"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[tokio::test]
+    async fn an_error_line_has_nothing_that_a_terminal_obeys() {
+        let hostile = "no job `a\u{1b}]0;owned\u{7}\u{202e}b`\r\nsecond line";
+        let ((), said) = held_back(async { remark(hostile) }).await;
+        assert_eq!(said.remarks, "no job `a ]0;owned  b` \nsecond line\n");
     }
 
     #[test]

@@ -178,7 +178,7 @@ async fn a_task_that_is_registered_by_hand_is_known() {
 async fn an_address_that_is_taken_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let problem = problem(|worker| worker.health(address)).await;
+    let problem = problem(|worker| worker.queue("plain").health(address)).await;
     assert!(problem.contains(&address.to_string()), "{problem}");
     drop(taken);
 }

@@ -126,6 +126,11 @@ fn password(file: &Path) -> Result<String> {
 
 pub(in crate::redis) fn target(url: &str) -> Result<Target> {
     let location = redacted(url);
+    if location.ends_with("://***") {
+        // Nothing else may be said of it: any part may be one of its password.
+        let way_out = "cannot be read; write redis://[user:password@]host[:port][/db], and in a password %40 for `@`, %2F for `/`, %3F for `?`, %23 for `#`";
+        return Err(Error::invalid("URL", location, way_out));
+    }
     let parts = Parts::of(url, &location)?;
     let engine = match parts.engine {
         "" => {
@@ -284,9 +289,7 @@ impl<'a> Parts<'a> {
                 "sentinel" => "redis+sentinel://[user:password@]host[:port],host[:port]/SERVICE[/db]",
                 _ => "redis+cluster://[user:password@]host[:port],host[:port]",
             };
-            // Nothing was left of it but its scheme: see `redacted`.
-            let password = if self.location.ends_with("://***") { ", and in a password %2F for `/` and %3F for `?`" } else { "" };
-            Error::invalid("URL", self.location, format!("cannot be read ({problem}); write {form}{password}"))
+            Error::invalid("URL", self.location, format!("cannot be read ({problem}); write {form}"))
         };
         if host.is_empty() {
             return Err(unreadable("a host has no name".to_owned()));

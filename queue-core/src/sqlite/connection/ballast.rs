@@ -16,6 +16,9 @@ pub(super) const SIZE: usize = 8 * 1024 * 1024;
 /// How often making it again is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A part that is so old was left behind by a process that was killed over it: nobody writes for so long.
+const LEFT: Duration = Duration::from_secs(60);
+
 #[derive(Debug)]
 pub(crate) struct Ballast {
     path: Option<PathBuf>,
@@ -31,9 +34,16 @@ pub(super) fn path_of(database: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Whether a file is a whole ballast. A shorter one is half made: by another process just now, or by one that was killed over it.
+/// Its name while it is made.
+pub(super) fn part_of(ballast: &Path) -> PathBuf {
+    let mut name = ballast.as_os_str().to_owned();
+    name.push("-new");
+    PathBuf::from(name)
+}
+
+/// Whether a file is a whole ballast, and not a link to some file of that size.
 pub(super) fn is_whole(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|ballast| ballast.len() == SIZE as u64)
+    fs::symlink_metadata(path).is_ok_and(|ballast| ballast.is_file() && ballast.len() == SIZE as u64)
 }
 
 impl Ballast {
@@ -68,7 +78,7 @@ impl Ballast {
                 true
             }
             Err(_) => {
-                // Half a ballast only takes room.
+                // What is under its name, and is no ballast, only takes room.
                 let _ = fs::remove_file(path);
                 false
             }
@@ -82,13 +92,83 @@ impl Ballast {
     }
 }
 
-/// Written out, not sparse: the blocks must be ours.
+/// Writes it under another name and renames it: a link under either name is replaced, and what it leads to stays as it is.
 fn make(path: &Path) -> io::Result<()> {
+    let part = part_of(path);
+    let file = match create(&part) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let made = fs::symlink_metadata(&part)?.modified()?;
+            if made.elapsed().is_ok_and(|age| age < LEFT) {
+                // Another process is making it.
+                return Ok(());
+            }
+            fs::remove_file(&part)?;
+            create(&part)?
+        }
+        created => created?,
+    };
+    written(file).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&part);
+    })
+}
+
+/// A new file: one that is there, or a link, is an error.
+fn create(part: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.open(part)
+}
+
+/// Written out, not sparse: the blocks must be ours.
+fn written(mut file: fs::File) -> io::Result<()> {
     file.write_all(&vec![0x55; SIZE])?;
     file.sync_data()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_under_its_name_is_replaced_and_its_target_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (database, letter) = (folder.path().join("queue.db"), folder.path().join("letter.txt"));
+        for content in ["Dear reader".to_owned().into_bytes(), vec![7; SIZE]] {
+            fs::write(&letter, &content).unwrap();
+            let _ = fs::remove_file(path_of(&database));
+            symlink(&letter, path_of(&database)).unwrap();
+            assert!(!is_whole(&path_of(&database)), "a link is no ballast");
+            assert!(Ballast::of(&database).aboard());
+            assert!(is_whole(&path_of(&database)));
+            assert_eq!(fs::read(&letter).unwrap(), content);
+            assert!(Ballast::of(&database).drop_it() && letter.exists());
+        }
+    }
+
+    #[test]
+    fn a_link_under_the_name_of_its_part_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (database, letter) = (folder.path().join("queue.db"), folder.path().join("letter.txt"));
+        fs::write(&letter, "Dear reader").unwrap();
+        symlink(&letter, part_of(&path_of(&database))).unwrap();
+        Ballast::of(&database).aboard();
+        assert_eq!(fs::read(&letter).unwrap(), b"Dear reader");
+    }
+
+    #[test]
+    fn a_part_that_was_left_behind_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(&folder.path().join("queue.db"));
+        let left = fs::File::create(part_of(&path)).unwrap();
+        left.set_modified(std::time::SystemTime::now() - 2 * LEFT).unwrap();
+        make(&path).unwrap();
+        assert!(is_whole(&path) && !part_of(&path).exists());
+    }
 }

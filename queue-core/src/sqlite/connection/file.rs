@@ -17,7 +17,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::schema;
+use super::{owners, schema};
 use crate::error::{Error, Result};
 
 /// How a connection of ours is used.
@@ -96,6 +96,7 @@ impl File {
     }
 
     fn connect(&mut self) -> Result<Connection> {
+        owners::check(&self.path)?;
         let mut before = there(&self.path);
         for look in 1.. {
             let connection = match self.access {

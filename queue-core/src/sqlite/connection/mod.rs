@@ -14,6 +14,7 @@
 //! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
+//! | `owners` | refuses files of other users |
 //! | `triggers` | what tells of transitions, while a watcher follows a queue |
 //! | `doorbell` | tells listeners, here and in other processes, that there is work |
 
@@ -26,6 +27,7 @@ pub(crate) mod file;
 pub(crate) mod lenient;
 mod linked;
 pub(crate) mod operation;
+mod owners;
 pub(crate) mod schema;
 pub(crate) mod statement;
 pub(crate) mod triggers;

@@ -1,0 +1,53 @@
+//! Whose files are beside a database.
+//!
+//! In a folder that other users can write to, such as `/tmp` or a shared volume, somebody else may have put a file or a link under a
+//! name that we are about to use. It would give them our jobs, or have us write to a file of their choice.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{ballast, file::logs_of};
+use crate::error::{Error, Result};
+
+/// Refuses a database with a file that belongs to another user, if other users can write to its folder. Root's files are trusted.
+#[cfg(unix)]
+pub(crate) fn check(database: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = rustix::process::geteuid().as_raw();
+    for file in files_of(database) {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // The file system may not answer; SQLite says more of that.
+        let (Ok(folder), Ok(found)) = (fs::metadata(folder), fs::symlink_metadata(&file)) else { continue };
+        let (by_group, by_all) = (folder.mode() & 0o020 != 0, folder.mode() & 0o002 != 0);
+        // Who owns the folder can put there what they want, whoever else may write to it.
+        let is_trusted = [own, 0].contains(&found.uid()) || found.uid() == folder.uid() && !by_all;
+        if !is_trusted && (by_group || by_all) {
+            return Err(Error::Config(format!(
+                "`{}` belongs to another user (uid {}; this process runs as uid {own}), in a folder that other users can write to: \
+                 put the database into a folder of its own (`chmod go-w`), or remove the file if it should not be there",
+                file.display(),
+                found.uid()
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn check(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+/// The database, what it is a link to, its logs, and its ballast.
+#[cfg_attr(not(unix), allow(dead_code, reason = "files have no owner here"))]
+fn files_of(database: &Path) -> Vec<PathBuf> {
+    let real = fs::canonicalize(database).ok().filter(|real| real != database);
+    let mut files: Vec<PathBuf> = std::iter::once(database.to_owned()).chain(real).collect();
+    files.extend(logs_of(database));
+    let whole = ballast::path_of(database);
+    files.extend([ballast::part_of(&whole), whole]);
+    files
+}
