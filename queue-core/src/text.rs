@@ -141,11 +141,14 @@ mod tests {
     /// Passwords that nobody has percent-encoded, with all that a parser takes for something else.
     #[test]
     fn no_part_of_any_password_is_shown() {
+        const LETTERS: [char; 26] = [
+            'X', 'Y', 'Z', 'X', 'Y', 'Z', 'X', 'Y', 'Z', '@', '/', '?', '#', ':', '%', '&', '=', '[', ']', ',', '.', '+', ' ', '\\', '\n',
+            '\u{e4}',
+        ];
         let mut random = fastrand::Rng::with_seed(17);
         for _ in 0..20_000 {
             // Of these letters no other part of the URL is made.
-            let password: String =
-                (0..random.usize(1..12)).map(|_| random.choice("XYZXYZXYZ@/?#:%&=[],.+ \\\n\u{e4}".chars()).expect("some")).collect();
+            let password: String = (0..random.usize(1..12)).map(|_| random.choice(LETTERS.iter()).expect("some")).collect();
             let scheme = random.choice(["redis", "rediss", "redis+sentinel", "redis+cluster", "valkey"]).expect("some");
             let user = random.choice(["app", "", "a-b"]).expect("some");
             let end =
