@@ -120,7 +120,8 @@ async fn a_value_given_as_an_arc_is_found_by_its_type_and_a_trait_object_by_its_
     assert!(missing.contains("call `.shared_data(..)` with an `Arc<dyn ") && missing.contains("Prices"), "{missing}");
     let stock: Arc<dyn Stock> = Arc::new(3_u64);
     let job = counts::job().enqueue(&client).await.unwrap();
-    let worker = Worker::new(client.clone()).queue("shared").shared_data(stock).data(Arc::new(Prices(5)));
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<counts>();
+    let worker = worker.queue("shared").shared_data(stock).data(Arc::new(Prices(5)));
     worker.run_until_idle().await.unwrap();
     assert_eq!(job.result().await.unwrap(), JobResult::Done(15));
     // The other way round the types cannot be brought together.
