@@ -1,7 +1,8 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`, `cargo xtask api`, `cargo xtask bench`,
-//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask screenshots`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`, `cargo xtask api`, `cargo xtask apps`, `cargo xtask bench`,
+//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask resolve`, `cargo xtask screenshots`.
 
 mod api;
+mod apps;
 mod bench;
 mod faults;
 mod foreign;
@@ -10,6 +11,7 @@ mod load;
 mod mutants;
 mod peers;
 mod quick;
+mod resolve;
 mod run;
 mod screenshots;
 mod selection;
@@ -36,6 +38,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test --whole                      everything, in slices of 45 minutes
   cargo xtask quick fences                      unit tests of queue-core and the conformance suite
   cargo xtask api                               what is public, against docs/api.md
+  cargo xtask apps                              applications with their own lock files are built and run
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
   cargo xtask bench --report docs/benchmarks.md every figure, on a page with plots
@@ -46,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker
   cargo xtask foreign                           programs in Python and Node publish events
   cargo xtask mutants fence                     safeguards whose name has this in it
+  cargo xtask resolve                           applications to which the crates can be added
   cargo xtask screenshots                       the dashboard, in target/screenshots";
 
 #[derive(Subcommand)]
@@ -56,6 +60,8 @@ enum Command {
     Quick(quick::Arguments),
     /// Compares what is public with `docs/api.md`.
     Api(api::Arguments),
+    /// Builds and runs applications that have lock files of their own, with crates.io in reach.
+    Apps,
     /// Measures the queue beside raw Redis, from a release build.
     Bench(bench::Arguments),
     /// Counts what a job costs in commands, bytes and allocations, and compares it with what was accepted.
@@ -66,6 +72,8 @@ enum Command {
     Foreign,
     /// Takes one safeguard out at a time, and shows that a test fails without it.
     Mutants(mutants::Arguments),
+    /// Resolves kinds of applications that add the crates, with crates.io in reach.
+    Resolve,
     /// Makes pictures of the dashboard: every page, at three sizes, in light and in dark.
     Screenshots(screenshots::Arguments),
 }
@@ -75,11 +83,13 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::main(&arguments),
         Command::Quick(arguments) => quick::main(&arguments),
         Command::Api(arguments) => api::main(&arguments),
+        Command::Apps => apps::main(),
         Command::Bench(arguments) => bench::main(&arguments),
         Command::Gate(arguments) => gate::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),
         Command::Foreign => foreign::main(),
         Command::Mutants(arguments) => mutants::main(&arguments),
+        Command::Resolve => resolve::main(),
         Command::Screenshots(arguments) => screenshots::main(&arguments),
     }
 }

@@ -14,8 +14,8 @@ fn check_version(number: i32, version: &str) -> Result<()> {
     }
     Err(Error::Config(format!(
         "SQLite {version} is linked in: its WAL-reset bug can corrupt a file that several connections write to; `cargo tree -i libsqlite3-sys` \
-         shows which dependency keeps this version; update to sqlx 0.9 or SeaORM 2 and run `cargo update rusqlite`, or use `redis://` \
-         (`sqlite://:memory:` works with any version)"
+         shows which dependency keeps this version; update to sqlx 0.9 or SeaORM 2 and run `cargo update rusqlite \
+         libsqlite3-sys`, or use `redis://` (`sqlite://:memory:` works with any version)"
     )))
 }
 
@@ -36,8 +36,15 @@ mod tests {
     #[test]
     fn the_refusal_names_the_version_the_harm_and_the_ways_out() {
         let problem = check_version(3_046_000, "3.46.0").unwrap_err().to_string();
-        for part in ["3.46.0", "corrupt", "`cargo tree -i libsqlite3-sys`", "sqlx 0.9", "SeaORM 2", "`cargo update rusqlite`", "`redis://`"]
-        {
+        for part in [
+            "3.46.0",
+            "corrupt",
+            "`cargo tree -i libsqlite3-sys`",
+            "sqlx 0.9",
+            "SeaORM 2",
+            "`cargo update rusqlite libsqlite3-sys`",
+            "`redis://`",
+        ] {
             assert!(problem.contains(part), "{part}: {problem}");
         }
     }

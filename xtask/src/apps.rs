@@ -1,0 +1,72 @@
+//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in `tests/apps`. What they need is downloaded the first time.
+
+use std::process::{Command, ExitCode};
+
+use crate::{
+    run::{cargo, root, target},
+    servers,
+};
+
+pub(crate) fn main() -> ExitCode {
+    let checked = web().and_then(|()| oldest_rusqlite());
+    match checked {
+        Ok(()) => {
+            println!("2 passed, 0 failed");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// axum, sqlx 0.8 with its default features, and Redis.
+fn web() -> Result<(), String> {
+    let port = free_port()?;
+    let redis = servers::redis(false)?;
+    let mut server = Command::new(redis.program);
+    server.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
+    let mut server = server.stdout(std::process::Stdio::null()).spawn().map_err(|error| format!("redis-server: {error}"))?;
+    let run = |url: &str| said(app("axum-sqlx08").args(["run", "--quiet"]).env("QUEUE_URL", url));
+    let ran = || {
+        // Without a URL the error says what to do: the application did not ask for SQLite.
+        let (succeeded, text) = run("")?;
+        let ways_out = ["set QUEUE_URL", "`cargo add queue-core --features sqlite`"];
+        if succeeded || !ways_out.iter().all(|way| text.contains(way)) {
+            return Err(format!("axum-sqlx08 without QUEUE_URL does not name both ways out: {text}"));
+        }
+        let (succeeded, text) = run(&format!("redis://127.0.0.1:{port}"))?;
+        if succeeded && text.contains("closed 18") { Ok(()) } else { Err(format!("axum-sqlx08: {text}")) }
+    };
+    let ran = ran();
+    let _ = server.kill();
+    let _ = server.wait();
+    ran
+}
+
+/// The conformance suite on SQLite in memory with rusqlite 0.32.1.
+fn oldest_rusqlite() -> Result<(), String> {
+    let (succeeded, text) = said(app("rusqlite-0.32").args(["test", "--quiet"]))?;
+    println!("{}", text.lines().rfind(|line| line.starts_with("test result")).unwrap_or_default());
+    if succeeded && !text.contains("warning:") { Ok(()) } else { Err(format!("rusqlite-0.32: {text}")) }
+}
+
+/// Cargo in the folder of an application. It builds into our folder, where most dependencies are.
+fn app(name: &str) -> Command {
+    let mut command = cargo();
+    command.current_dir(root().join("tests").join("apps").join(name)).env("CARGO_TARGET_DIR", target());
+    command
+}
+
+/// Whether a command succeeded, and what it printed.
+fn said(command: &mut Command) -> Result<(bool, String), String> {
+    let output = command.output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    Ok((output.status.success(), text))
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
