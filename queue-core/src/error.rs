@@ -247,6 +247,23 @@ pub enum Error {
         /// Its words.
         problem: String,
     },
+    /// Of the jobs or events of one call, some are stored and others are not, or it is not known of them. To repeat the whole call would store
+    /// those a second time, unless they have given ids. [`EnqueueAllError`](crate::EnqueueAllError) and
+    /// [`PublishAllError`](crate::PublishAllError) say it of each item; `?` makes this error of them.
+    #[error(
+        "{} of {given} are stored, the others are not, or it is not known of them: {cause}; do not repeat the whole call, but only the items \
+         that are not stored",
+        stored.len()
+    )]
+    PartlyStored {
+        /// The addresses of those that are stored, in order.
+        stored: Vec<JobAddress>,
+        /// How many were given: at least so many, if the iterator does not know its length.
+        given: usize,
+        /// What the first of the others met with.
+        #[source]
+        cause: Box<Error>,
+    },
     /// The broker no longer knows this worker or producer, or lacks its latest turns.
     #[error("the broker has forgotten `{0}`; register under a new name")]
     Forgotten(String),
@@ -275,7 +292,7 @@ impl Error {
 
     /// True when the call may have been carried out although it failed.
     pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Error::Ambiguous { .. } | Error::Unknown(_) | Error::WrongType { .. })
+        matches!(self, Error::Ambiguous { .. } | Error::Unknown(_) | Error::WrongType { .. } | Error::PartlyStored { .. })
     }
 
     /// An [`Unavailable`](Self::Unavailable) without an error behind it.

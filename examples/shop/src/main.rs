@@ -7,6 +7,16 @@ use shop::{Settings, open_store, router};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(argument) = env::args().nth(1) {
+        let usage =
+            "Usage: shop\n\nServes the shop at SHOP_ADDRESS (127.0.0.1:3000), with the queue of QUEUE_URL and the database SHOP_DB.";
+        if argument == "--help" || argument == "-h" {
+            println!("{usage}");
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("error: unknown argument {argument:?}\n\n{usage}");
+        return ExitCode::from(2);
+    }
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -24,16 +24,30 @@ use crate::{
 };
 
 /// Some items of an `enqueue_all` were not stored. [`answers`](Self::answers) has one entry per item that was taken from the
-/// iterator, in order.
+/// iterator, in order. To store the rest, repeat the items whose answer is an error, and those behind the last answer; of an
+/// [`Error::Unknown`] call `retry()` instead.
 pub struct EnqueueAllError<T> {
     /// The answer for each item.
     pub answers: Vec<Result<Handle<T>>>,
+    /// How many items were not taken, as far as the iterator knows.
+    rest: usize,
 }
 
 impl<T> EnqueueAllError<T> {
     /// How many items were stored.
     pub fn stored(&self) -> usize {
         self.answers.iter().filter(|answer| answer.is_ok()).count()
+    }
+
+    /// How many items may be stored: the broker has not answered.
+    pub fn unknown(&self) -> usize {
+        self.answers.iter().filter(|answer| answer.as_ref().is_err_and(Error::is_ambiguous)).count()
+    }
+
+    /// How many items were given: those of [`answers`](Self::answers), and those that were not taken from the iterator, which counts at
+    /// least so many.
+    pub fn given(&self) -> usize {
+        self.answers.len() + self.rest
     }
 
     /// The position and error of the first item that was not stored.
@@ -44,7 +58,11 @@ impl<T> EnqueueAllError<T> {
 
 impl<T> fmt::Display for EnqueueAllError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} jobs were not stored", self.answers.len() - self.stored(), self.answers.len())?;
+        let (stored, unknown, given) = (self.stored(), self.unknown(), self.given());
+        write!(f, "{} of {given} jobs were not stored, {stored} are", given - stored - unknown)?;
+        if unknown > 0 {
+            write!(f, ", and of {unknown} it is not known")?;
+        }
         match self.first() {
             Some((position, error)) => write!(f, "; the first is item {position}: {error}"),
             None => Ok(()),
@@ -60,11 +78,18 @@ impl<T> fmt::Debug for EnqueueAllError<T> {
 
 impl<T> std::error::Error for EnqueueAllError<T> {}
 
-/// For `?`: the error of the first item that was not stored. The answers for the other items are lost.
+/// For `?`: [`Error::PartlyStored`] if some items are stored. If none is, the error of the first item of which that is not known, or else
+/// of the first item.
 impl<T> From<EnqueueAllError<T>> for Error {
     fn from(all: EnqueueAllError<T>) -> Self {
-        let first = all.answers.into_iter().find_map(Result::err);
-        first.unwrap_or_else(|| Error::Internal("an enqueue failed and names no item that did".to_owned()))
+        let given = all.given();
+        let (stored, failed): (Vec<_>, Vec<_>) = all.answers.into_iter().partition(Result::is_ok);
+        let mut failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
+        let at = failed.iter().position(Error::is_ambiguous).unwrap_or(0);
+        let first = (at < failed.len()).then(|| failed.swap_remove(at));
+        let cause = first.unwrap_or_else(|| Error::Internal("an enqueue failed and names no item that did".to_owned()));
+        let stored: Vec<JobAddress> = stored.into_iter().flatten().map(|handle| handle.address().clone()).collect();
+        if stored.is_empty() { cause } else { Error::PartlyStored { stored, given, cause: Box::new(cause) } }
     }
 }
 
@@ -178,7 +203,8 @@ async fn store_all<T: Task>(
         let result = client.sender(&queue).enqueue_batch(batch.jobs).await;
         (batch.positions, batch.addresses, result)
     };
-    for job in jobs {
+    let mut jobs = jobs;
+    while let Some(job) = jobs.next() {
         let position = answers.answers.len();
         answers.answers.push(None);
         let prepared = match job.prepare(definition, client.on_enqueue()) {
@@ -221,7 +247,34 @@ async fn store_all<T: Task>(
     while let Some(answered) = in_flight.next().await {
         answers.take(answered);
     }
-    let failed = answers.failed;
+    let (failed, rest) = (answers.failed, jobs.size_hint().0);
     let answers = answers.answers.into_iter().flatten();
-    if failed { Err(EnqueueAllError { answers: answers.collect() }) } else { Ok(answers.flatten().collect()) }
+    if failed { Err(EnqueueAllError { answers: answers.collect(), rest }) } else { Ok(answers.flatten().collect()) }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+    use crate::{JobId, Stored};
+
+    #[tokio::test]
+    async fn an_error_of_many_says_exactly_what_is_stored() {
+        let client = Client::open("sqlite://:memory:").await.unwrap();
+        let address = |id: &str| JobAddress { queue: "mail".into(), id: JobId::given(id).unwrap() };
+        let stored = |id: &str| Ok(Handle::<()>::new(client.clone(), address(id), Stored::New, None, Kept::No));
+        let full = || Error::BrokerFull { broker: "here".to_owned(), problem: "no memory".to_owned() };
+        let some =
+            EnqueueAllError { answers: vec![stored("a"), Err(full()), stored("b"), Err(Error::ambiguous("here", "silence"))], rest: 5 };
+        assert_eq!((some.stored(), some.unknown(), some.given()), (2, 1, 9));
+        assert!(some.to_string().starts_with("6 of 9 jobs were not stored, 2 are, and of 1 it is not known"), "{some}");
+        let error = Error::from(some);
+        assert!(error.is_ambiguous() && !error.is_transient(), "repeating the call would store two of them again");
+        let message = error.to_string();
+        assert!(message.starts_with("2 of 9 are stored"), "{message}");
+        let Error::PartlyStored { stored, given: 9, .. } = error else { panic!("{error:?}") };
+        assert_eq!(stored, [address("a"), address("b")]);
+        // Where nothing is stored, the message is that of the cause.
+        let none = EnqueueAllError::<()> { answers: vec![Err(full()), Err(full())], rest: 0 };
+        assert!(matches!(Error::from(none), Error::BrokerFull { .. }));
+    }
 }

@@ -7,7 +7,7 @@ use super::{
     prepare::{Known, Prepared, prepare},
 };
 use crate::{
-    address::{JobId, check_name, topic_address},
+    address::{JobAddress, JobId, check_name, topic_address},
     broker::{MAX_BYTES, MAX_ITEMS, NewJob, Priority},
     draft::{Draft, EnqueueStack, Options},
     error::{Error, Result},
@@ -48,7 +48,13 @@ impl std::error::Error for PublishAllError {
 
 impl From<PublishAllError> for Error {
     fn from(all: PublishAllError) -> Self {
-        all.error
+        let PublishAllError { published, error } = all;
+        if published.is_empty() {
+            return error;
+        }
+        let address = |event: Published| JobAddress { queue: topic_address(&event.topic).into(), id: event.id };
+        let given = published.len() + 1;
+        Error::PartlyStored { stored: published.into_iter().map(address).collect(), given, cause: Box::new(error) }
     }
 }
 

@@ -34,6 +34,7 @@ impl Error {
             Error::Unavailable { .. } => "unavailable",
             Error::Ambiguous { .. } => "ambiguous",
             Error::BrokerFull { .. } => "broker_full",
+            Error::PartlyStored { .. } => "partly_stored",
             Error::Forgotten(_) => "forgotten",
             Error::Old { .. } => "old",
             Error::Unknown(_) => "unknown",
