@@ -285,12 +285,12 @@ async fn a_queue_is_as_before_when_the_watcher_has_gone(kind: Kind) {
     add::job(1).enqueue(&client).await.unwrap();
     let bits = || server.command(&["HGET", &key("meta"), "bits"]);
     let before = bits();
-    broker.follow(QUEUE, Duration::from_secs(1)).await.unwrap();
+    broker.follow(QUEUE, Duration::from_secs(3)).await.unwrap();
     assert_ne!(bits(), before);
     let mut lane = Lane::on(&broker, QUEUE).await;
     let job = lane.claim_one().await;
     assert_eq!(server.command(&["EXISTS", &key("transitions")]), ":1\r\n");
-    tokio::time::sleep(Duration::from_millis(1_020)).await;
+    tokio::time::sleep(Duration::from_millis(3_020)).await;
     lane.ack(&[job]).await;
     assert_eq!(
         (bits(), server.command(&["EXISTS", &key("transitions")])),

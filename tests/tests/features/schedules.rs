@@ -258,7 +258,7 @@ async fn note(who: String, heard: Data<tokio::sync::mpsc::UnboundedSender<(Strin
     heard.send((who, ctx.scheduled_for())).unwrap();
 }
 
-/// From the attribute to the handler: a tick starts within milliseconds of its time.
+/// From the attribute to the handler: each tick comes once, in its order, and none before its time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_declares_ticks_and_runs() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
@@ -270,8 +270,7 @@ async fn a_worker_declares_ticks_and_runs() {
     while ticks.len() < 3 {
         let (who, tick) = wait("a tick").end_of(heard.recv()).await.unwrap();
         assert_eq!(who, "code");
-        let late = SystemTime::now().duration_since(tick.unwrap()).unwrap();
-        assert!(late < Duration::from_secs(5), "{late:?}");
+        assert!(tick.unwrap() <= SystemTime::now(), "{tick:?}");
         ticks.push(tick.unwrap());
     }
     assert!(ticks.windows(2).all(|pair| pair[1] > pair[0]), "{ticks:?}");
