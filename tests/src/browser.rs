@@ -20,6 +20,9 @@ use tempfile::TempDir;
 
 use crate::process::Process;
 
+/// A Chromium may take this many attempts to start.
+const STARTS: usize = 3;
+
 /// A browser with one page. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Browser {
@@ -41,11 +44,22 @@ fn program(variable: &str, names: &[&str]) -> PathBuf {
 }
 
 impl Browser {
-    /// Starts a Chromium.
+    /// Starts a Chromium, and another one if a busy machine lets it start too slowly for its driver.
     ///
     /// # Panics
-    /// When there is none: a test is never skipped silently.
+    /// When there is none (a test is never skipped silently), or none that starts.
     pub fn start() -> Browser {
+        let mut problems = Vec::new();
+        for _ in 0..STARTS {
+            match Browser::try_start() {
+                Ok(browser) => return browser,
+                Err(problem) => problems.push(problem),
+            }
+        }
+        panic!("verdict: SLOW: a Chromium to start: {problems:#?}")
+    }
+
+    fn try_start() -> Result<Browser, String> {
         let (chromium, driver) = (
             program("QUEUE_TEST_CHROMIUM", &["chromium", "chromium-browser", "google-chrome"]),
             program("QUEUE_TEST_CHROMEDRIVER", &["chromedriver"]),
@@ -55,7 +69,8 @@ impl Browser {
         command.arg(format!("--port={port}")).env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let driver = Process::in_folder(&mut command, folder.path());
         let mut browser = Browser { port, session: String::new(), _driver: driver, _folder: folder };
-        wait("chromedriver to start").every(Duration::from_millis(20)).block_some(|| browser.connect());
+        let connected = wait("chromedriver to start").every(Duration::from_millis(20)).try_block_some(|| browser.connect());
+        connected.map_err(|late| late.to_string())?;
         let options = json!({
             "binary": chromium,
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en", "--window-size=1280,900"],
@@ -63,9 +78,9 @@ impl Browser {
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" },
         } } });
-        let answer = browser.call("POST", "/session", &wanted);
-        browser.session = answer["sessionId"].as_str().expect("a session").to_owned();
-        browser
+        let answer = browser.ask("POST", "/session", &wanted).map_err(|error| error.to_string())?;
+        browser.session = answer["sessionId"].as_str().ok_or_else(|| answer.to_string())?.to_owned();
+        Ok(browser)
     }
 
     /// Loads a page.
@@ -245,28 +260,34 @@ impl Browser {
 
     /// What the driver answers, which may be an error.
     fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = self.connect().expect("chromedriver is there");
-        stream.set_read_timeout(Some(patience())).expect("a socket has timeouts");
+        stream.set_read_timeout(Some(patience()))?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             self.port,
             body.len()
         );
-        stream.write_all(format!("{head}{body}").as_bytes()).expect("chromedriver listens");
+        stream.write_all(format!("{head}{body}").as_bytes())?;
         // The driver leaves the connection open behind its answer.
         let mut answer = BufReader::new(stream);
         let (mut line, mut length) = (String::new(), 0);
         while line != "\r\n" {
             line.clear();
-            answer.read_line(&mut line).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+            if answer.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             let header = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
             length = header.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(length);
         }
         let mut body = vec![0; length];
-        answer.read_exact(&mut body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        answer["value"].clone()
+        answer.read_exact(&mut body)?;
+        let answer: Value = serde_json::from_slice(&body)?;
+        Ok(answer["value"].clone())
     }
 }
 
