@@ -7,7 +7,10 @@ use std::{
 
 use crate::common::{Bed, Site, Stream};
 use queue_core::{Client, JobState, observe::Calls};
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    patience::wait,
+    server::{Kind, Server},
+};
 
 crate::on_brokers! {
     a_change_reaches_an_open_page_within_seconds
@@ -41,9 +44,8 @@ async fn a_change_reaches_an_open_page_within_seconds(bed: Bed) {
             bed.enqueue(&id, None).await;
         }
         let after = if after.contains('?') { format!("mail/{id}") } else { after.to_owned() };
-        while !stream.event().await.unwrap().1.contains(&after) {
-            assert!(start.elapsed() < Duration::from_secs(15), "{page} never shows {after}");
-        }
+        let shows = async { while !stream.event().await.unwrap().1.contains(&after) {} };
+        wait(format!("{page} to show {after}")).end_of(shows).await;
         println!("{page}: {:?}", start.elapsed());
     }
     assert_eq!(site.get("/live/nothing").await.status, 404);
@@ -52,16 +54,17 @@ async fn a_change_reaches_an_open_page_within_seconds(bed: Bed) {
 async fn a_page_changes_at_most_twice_a_second(bed: Bed) {
     let site = bed.site().await;
     let mut stream = Stream::open(&site, "/live/overview").await;
-    let (start, mut pages, mut n) = (Instant::now(), 0, 0);
+    let (start, mut pages, mut n) = (Instant::now(), 0_u32, 0);
     while start.elapsed() < Duration::from_secs(4) {
         bed.enqueue(&format!("job-{n}"), None).await;
         n += 1;
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(5), stream.event()).await {
-            pages += usize::from(event.unwrap().0 == "page");
+            pages += u32::from(event.unwrap().0 == "page");
         }
     }
-    println!("{pages} pages in {:?}, {n} jobs", start.elapsed());
-    assert!((2..=9).contains(&pages), "{pages} pages in 4 s");
+    let lasted = start.elapsed();
+    println!("{pages} pages in {lasted:?}, {n} jobs");
+    assert!(pages > 0 && f64::from(pages) <= 2.0 * lasted.as_secs_f64() + 1.0, "{pages} pages in {lasted:?}");
 }
 
 async fn many_open_pages_cost_the_broker_as_much_as_one(bed: Bed) {
@@ -113,9 +116,7 @@ async fn a_stream_ends_with_its_server(bed: Bed) {
     let mut stream = Stream::open(&site, "/live/overview").await;
     stream.event().await.unwrap();
     stop.send(()).unwrap();
-    let start = Instant::now();
-    while stream.event().await.is_some() {}
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    wait("the stream to end").end_of(async { while stream.event().await.is_some() {} }).await;
 }
 
 async fn the_page_of_a_job_that_is_gone_says_so(bed: Bed) {
@@ -164,15 +165,16 @@ async fn pages_of_one_thing_come_back_after_an_outage_on_redis() {
         }
     }
     server.restart();
-    let start = Instant::now();
     for (path, stream) in paths.iter().zip(&mut streams) {
-        loop {
-            let (name, data) = stream.event().await.unwrap_or_else(|| panic!("{path}: the stream ends"));
-            assert_ne!(name, "gone", "{path}: {data}");
-            assert!(start.elapsed() < Duration::from_secs(30), "{path} never comes back");
-            if name == "page" && !data.contains("does not answer") {
-                break;
+        let is_back = async {
+            loop {
+                let (name, data) = stream.event().await.unwrap_or_else(|| panic!("{path}: the stream ends"));
+                assert_ne!(name, "gone", "{path}: {data}");
+                if name == "page" && !data.contains("does not answer") {
+                    break;
+                }
             }
-        }
+        };
+        wait(format!("{path} to come back")).end_of(is_back).await;
     }
 }

@@ -32,7 +32,7 @@ async fn timed(site: &common::Site, path: &str) -> (Duration, String) {
     }
     let (best, body) = best.unwrap_or_else(|| panic!("{path}: {refused:?}"));
     println!("{best:>12.3?} {:>7} bytes {path}", body.len());
-    assert!(best < AT_MOST, "{path} takes {best:?}");
+    assert!(best < AT_MOST, "verdict: SLOW: {path} takes {best:?}");
     (best, body)
 }
 
