@@ -10,7 +10,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -97,6 +97,7 @@ pub struct JobContext(Arc<Running>);
 struct Running {
     init: ContextInit,
     cancel: AtomicU8,
+    polls: AtomicU32,
     cancelled: Notify,
     told: Told,
     used: NowUsed,
@@ -200,10 +201,17 @@ impl JobContext {
         JobContext(Arc::new(Running {
             init,
             cancel: AtomicU8::new(0),
+            polls: AtomicU32::new(0),
             cancelled: Notify::new(),
             told: Told::default(),
             used: NowUsed::default(),
         }))
+    }
+
+    /// Counts the beginnings and the ends of polls of the handler: one that stays odd blocks the thread of its runtime. For workers.
+    #[doc(hidden)]
+    pub fn polls(&self) -> &AtomicU32 {
+        &self.0.polls
     }
 
     /// The job's id.

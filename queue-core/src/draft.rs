@@ -306,7 +306,7 @@ impl EnqueueStack {
             Ok(Ok(())) => Ok(()),
             Ok(Err(refused @ Error::Refused { .. })) => Err(refused),
             Ok(Err(error)) => Err(draft.refused(error)),
-            Err(panic) => Err(draft.refused(format!("it panicked: {}", panic_text(panic.as_ref())))),
+            Err(panic) => Err(draft.refused(format!("it panicked: {}", panic_text(panic)))),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Why a run failed.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{error::Error as StdError, fmt, mem, sync::Arc};
 
-use crate::outcome::error_text;
+use crate::outcome::{drop_walled, error_text, links};
 
 /// Why a run failed: its messages, which are stored, and the error itself for as long as the worker has it, for
 /// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff) and middleware.
@@ -33,19 +33,20 @@ impl Failure {
 
     /// The first among the error and its sources that is an `E`.
     pub fn find<E: StdError + 'static>(&self) -> Option<&E> {
-        let mut link = self.error.as_deref().map(|error| error as &(dyn StdError + 'static));
-        while let Some(error) = link {
-            if let Some(found) = error.downcast_ref::<E>() {
-                return Some(found);
-            }
-            link = error.source();
-        }
-        None
+        let error: &(dyn StdError + 'static) = self.error.as_deref()?;
+        links(error).find_map(|error| error.downcast_ref())
     }
 
     /// The text alone.
-    pub fn into_text(self) -> String {
-        self.text
+    pub fn into_text(mut self) -> String {
+        mem::take(&mut self.text)
+    }
+}
+
+/// An error that panics when it is dropped fails nothing else.
+impl Drop for Failure {
+    fn drop(&mut self) {
+        self.error.take().map(drop_walled);
     }
 }
 

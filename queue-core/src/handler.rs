@@ -92,7 +92,7 @@ impl DataNeed {
 pub enum RunFn {
     /// An async function: the future is polled by the worker's runtime.
     Async(fn(Call) -> BoxFuture<'static, Outcome>),
-    /// A sync function (`blocking`): it gets a thread of its own from the runtime's blocking pool.
+    /// A sync function (`blocking`): it gets one of the worker's threads for such functions, of which there are as many as jobs run at once.
     Blocking(fn(Call) -> Outcome),
 }
 

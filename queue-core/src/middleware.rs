@@ -143,7 +143,7 @@ impl<'a> Next<'a> {
             Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
             Err(panic) => Err(panic),
         };
-        ended.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic.as_ref())))
+        ended.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic)))
     }
 
     fn begin(self) -> BoxFuture<'a, Outcome> {

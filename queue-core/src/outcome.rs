@@ -1,7 +1,14 @@
 //! How a run of a job ended, towards the application: the return value of the handler, and the cases that the worker adds. The worker
 //! makes an [`Ending`](crate::broker::Ending) of it for the broker.
 
-use std::{any::Any, cell::RefCell, error::Error as StdError, fmt, time::Duration};
+use std::{
+    any::Any,
+    cell::RefCell,
+    error::Error as StdError,
+    fmt, iter, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -280,16 +287,17 @@ impl<T: Serialize> TaskResult for T {
     }
 }
 
+/// Links, at most, of an error and its sources: an error may be its own source.
+const LINKS: usize = 32;
+
+/// An error and its sources.
+pub(crate) fn links<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| error.source()).take(LINKS)
+}
+
 /// The outcome among an error and its sources.
 fn outcome_in(error: &(dyn StdError + 'static)) -> Option<Outcome> {
-    let mut link = Some(error);
-    while let Some(error) = link {
-        if let Some(outcome) = error.downcast_ref::<Outcome>().cloned().or_else(|| wrapped(error)) {
-            return Some(outcome);
-        }
-        link = error.source();
-    }
-    None
+    links(error).find_map(|error| error.downcast_ref::<Outcome>().cloned().or_else(|| wrapped(error)))
 }
 
 thread_local! {
@@ -310,23 +318,33 @@ fn wrapped(error: &(dyn StdError + 'static)) -> Option<Outcome> {
 /// The messages of an error and its sources, joined by `: `, at most [`ERROR_MAX`] bytes.
 pub fn error_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
-    let mut link = error.source();
-    while let Some(error) = link {
+    for error in links(error).skip(1) {
         let message = error.to_string();
         // Many errors repeat their source in their own message.
         if !text.ends_with(&message) {
             text.push_str(": ");
             text.push_str(&message);
         }
-        link = error.source();
+        if text.len() > ERROR_MAX {
+            break;
+        }
     }
     cut(text, ERROR_MAX)
 }
 
-/// What a panic said, cut to fit into an error history.
-pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// What a panic said, cut to fit into an error history. What it was raised with is dropped.
+pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    drop_walled(panic);
     cut(text.unwrap_or_else(|| "without a message".to_owned()), ERROR_MAX - 64)
+}
+
+/// Drops a value of the application's, which may panic.
+pub(crate) fn drop_walled<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // What this panic was raised with may panic as well, without end.
+        mem::forget(panic);
+    }
 }
 
 #[cfg(test)]

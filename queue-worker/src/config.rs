@@ -12,7 +12,11 @@ use queue_core::{
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a handler is waited for that was told to stop and could not be dropped, because it blocks its thread.
-pub(crate) const STUCK: Duration = Duration::from_secs(1);
+pub(crate) const STUCK: Duration = Duration::from_millis(500);
+
+/// With [`Worker::exit_if_stuck`](crate::Worker::exit_if_stuck), the process ends this long after such a handler was given up: time for the last
+/// answers to the broker, and for what the program does at its end.
+pub(crate) const LAST_DEEDS: Duration = Duration::from_millis(1250);
 
 /// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
 /// the 30 seconds that service managers usually allow.
@@ -93,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) strict_order: bool,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
+    /// With which code the process ends if handlers are stuck.
+    pub(crate) exit: Option<i32>,
     pub(crate) max_attempts: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) backoff: Backoff,
@@ -111,6 +117,7 @@ impl Default for Settings {
             strict_order: false,
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(25),
+            exit: None,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             timeout: None,
             backoff: Backoff::DEFAULT,

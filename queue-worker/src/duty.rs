@@ -100,7 +100,7 @@ impl Supervisor {
             let again_and_again = async move {
                 while let Err(panic) = AssertUnwindSafe(make().run(shutdown.clone())).catch_unwind().await {
                     restarts.panicked(D::NAME, now());
-                    let error = panic_text(panic.as_ref());
+                    let error = panic_text(panic);
                     tracing::error!(duty = D::NAME, error, "a duty of the worker panicked and is started again");
                     tokio::time::sleep(RESTART).await;
                 }

@@ -43,7 +43,7 @@ use crate::{
     outage::Outage,
     pump::{Event, Pump},
     reclaimer::Reclaimer,
-    run as runner,
+    run::{self as runner, Threads},
     scribe::{Desk, Scribe},
     shutdown::Stage,
     tallies::Tallies,
@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) environment: Arc<Environment>,
     pub(crate) middleware: Stack,
+    /// Where blocking tasks run.
+    pub(crate) threads: Threads,
     pub(crate) tasks: HashMap<&'static str, Known>,
     /// The functions of subscriptions, by queue and type of event.
     pub(crate) subscribers: HashMap<&'static str, HashMap<&'static str, Known>>,
@@ -155,6 +157,7 @@ impl Shared {
             settings: plan.settings.clone(),
             environment,
             middleware: plan.middleware.clone(),
+            threads: Threads::default(),
             tasks: registry.names().filter_map(known).collect(),
             subscribers,
             subscriptions: plan.subscriptions.clone(),
@@ -315,7 +318,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     broker.spawn(Box::pin(async move {
         let outcome = AssertUnwindSafe(pump.run()).catch_unwind().await;
         // Nobody listens when the worker's future was dropped.
-        let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(panic_text(panic.as_ref()))));
+        let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(panic_text(panic))));
     }));
     let outcome = end.await;
     drop(guard);

@@ -81,6 +81,10 @@ pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
 /// of a turn, 10 workers with 100 idle queues each cost 1.3 % of a core instead of 3.3 (decision 006).
 pub(crate) const POLLED_TOGETHER: Duration = Duration::from_millis(200);
 
+/// A handler that does not come to its next `await` for so long is reported: it holds up the others of its runtime. Longer than a busy
+/// machine leaves a thread without a core.
+pub(crate) const BLOCKS: Duration = Duration::from_secs(3);
+
 // What handlers tell of their jobs.
 
 /// Between two requests that store progress and logs of running jobs. More often is seen by nobody, and costs the server.

@@ -22,7 +22,7 @@ use crate::{
     engine,
     error::WorkerError,
     identity, metrics,
-    shutdown::{Control, Shutdown, signals},
+    shutdown::{self, Control, Shutdown},
 };
 
 /// Runs the jobs of one or more queues.
@@ -169,11 +169,20 @@ impl Worker {
     /// ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Handlers that still run at its end are dropped, and their jobs
     /// are released uncharged. Two things may take longer than the grace time:
     ///
-    /// - A handler that blocks its thread cannot be dropped; the worker waits one second longer for it. Its job runs again when the
-    ///   lease is over.
+    /// - A handler that blocks its thread cannot be dropped: it is *stuck*. The worker waits half a second longer for it, names it in the log, and
+    ///   ends without it. Its job stays leased, and runs again, uncharged, when the lease is over: see [`exit_if_stuck`](Self::exit_if_stuck).
     /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
+        self
+    }
+
+    /// Ends the process with this exit code if handlers are stuck when the worker stops: about a second after the worker has named them
+    /// in the log, and at most 3 seconds after the grace time or the second signal. Until then, [`run`](Self::run) may return, and the program
+    /// may end by itself. Without this, a runtime that is dropped waits for the threads that such handlers block: the process goes
+    /// on without a worker, and when the leases are over the jobs run in two processes. `queue_worker::run` sets the code 7.
+    pub fn exit_if_stuck(mut self, code: i32) -> Self {
+        self.settings.exit = Some(code);
         self
     }
 
@@ -329,21 +338,17 @@ impl Worker {
         self.run_until(async move |control: &Control| shutdown.attach(control.sender())).await
     }
 
-    /// Runs jobs until SIGTERM or Ctrl-C, then drains as [`run`](Self::run) does. A second signal skips the grace time.
+    /// Runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT, then drains as [`run`](Self::run) does. A second signal skips the grace
+    /// time. A handler that blocks every thread of the runtime delays no signal. SIGHUP changes nothing under `nohup`.
     ///
     /// # Errors
     /// Those of [`run`](Self::run); [`WorkerError::Died`] when signals cannot be listened for.
     pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
-        let mut signals = signals().map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
-        self.run_until(async move |control: &Control| {
-            let name = signals.next().await;
-            tracing::info!("{name}: no new jobs; running jobs may end within the grace time (send it again to skip the wait)");
-            control.drain();
-            let name = signals.next().await;
-            tracing::warn!("{name} again: releasing the jobs that still run");
-            control.hurry();
-        })
-        .await
+        let (shutdown, grace, exit) = (Shutdown::new(), self.settings.grace, self.settings.exit);
+        let stopped = shutdown.clone();
+        let listening = shutdown::listen(move |signals| shutdown::stop_at(signals, stopped, grace, exit));
+        let _listening = listening.map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
+        self.run_with(shutdown).await
     }
 
     async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {

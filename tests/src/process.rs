@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
 };
 
 use queue_testing::patience::wait;
@@ -50,6 +50,22 @@ impl Process {
     /// Its number.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard output, if that is a pipe that was not taken yet.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("it has a pipe")
+    }
+
+    /// The same of its standard error.
+    ///
+    /// # Panics
+    /// When it is not a pipe.
+    pub fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("it has a pipe")
     }
 
     /// Sends a signal, such as `-STOP`.

@@ -19,18 +19,27 @@ pub struct Extend {
     pub lease: Duration,
     /// What its worker uses. The broker stores it in place of what the worker has said before, until its last lane in this queue goes.
     pub load: Option<WorkerLoad>,
+    /// The last beat of a lane whose worker stops although it holds jobs that did not end: when its lease is over, they are not charged.
+    pub leaving: bool,
 }
 
 impl Extend {
     /// A beat that lets the lease end after `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
-        Extend { queue: queue.into(), lane, answered, lease, load: None }
+        Extend { queue: queue.into(), lane, answered, lease, load: None, leaving: false }
     }
 
     /// The same, with what its worker uses. A worker says so with one of its lanes.
     #[must_use]
     pub fn saying(mut self, load: WorkerLoad) -> Self {
         self.load = Some(load);
+        self
+    }
+
+    /// The same of a lane that leaves.
+    #[must_use]
+    pub fn leaving(mut self) -> Self {
+        self.leaving = true;
         self
     }
 }
@@ -112,7 +121,8 @@ impl OverdueLanes {
 /// If the process held suspects, each suspect is charged one crash. If it held none, each of its jobs is charged one crash and becomes a
 /// suspect. So the job that kills its process is found, and the jobs beside it are not punished. If the process has another lane whose
 /// lease stands, it has not died: the broker had forgotten the lane, and nothing is charged. All lanes of a process should
-/// therefore have the same lease and be renewed together.
+/// therefore have the same lease and be renewed together. Nothing is charged to the jobs of a lane that has said that it is
+/// [leaving](Extend::leaving).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashRule {
     /// The number of crashes that buries a job. Default: 3.

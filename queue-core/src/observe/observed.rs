@@ -13,6 +13,7 @@ use crate::{
     broker::{Broker, DynBroker, Inspect},
     delegate_broker, delegate_inspect,
     error::{Error, Result},
+    outcome::drop_walled,
 };
 
 /// A broker whose calls an observer hears of.
@@ -48,7 +49,9 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let elapsed = self.begun.elapsed();
         // The answer is worth more than its figure. What the panic says was printed by the application's panic hook.
-        drop(catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed))));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed))) {
+            drop_walled(panic);
+        }
     }
 }
 

@@ -65,3 +65,69 @@ fn a_reason_is_stored_in_place_of_a_result_and_no_result_is_taken_for_one() {
         assert_eq!(stored_result(result).unwrap(), result);
     }
 }
+
+/// An error that is its own source.
+#[derive(Debug)]
+struct Ouroboros;
+impl fmt::Display for Ouroboros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bites its tail")
+    }
+}
+impl StdError for Ouroboros {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self)
+    }
+}
+
+/// Two errors that are sources of each other.
+#[derive(Debug)]
+struct Circle(&'static str, std::sync::OnceLock<&'static Circle>);
+impl fmt::Display for Circle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+impl StdError for Circle {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.1.get().map(|other| *other as _)
+    }
+}
+
+#[test]
+fn errors_whose_sources_go_in_a_circle_have_an_end() {
+    let Outcome::Failed(failure) = Err::<(), _>(Ouroboros).end(false) else { panic!("it failed") };
+    assert_eq!(failure.text(), "bites its tail");
+    assert!(failure.find::<std::io::Error>().is_none() && failure.find::<Ouroboros>().is_some());
+
+    let [one, other]: [&'static Circle; 2] = ["one", "other"].map(|name| &*Box::leak(Box::new(Circle(name, Default::default()))));
+    (one.1.set(other).unwrap(), other.1.set(one).unwrap());
+    assert!(error_text(one).starts_with("one: other: one"));
+    assert_eq!(outcome_in(one), None);
+}
+
+/// Panics when it is dropped, with one that does the same.
+#[derive(Debug)]
+struct Mine(u32);
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            std::panic::panic_any(Mine(self.0 - 1));
+        }
+    }
+}
+impl fmt::Display for Mine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mine")
+    }
+}
+impl StdError for Mine {}
+
+#[test]
+fn an_error_or_a_panic_that_panics_when_it_is_dropped_harms_nobody() {
+    let failure = Failure::of(Mine(3));
+    drop(failure.clone());
+    assert_eq!(failure.into_text(), "a mine");
+    let panic = catch_unwind(|| std::panic::panic_any(Mine(3))).unwrap_err();
+    assert_eq!(panic_text(panic), "without a message");
+}

@@ -61,6 +61,7 @@ pub(in crate::redis) enum Kind {
     Loads,
     Asked,
     Fenced,
+    Leaving,
     Gone,
     Producers,
     Seen,
@@ -149,6 +150,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Loads,
     Kind::Asked,
     Kind::Fenced,
+    Kind::Leaving,
     Kind::Gone,
     Kind::Producers,
     Kind::Seen,
@@ -235,6 +237,7 @@ impl Kind {
             Kind::Loads => "loads",
             Kind::Asked => "asked",
             Kind::Fenced => "fenced",
+            Kind::Leaving => "leaving",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
             Kind::Seen => "seen",
@@ -306,7 +309,7 @@ impl Kind {
             | Kind::Transitions
             | Kind::Resumes
             | Kind::Tags => "zset",
-            Kind::Fenced | Kind::Declared => "set",
+            Kind::Fenced | Kind::Leaving | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Log => "stream",
             Kind::Meta

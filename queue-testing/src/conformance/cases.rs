@@ -410,6 +410,7 @@ macro_rules! __conformance_cases {
                 a_turn_brings_one_suspect_at_most
                 a_suspect_that_was_cancelled_keeps_no_other_from_its_turn
                 a_process_that_lives_under_another_name_is_charged_nothing
+                a_lane_that_leaves_is_charged_nothing
                 a_parked_suspect_is_resumed_like_any_other_suspect
                 what_was_finished_in_time_is_not_reclaimed
                 an_idle_lane_is_forgotten_without_charge

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Counter, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS, history::CRASHED},
+    broker::{BuryReason, Counter, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS, WorkerLoad, history::CRASHED},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
@@ -219,6 +219,35 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (3, 1));
     let again: Vec<JobId> = new.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
+}
+
+/// A worker that stops without a handler that does not: its lane says with its last beat that it leaves. Only that lane.
+pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let mut leaves = bed.dying_lane().await;
+    wait_for(&mut leaves, &suspect).await;
+    let ids = bed.put(2).await;
+    assert_eq!(leaves.claim(1).await.len(), 1);
+    let mut dies = bed.dying_lane().await;
+    assert_eq!(dies.claim(1).await.len(), 1);
+    // With and without what its worker uses.
+    for load in [Some(WorkerLoad::new(2, 8)), None] {
+        let mut beat = leaves.beat(SHORT).leaving();
+        beat.load = load;
+        bed.broker.extend(&[beat]).await.remove(0).expect("the lane is known");
+    }
+    let held = bed.state(&suspect).await;
+    assert_eq!(held, Some(JobState::Active), "nothing is released before the lease is over");
+    let reclaimed = bed.reclaim(&[&leaves, &dies], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (1, 2, 0, 2));
+    for (id, state, crashes) in [(&suspect, JobState::Ready, 1), (&ids[0], JobState::Ready, 0), (&ids[1], JobState::Retry, 1)] {
+        let record = bed.show(id).await.expect("it waits");
+        assert_eq!((record.state, record.crashes), (state, crashes));
+    }
+    assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (0, 2));
 }
 
 /// A parked suspect is one still: a turn resumes one at most, and none for a lane that may not have one.

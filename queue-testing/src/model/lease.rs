@@ -24,6 +24,8 @@ pub(super) struct Lane {
     /// How long its lease is.
     pub(super) term: Duration,
     pub(super) fenced: bool,
+    /// Its worker has stopped and left jobs behind.
+    leaving: bool,
     /// Jobs that were cancelled under it, for which it has not answered.
     gone: BTreeSet<(JobId, u64)>,
     /// Claim number, ids and stale positions of its last turn.
@@ -32,7 +34,7 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(deadline: i64, term: Duration) -> Self {
-        Lane { seq: 0, deadline, term, fenced: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
+        Lane { seq: 0, deadline, term, fenced: false, leaving: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
     }
 }
 
@@ -43,6 +45,7 @@ impl Model {
         let found = self.lanes.get_mut(&beat.lane).filter(|lane| !lane.fenced && lane.seq >= beat.answered);
         let lane = found.ok_or_else(|| forgotten(&beat.lane))?;
         lane.deadline = deadline;
+        lane.leaving |= beat.leaving;
         if let Some(load) = &beat.load {
             self.loads.insert(beat.lane.process().to_owned(), load.stored(self.now));
         }
@@ -134,7 +137,7 @@ impl Model {
             processes.entry(name.process().to_owned()).or_default().push(name.clone());
         }
         for (process, lanes) in processes {
-            let mut held: Vec<(u64, JobId)> = Vec::new();
+            let mut held: Vec<(u64, JobId, bool)> = Vec::new();
             let mut has_suspect = false;
             for (id, job) in self.jobs.iter() {
                 let Place::Active { lane, claim } = job.place() else { continue };
@@ -142,15 +145,18 @@ impl Model {
                     // Also one that a lane of the process holds whose own lease still stands.
                     has_suspect |= job.crashes > 0;
                     if lanes.contains(lane) {
-                        held.push((*claim, id.clone()));
+                        held.push((*claim, id.clone(), self.lanes[lane].leaving));
                     }
                 }
             }
             held.sort();
             // Then it has not died: these lanes were forgotten, and it goes on under other names.
             let lives = self.lanes.iter().any(|(name, other)| name.process() == process && !other.fenced && other.deadline > self.now);
-            let (charged, free): (Vec<JobId>, Vec<JobId>) =
-                held.into_iter().map(|(_, id)| id).partition(|id| !lives && (!has_suspect || self.jobs[id].crashes > 0));
+            let is_charged = |id: &JobId, leaves: bool| !leaves && !lives && (!has_suspect || self.jobs[id].crashes > 0);
+            let (mut charged, mut free) = (Vec::new(), Vec::new());
+            for (_, id, leaves) in held {
+                if is_charged(&id, leaves) { charged.push(id) } else { free.push(id) }
+            }
             let all = free.len() + charged.len();
             let room = RECLAIM_ITEMS - reclaimed.moved();
             let released = free.len().min(room);

@@ -9,6 +9,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note},
     output::{Place, Said, below, held_back, write},
+    stop::asked_to_stop,
 };
 
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -47,7 +48,7 @@ impl Again {
     /// Prints once, or until the person has seen enough. An outage of the broker is told, and waited for.
     pub(super) async fn print(self, answer: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(every) = self.watch else { return answer().await };
-        let stop = tokio::signal::ctrl_c();
+        let stop = asked_to_stop();
         tokio::pin!(stop);
         let mut screen = stdout().is_terminal().then(Screen::default);
         let mut place = Place::default();

@@ -9,6 +9,7 @@ use super::{
     exit::{Exit, Failure, note},
     log::Log,
     output::print,
+    stop::asked_to_stop,
 };
 
 /// The environment variable with the token.
@@ -82,20 +83,4 @@ fn token(args: &DashboardArgs) -> Result<Option<String>, Failure> {
         return Err(Failure::new(Exit::Setup, "the file of --token-file is empty"));
     }
     Ok((!token.is_empty()).then(|| token.to_owned()))
-}
-
-/// SIGTERM or Ctrl-C.
-async fn asked_to_stop() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
 }

@@ -1,18 +1,42 @@
 //! What a command says on standard error while it runs, and the spans that it exports.
+//!
+//! Standard error may be read by nobody: a terminal after Ctrl-S, a full pipe, a log driver that blocks. Whoever writes there waits for ever, so
+//! that only a thread of the log does. What it has not taken in is bounded; further lines are dropped and counted.
 
-use std::io::IsTerminal;
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
 
 use queue_core::LogLevel;
 use tracing::Subscriber;
-use tracing_subscriber::{EnvFilter, Layer, fmt, prelude::*, registry::LookupSpan};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    fmt::{self, MakeWriter},
+    prelude::*,
+    registry::LookupSpan,
+};
 
 use super::exit::Failure;
 #[cfg(feature = "otel")]
 use super::traces::Traces;
 use crate::JobLogLayer;
 
+/// Lines, at most, that wait for standard error.
+const WAITING: usize = 8192;
+
+/// How long the lines that are left may take at the end of a command.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
 /// The log of a command, until it ends.
 pub(super) struct Log {
+    lines: Lines,
     #[cfg(feature = "otel")]
     traces: Option<Traces>,
 }
@@ -22,32 +46,152 @@ impl Log {
     /// application does it.
     pub(super) fn begin(of_jobs: Option<LogLevel>) -> Result<Log, Failure> {
         let jobs = of_jobs.map(|level| JobLogLayer::new().level(level));
+        let lines = Lines::to(io::stderr())?;
         #[cfg(not(feature = "otel"))]
         {
-            let _ = tracing_subscriber::registry().with(jobs).with(lines()).try_init();
-            Ok(Log {})
+            let _ = tracing_subscriber::registry().with(jobs).with(layer(lines.clone())).try_init();
+            Ok(Log { lines })
         }
         #[cfg(feature = "otel")]
         {
-            let (traces, layer) = Traces::begin()?.unzip();
-            let is_ours = tracing_subscriber::registry().with(layer).with(jobs).with(lines()).try_init().is_ok();
-            Ok(Log { traces: traces.filter(|_| is_ours) })
+            let (traces, spans) = Traces::begin()?.unzip();
+            let is_ours = tracing_subscriber::registry().with(spans).with(jobs).with(layer(lines.clone())).try_init().is_ok();
+            Ok(Log { lines, traces: traces.filter(|_| is_ours) })
         }
     }
 
-    /// Exports the spans that are left.
+    /// Exports the spans and writes the lines that are left.
     #[cfg_attr(not(feature = "otel"), allow(clippy::unused_async, reason = "there is nothing to wait for"))]
     pub(super) async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces {
             traces.end().await;
         }
+        self.lines.flushed(LAST_LINES);
+    }
+}
+
+/// What the thread of the log is given.
+enum Next {
+    Line(Vec<u8>),
+    /// To be answered once everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// Takes lines, and never waits.
+#[derive(Clone)]
+struct Lines {
+    next: SyncSender<Next>,
+    /// How many were dropped, and not reported yet.
+    dropped: Arc<AtomicU64>,
+}
+
+impl Lines {
+    fn to(file: impl Write + Send + 'static) -> io::Result<Self> {
+        let ((next, lines), dropped) = (sync_channel(WAITING), Arc::<AtomicU64>::default());
+        let counted = dropped.clone();
+        thread::Builder::new().name("queue-log".to_owned()).spawn(move || write_lines(file, &lines, &counted))?;
+        Ok(Lines { next, dropped })
+    }
+
+    /// Waits until all lines so far are written, and not for longer.
+    fn flushed(&self, time: Duration) {
+        let (written, flushed) = sync_channel(1);
+        if self.next.try_send(Next::Flush(written)).is_ok() {
+            let _ = flushed.recv_timeout(time);
+        }
+    }
+}
+
+/// What cannot be written is lost: there is nobody to tell.
+fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64) {
+    for next in lines {
+        match next {
+            Next::Line(line) => {
+                let dropped = dropped.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    let _ = writeln!(file, "{dropped} lines of the log were dropped: nobody has read standard error in time");
+                }
+                let _ = file.write_all(&line);
+            }
+            Next::Flush(written) => {
+                let _ = file.flush();
+                let _ = written.try_send(());
+            }
+        }
+    }
+}
+
+impl Write for Lines {
+    /// Each event is written at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.next.try_send(Next::Line(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&self) -> Lines {
+        self.clone()
     }
 }
 
 /// The lines on standard error.
-fn lines<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(lines: Lines) -> impl Layer<S> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    fmt::layer().with_ansi(colours).with_writer(std::io::stderr).with_target(false).with_filter(filter)
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    fmt::layer().with_ansi(colours).with_writer(lines).with_target(false).with_filter(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Takes a line when it is let.
+    struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // Whoever has gone lets everything pass.
+            let _ = self.0.recv();
+            self.1.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_dropped_and_counted_and_hold_nobody_up() {
+        let (read, reads) = sync_channel(1);
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let mut lines = Lines::to(Slow(reads, written.clone())).unwrap();
+        for _ in 0..WAITING + 1000 {
+            lines.write_all(b"a line\n").unwrap();
+        }
+        // One more than wait, at most, was on its way.
+        let dropped = lines.dropped.load(Ordering::Relaxed);
+        assert!((999..=1000).contains(&dropped), "{dropped}");
+        lines.flushed(Duration::ZERO);
+        drop(read);
+        while Arc::strong_count(&lines.dropped) > 1 && lines.dropped.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        lines.flushed(Duration::from_secs(30));
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches(&format!("{dropped} lines of the log were dropped")).count(), 1);
+        assert_eq!(text.matches("a line\n").count() as u64, WAITING as u64 + 1000 - dropped);
+    }
 }

@@ -36,6 +36,7 @@ mod schedules;
 mod search;
 mod show;
 mod status;
+mod stop;
 mod tasks;
 mod terms;
 mod topics;
@@ -77,7 +78,7 @@ use crate::Worker;
 ///
 /// | command | what it does |
 /// |---|---|
-/// | `work`, or none | runs jobs until SIGTERM or Ctrl-C; a broker out of reach is waited for |
+/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; a broker out of reach is waited for |
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue, and how many workers it has |
@@ -114,7 +115,7 @@ use crate::Worker;
 /// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
 /// | 5 | the broker is out of reach or full: nothing was stored, try again; lists: of a cluster a master is, and its queues are left out |
 /// | 6 | the set-up is wrong: settings, tasks, injected values, `setup` itself, credentials, versions |
-/// | 7 | `work`: stopped, and jobs that had not ended were given back |
+/// | 7 | `work`: stopped, and jobs that had not ended were given back, or are stuck |
 /// | 8 | no answer from the broker: what was asked for may have been done |
 /// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0. Other commands: another program wrote to a key of the broker |
 pub async fn run<F, W>(setup: F) -> ExitCode
@@ -141,7 +142,10 @@ pub async fn operate() -> ExitCode {
         Some(Command::Work(_)) => {
             Err(Failure::new(Exit::Setup, "this program has no tasks to run; start the worker binary of your application"))
         }
-        Some(Command::Enqueue(enqueue)) => enqueue_by_name(&args, enqueue).await,
+        Some(Command::Enqueue(enqueue)) => match stop::at_signals() {
+            Ok(_listening) => enqueue_by_name(&args, enqueue).await,
+            Err(failure) => Err(failure),
+        },
         _ => obey(args, async |worker| Ok(worker)).await,
     };
     ended(answer)
@@ -167,8 +171,13 @@ where
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
     // Where there is no database, who looks makes none.
     let look = async || Client::connect_existing(&url_or_env()?).await;
-    match command.unwrap_or_default() {
+    let command = match command.unwrap_or_default() {
         Command::Work(args) => return work::work(url.as_deref(), args, setup).await,
+        command => command,
+    };
+    let _listening = stop::at_signals()?;
+    match command {
+        Command::Work(_) => unreachable!("it has its own way to stop"),
         Command::Tasks(TasksArgs { command: Some(command), .. }) => paused_tasks::tasks(&look().await?, command).await?,
         Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args.format)?,
         Command::Enqueue(args) => {

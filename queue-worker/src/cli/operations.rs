@@ -16,6 +16,7 @@ use super::{
     output::{print, print_json, relative, short, table},
     person,
     queues::{self, Unreadable},
+    stop::asked_to_stop,
 };
 
 #[derive(Debug, Subcommand)]
@@ -216,7 +217,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let address = run.operation().address();
     let mut line = Line::new();
-    let stopped = tokio::signal::ctrl_c();
+    let stopped = asked_to_stop();
     tokio::pin!(stopped);
     loop {
         let step = tokio::select! {

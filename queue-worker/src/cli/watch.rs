@@ -9,6 +9,7 @@ use super::{
     args::Format,
     exit::Failure,
     output::{plain, print, utc},
+    stop::asked_to_stop,
     terms,
 };
 
@@ -57,7 +58,7 @@ pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failu
     }
     // A time that no clock reaches has no end.
     let end = args.lasting.and_then(|time| Instant::now().checked_add(time));
-    let mut stop = Box::pin(tokio::signal::ctrl_c());
+    let mut stop = Box::pin(asked_to_stop());
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
         let time = end.map_or(Duration::from_secs(3600), |end| end.saturating_duration_since(Instant::now()));

@@ -1,15 +1,15 @@
 //! `work`: runs jobs.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, process::ExitCode, time::Duration};
 
 use queue_core::{Client, outcome::error_text};
 
 use super::{
     args::WorkArgs,
-    exit::{Exit, Failure, note},
+    exit::{Exit, Failure},
     log::Log,
 };
-use crate::{QueueConfig, Worker, patience::Patience, time::now, tuning::LONGEST_PAUSE};
+use crate::{QueueConfig, Worker, patience::Patience, shutdown, time::now, tuning::LONGEST_PAUSE};
 
 pub(super) async fn work<F, W>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
 where
@@ -18,11 +18,16 @@ where
 {
     let log = Log::begin(args.job_log)?;
     let ended = run(url, args, setup).await;
+    // The runtime of the program waits for every thread that a handler has left behind, and standard error may be read by nobody.
+    shutdown::exit_soon(LEAVES, ended.as_ref().map_or_else(Failure::exit, |exit| *exit) as i32);
     log.end().await;
-    ended
+    ended.map(ExitCode::from)
 }
 
-async fn run<F, W>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
+/// How long the program may take for its end.
+const LEAVES: Duration = Duration::from_secs(1);
+
+async fn run<F, W>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<Exit, Failure>
 where
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
@@ -43,13 +48,15 @@ where
     let stopped = worker.run_until_signal().await?;
     tracing::info!(finished = stopped.finished, "stopped");
     if stopped.is_clean() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Done);
     }
-    note(&format!(
+    tracing::warn!(
         "stopped before all jobs had ended: {} released, {} stuck, {} unconfirmed; they will run again",
-        stopped.released, stopped.stuck, stopped.unconfirmed
-    ));
-    Ok(Exit::GivenBack.into())
+        stopped.released,
+        stopped.stuck,
+        stopped.unconfirmed
+    );
+    Ok(Exit::GivenBack)
 }
 
 /// A database file cannot be opened while its disk is full or another process holds its lock. That is waited for, as the worker waits for a server.
@@ -90,5 +97,5 @@ fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
     if let Some(address) = args.health {
         worker = worker.health(address);
     }
-    worker
+    worker.exit_if_stuck(Exit::GivenBack as i32)
 }

@@ -202,6 +202,7 @@ impl Pump {
             handler: None,
             told: None,
             stuck: false,
+            polls: (0, since),
         });
         Some(slot)
     }

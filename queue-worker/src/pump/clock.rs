@@ -2,6 +2,7 @@
 
 use std::{
     mem,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,7 @@ use crate::{
     letters::address,
     metrics,
     time::now,
-    tuning::{NEWS_APART, POLL, POLL_SHARE, POLLED_TOGETHER},
+    tuning::{BLOCKS, NEWS_APART, POLL, POLL_SHARE, POLLED_TOGETHER, TOLD_AGAIN},
 };
 
 impl Pump {
@@ -177,6 +178,22 @@ impl Pump {
         let mut stuck = 0;
         for held in self.slots.iter_mut().flatten() {
             let Some(handler) = &held.handler else { continue };
+            let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
+            let polls = handler.context.polls().load(Ordering::Relaxed);
+            if polls % 2 == 0 || polls != held.polls.0 {
+                held.polls = (polls, now);
+            }
+            let blocked = now.saturating_duration_since(held.polls.1);
+            if blocked >= BLOCKS && self.blockers.get(task).is_none_or(|told| now >= *told + TOLD_AGAIN) {
+                self.blockers.insert(task.to_owned(), now);
+                tracing::warn!(
+                    %job,
+                    task,
+                    ?blocked,
+                    "the handler blocks a thread of its runtime: it has not come to an `await` for {blocked:.0?}, and other handlers wait; \
+                     make it a sync function with `#[task(blocking)]`, or move what blocks into `spawn_blocking`"
+                );
+            }
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
             if handler.isolation && lane.lease.until() <= now {
                 held.told.get_or_insert((now, CancelCause::LeaseLost));
@@ -191,11 +208,10 @@ impl Pump {
             }
             stuck += 1;
             if !mem::replace(&mut held.stuck, true) {
-                let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
                 tracing::error!(%job, task, "stuck: the handler was told to stop and still runs; it occupies its slot until it ends");
             }
         }
-        self.shared.stuck.store(stuck, std::sync::atomic::Ordering::Relaxed);
+        self.shared.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// Looks at the queue at this time, if not before.

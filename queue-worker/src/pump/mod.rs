@@ -20,7 +20,7 @@ mod suspects;
 mod turns;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -91,6 +91,8 @@ struct Held {
     told: Option<(Instant, CancelCause)>,
     /// It did not stop; said once.
     stuck: bool,
+    /// How often its handler was polled, as seen last, and since when it is so.
+    polls: (u32, Instant),
 }
 
 struct Handler {
@@ -182,6 +184,8 @@ pub(crate) struct Pump {
     mode: WorkerMode,
     heard: u64,
     tick_at: Instant,
+    /// Which tasks were reported to block their runtime, and when.
+    blockers: BTreeMap<String, Instant>,
     stopping: Option<Stopping>,
     stopped: Stopped,
 }
@@ -246,6 +250,7 @@ impl Pump {
             mode: WorkerMode::Works,
             heard: 0,
             tick_at: now + shared.settings.tick(),
+            blockers: BTreeMap::new(),
             stopping: None,
             stopped: Stopped::default(),
             shared,

@@ -1,6 +1,7 @@
 //! The end of a worker: it claims nothing, drains, tells what is left to stop, and hands everything in.
 
 use std::{
+    mem,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
@@ -16,9 +17,10 @@ use queue_core::{
 
 use super::Pump;
 use crate::{
-    config::{LAST_TURNS, STUCK},
-    historian, letters,
-    shutdown::Stage,
+    config::{LAST_DEEDS, LAST_TURNS, STUCK},
+    historian,
+    letters::{self, address},
+    shutdown::{self, Stage},
     time::now,
     worker::Stopped,
 };
@@ -31,6 +33,8 @@ pub(super) struct Stopping {
     hurried: Option<Instant>,
     /// Since when nothing runs.
     idle: Option<Instant>,
+    /// What still runs is not waited for.
+    gave_up: bool,
 }
 
 impl Pump {
@@ -48,7 +52,7 @@ impl Pump {
         let now = now();
         let settings = &self.shared.settings;
         let notice = now + (settings.grace - settings.notice());
-        let stopping = self.stopping.get_or_insert(Stopping { notice, hurried: None, idle: None });
+        let stopping = self.stopping.get_or_insert(Stopping { notice, hurried: None, idle: None, gave_up: false });
         self.shared.stopping.store(true, Ordering::Relaxed);
         if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.notice) {
             stopping.hurried = Some(now + settings.notice() + STUCK);
@@ -68,11 +72,29 @@ impl Pump {
         let idle = if running { None } else { Some(*stopping.idle.get_or_insert(now)) };
         stopping.idle = idle;
         let given_up = stopping.hurried.is_some_and(|end| now >= end);
-        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + LAST_TURNS) {
+        if running && given_up && !mem::replace(&mut stopping.gave_up, true) {
+            self.give_up();
+        }
+        let Some(stopping) = &self.stopping else { return false };
+        // A process that is about to exit has less time.
+        let last_turns = if stopping.gave_up && self.shared.settings.exit.is_some() { LAST_DEEDS / 2 } else { LAST_TURNS };
+        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + last_turns) {
             return !running || given_up;
         }
         // A claim that the broker does not answer is not waited for as long as an ending.
         !owes && (!waits || idle.is_some_and(|idle| now >= idle + LAST_TURNS))
+    }
+
+    /// Names the handlers that do not stop. If the process is to end without them, it does from now on whatever they do.
+    fn give_up(&self) {
+        if let Some(code) = self.shared.settings.exit {
+            shutdown::exit_soon(LAST_DEEDS, code);
+        }
+        for held in self.slots.iter().flatten() {
+            let Some(handler) = &held.handler else { continue };
+            let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
+            tracing::error!(%job, task, "stuck: the handler did not stop, and the worker ends without it; the job runs again, uncharged, when its lease is over");
+        }
     }
 
     /// When something has to be looked at again.
@@ -82,6 +104,7 @@ impl Pump {
         let steps = [
             Some(stopping.notice).filter(|_| stopping.hurried.is_none()),
             stopping.hurried,
+            stopping.hurried.map(|end| end + LAST_DEEDS / 2),
             stopping.hurried.map(|end| end + LAST_TURNS),
             stopping.idle.map(|idle| idle + LAST_TURNS),
         ];
@@ -93,7 +116,8 @@ impl Pump {
         self.queues.iter().flat_map(|queue| &queue.lanes).map(|lane| lane.finishes.len() + lane.sending).sum()
     }
 
-    /// Ends the leases of lanes that hold nothing, so that nobody waits for them.
+    /// Ends the leases of lanes that hold nothing, so that nobody waits for them. The others say that their worker leaves: when their leases
+    /// are over, nothing is charged.
     pub(super) async fn leave(mut self) -> Stopped {
         for held in self.slots.iter().flatten() {
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
@@ -106,12 +130,16 @@ impl Pump {
         let (load, mut speaks_in) = (self.load(now()), self.speaker.map(|speaker| speaker.queue));
         let last = FuturesUnordered::new();
         for (index, queue) in self.queues.iter().enumerate() {
-            for lane in queue.lanes.iter().filter(|lane| lane.held == 0 && !lane.in_flight && lane.finishes.is_empty()) {
+            for lane in &queue.lanes {
                 let Some(name) = &lane.name else { continue };
-                let broker = self.shared.broker.clone();
-                if speaks_in.take_if(|queue| *queue == index).is_some() {
+                let (broker, is_used) = (self.shared.broker.clone(), lane.is_used());
+                let speaks = speaks_in.take_if(|queue| *queue == index).is_some();
+                if speaks || is_used {
+                    let lease = if is_used { self.shared.settings.lease } else { Duration::ZERO };
+                    let mut beat = Extend::new(queue.name.clone(), name.clone(), lane.answered, lease);
+                    beat.leaving = is_used;
                     // People see that it has stopped, and when.
-                    let beat = Extend::new(queue.name.clone(), name.clone(), lane.answered, Duration::ZERO).saying(load);
+                    let beat = if speaks { beat.saying(load) } else { beat };
                     last.push(async move { drop(broker.extend(&[beat]).await) }.boxed());
                 } else {
                     let turn = Turn::new(queue.name.clone(), name.clone(), lane.answered + 1, Duration::ZERO);

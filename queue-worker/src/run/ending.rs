@@ -9,7 +9,7 @@ use queue_core::{
     Failure, JobContext, Outcome,
     broker::{BuryReason, Ending},
     context::CancelCause,
-    outcome::Encoded,
+    outcome::{Encoded, panic_text},
     task::TaskDef,
 };
 
@@ -99,8 +99,9 @@ impl Run {
             let delay = task.backoff.unwrap_or(settings.backoff).delay(attempt);
             let Some(custom) = &settings.custom_backoff else { return delay };
             let failed = FailedAttempt { task: name, queue, attempt, error: failure.text(), failure: &failure, delay };
-            catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|_| {
-                tracing::error!(queue, task = name, "the custom backoff panicked; the usual one is used");
+            catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|panic| {
+                let error = panic_text(panic);
+                tracing::error!(queue, task = name, error, "the custom backoff panicked; the usual one is used");
                 delay
             })
         });

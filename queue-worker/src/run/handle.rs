@@ -2,7 +2,9 @@
 
 use std::{
     any::Any,
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -15,12 +17,15 @@ use queue_core::{
     outcome::panic_text,
 };
 use tokio::{
-    sync::Mutex,
-    task::{JoinError, JoinHandle},
+    runtime::Handle,
+    sync::{
+        Mutex,
+        oneshot::{Receiver, error::RecvError},
+    },
 };
 use tracing::Instrument;
 
-use super::Run;
+use super::{Run, threads::Threads};
 use crate::{config::CANCEL_GRACE, job_log, letters::address};
 
 /// What a handler returned, or its panic.
@@ -34,11 +39,13 @@ impl Run {
         let handled = async {
             match handler.run {
                 RunFn::Async(run) if middleware.is_empty() => poll(|| run(call), None, context, notice).await,
-                RunFn::Blocking(run) if middleware.is_empty() => block_on_handler(run, call, context, span.clone()).await,
+                RunFn::Blocking(run) if middleware.is_empty() => {
+                    block_on_handler(&self.shared.threads, run, call, context, span.clone()).await
+                }
                 RunFn::Async(run) => poll(|| middleware.run(context, move || run(call)), None, context, notice).await,
                 RunFn::Blocking(run) => {
                     let (thread, span) = (Thread::default(), span.clone());
-                    let handler = || Box::pin(thread.run(run, call, context, span)) as BoxFuture<'_, Outcome>;
+                    let handler = || Box::pin(thread.run(&self.shared.threads, run, call, span)) as BoxFuture<'_, Outcome>;
                     let outcome = poll(|| middleware.run(context, handler), Some(&thread), context, notice).await;
                     thread.is_left().await;
                     outcome
@@ -74,8 +81,14 @@ async fn poll<'a>(
     // The first steps of a handler may panic, too.
     let mut handler = match catch_unwind(AssertUnwindSafe(begin)) {
         Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
-        Err(panic) => return Outcome::Panicked(panic_text(panic.as_ref())),
+        Err(panic) => return Outcome::Panicked(panic_text(panic)),
     };
+    let mut polled = poll_fn(|task| {
+        context.polls().fetch_add(1, Ordering::Relaxed);
+        let poll = handler.poll_unpin(task);
+        context.polls().fetch_add(1, Ordering::Relaxed);
+        poll
+    });
     let stop = async {
         match context.deadline() {
             Some(deadline) => tokio::select! {
@@ -90,7 +103,7 @@ async fn poll<'a>(
     };
     let cause = tokio::select! {
         biased;
-        end = &mut handler => return returned(end),
+        end = &mut polled => return returned(end),
         cause = stop => cause,
     };
     let patience = if cause == CancelCause::Shutdown { notice } else { CANCEL_GRACE };
@@ -102,12 +115,12 @@ async fn poll<'a>(
     };
     tokio::select! {
         biased;
-        end = &mut handler => return returned(end),
+        end = &mut polled => return returned(end),
         () = runs_out => {}
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
         let job = address(context.queue(), context.id());
-        tracing::error!(%job, task = context.task(), error = panic_text(panic.as_ref()), "the handler panicked while it was dropped");
+        tracing::error!(%job, task = context.task(), error = panic_text(panic), "the handler panicked while it was dropped");
     }
     Outcome::Stopped(cause)
 }
@@ -115,16 +128,19 @@ async fn poll<'a>(
 /// The thread of a blocking handler that runs within middleware. A middleware may give the handler up; its thread cannot, and the
 /// run does not end before it: the job would be given away while its handler runs.
 #[derive(Default)]
-struct Thread(Mutex<Option<JoinHandle<Caught>>>);
+struct Thread(Mutex<Option<Receiver<Caught>>>);
 
 impl Thread {
     /// Runs the handler. Dropped before it returns, this leaves the thread behind.
-    async fn run(&self, run: fn(Call) -> Outcome, call: Call, context: &JobContext, span: tracing::Span) -> Outcome {
+    async fn run(&self, threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> Outcome {
         let mut thread = self.0.lock().await;
-        let handler = thread.insert(spawn(run, call, span));
+        let handler = match spawn(threads, run, call, span) {
+            Ok(handler) => thread.insert(handler),
+            Err(outcome) => return outcome,
+        };
         let end = handler.await;
         *thread = None;
-        joined(end, context)
+        joined(end)
     }
 
     /// Waits until no handler runs in it.
@@ -150,32 +166,34 @@ impl Thread {
 }
 
 /// A blocking handler cannot be stopped: it keeps its slot until it returns.
-async fn block_on_handler(run: fn(Call) -> Outcome, call: Call, context: &JobContext, span: tracing::Span) -> Outcome {
-    let mut handler = spawn(run, call, span);
+async fn block_on_handler(threads: &Threads, run: fn(Call) -> Outcome, call: Call, context: &JobContext, span: tracing::Span) -> Outcome {
+    let mut handler = match spawn(threads, run, call, span) {
+        Ok(handler) => handler,
+        Err(outcome) => return outcome,
+    };
     if let Some(deadline) = context.deadline() {
         if let Ok(end) = tokio::time::timeout_at(deadline.into(), &mut handler).await {
-            return joined(end, context);
+            return joined(end);
         }
         context.cancel(CancelCause::TimedOut);
     }
-    joined(handler.await, context)
+    joined(handler.await)
 }
 
-fn spawn(run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> JoinHandle<Caught> {
-    tokio::task::spawn_blocking(move || span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call)))))
+/// Runs it within the runtime, so that it may block on a future.
+fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> Result<Receiver<Caught>, Outcome> {
+    let runtime = Handle::current();
+    let spawned = threads.run(move || {
+        let _inside = runtime.enter();
+        span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))))
+    });
+    spawned.map_err(|error| Outcome::Failed(format!("the system gives no thread for it: {error}").into()))
 }
 
-fn joined(end: Result<Caught, JoinError>, context: &JobContext) -> Outcome {
-    match end {
-        Ok(end) => returned(end),
-        Err(_) => {
-            // The runtime shuts down and has not started it.
-            context.cancel(CancelCause::Shutdown);
-            Outcome::Stopped(context.cancel_cause().unwrap_or(CancelCause::Shutdown))
-        }
-    }
+fn joined(end: Result<Caught, RecvError>) -> Outcome {
+    end.map_or_else(|_| Outcome::Panicked("its thread has ended".to_owned()), returned)
 }
 
 fn returned(end: Caught) -> Outcome {
-    end.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic.as_ref())))
+    end.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic)))
 }

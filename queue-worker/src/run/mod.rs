@@ -14,15 +14,21 @@ mod ending;
 mod find;
 mod handle;
 mod inject;
+mod threads;
+
+pub(crate) use self::threads::Threads;
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use queue_core::{
     JobContext,
-    broker::{Delivery, Ending, PartyName},
+    broker::{BuryReason, Delivery, Ending, PartyName},
     context::LeaseClock,
     envelope::Envelope,
     handler::{Call, Wanted},
@@ -56,7 +62,7 @@ pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedRe
         for (slot, delivery) in batch.jobs {
             let run = Run {
                 shared: shared.clone(),
-                answer: Answer::new(events.clone(), slot, &shared),
+                answer: Answer::new(events.clone(), slot, &shared, &delivery),
                 queue: batch.queue.clone(),
                 lane: batch.lane.clone(),
                 lease: batch.lease.clone(),
@@ -93,6 +99,7 @@ impl Run {
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
         let options = Options::of(&self.shared, known.handler.task, &envelope);
+        self.answer.is_last.store(delivery.attempts.saturating_add(1) >= options.max_attempts, Ordering::Relaxed);
         let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options);
@@ -135,12 +142,15 @@ struct Answer {
     slot: SlotId,
     shared: Arc<Shared>,
     given: bool,
+    /// Whether a failure buries the job.
+    is_last: AtomicBool,
 }
 
 impl Answer {
-    fn new(events: mpsc::UnboundedSender<Event>, slot: SlotId, shared: &Arc<Shared>) -> Self {
+    fn new(events: mpsc::UnboundedSender<Event>, slot: SlotId, shared: &Arc<Shared>, delivery: &Delivery) -> Self {
         count(&shared.running, 1);
-        Answer { events, slot, shared: shared.clone(), given: false }
+        let is_last = delivery.attempts.saturating_add(1) >= shared.settings.max_attempts;
+        Answer { events, slot, shared: shared.clone(), given: false, is_last: is_last.into() }
     }
 
     /// False: nobody listens any more.
@@ -166,7 +176,12 @@ impl Drop for Answer {
         if self.given {
         } else if std::thread::panicking() {
             let error = "its run panicked outside of its handler".to_owned();
-            self.send(Ending::Nack { delay: Duration::from_secs(60), error }, None);
+            let ending = if *self.is_last.get_mut() {
+                Ending::Bury { reason: BuryReason::Failed, error: Some(error) }
+            } else {
+                Ending::Nack { delay: Duration::from_secs(60), error }
+            };
+            self.send(ending, None);
         } else {
             self.send(Ending::Release, None);
         }

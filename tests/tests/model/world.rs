@@ -453,6 +453,8 @@ impl World {
         let lane = &self.lanes[lane];
         let beat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
         let beat = if says { beat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { beat };
+        // Of those that end, some do because their worker leaves, and the others because it has died.
+        let beat = if lease < LONG && !says { beat.leaving() } else { beat };
         let found = self.broker.extend(std::slice::from_ref(&beat)).await.pop().expect("an answer for each lane");
         let sorted = |extended: queue_core::broker::Extended| {
             let mut cancelled = extended.cancelled;

@@ -64,6 +64,7 @@ const KEYS: [(&str, &str); 37] = [
     ("knows", "hash"),
     ("workers", "hash"),
     ("fenced", "set"),
+    ("leaving", "set"),
     ("gone", "hash"),
     ("producers", "hash"),
     ("seen", "zset"),

@@ -13,7 +13,7 @@ pub(in crate::redis) use self::gone::gone;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
     address::check_address,
-    broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered, WorkerAsk},
+    broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered, WorkerAsk, WorkerLoad},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -51,8 +51,11 @@ pub(in crate::redis) async fn extend(broker: &RedisBroker, lanes: &[Extend]) -> 
 async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
     let mut call = EXTEND.call(&broker.keys, &lane.queue);
     call.arg(lane.lane.as_str()).arg(lane.answered).arg(ms(lane.lease));
-    if let Some(load) = &lane.load {
-        call.arg(load.encoded());
+    if lane.load.is_some() || lane.leaving {
+        call.arg(lane.load.as_ref().map(WorkerLoad::encoded).unwrap_or_default());
+    }
+    if lane.leaving {
+        call.arg("1");
     }
     let (gone, asked) = match broker.script(&lane.queue, &EXTEND, call).await? {
         Value::Array(both) => {

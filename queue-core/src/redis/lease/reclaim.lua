@@ -1,5 +1,5 @@
 -- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
--- goes free, 'f' if it does because its process lives, whose lane was forgotten.
+-- goes free, 'f' if it does because its process lives, whose lane was forgotten. The jobs of a lane that has left go free.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
 local released, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
@@ -11,7 +11,7 @@ for i = 4, #ARGV, 3 do
     if is_stopped(id) then
       end_unrun(id, 'cancelled', C.stopped)
       stopped = stopped + 1
-    elseif ARGV[i + 2] ~= '1' then
+    elseif ARGV[i + 2] ~= '1' or redis.pcall('SISMEMBER', K.leaving, lane_of(tag) or '') == 1 then
       freed = freed + 1
       if not superseded(id) then
         table.insert(released, id)

@@ -9,6 +9,7 @@
 //! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
 //! | `queue_workers` | a row per worker with a lane: its record |
 //! | `queue_loads` | a row per worker with a lane: what it uses, and what it was asked |
+//! | `queue_leaving` | a row per lane whose worker has stopped and left jobs behind |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |

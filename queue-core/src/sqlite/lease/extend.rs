@@ -18,6 +18,7 @@ use crate::{
 
 pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
     const GONE: &str = "SELECT id, claim FROM queue_gone WHERE lane = ?1 LIMIT 500";
+    const LEAVES: &str = "INSERT OR IGNORE INTO queue_leaving (lane) VALUES (?1)";
     const LOAD: &str = "INSERT INTO queue_loads (queue, process, load) VALUES (?1, ?2, ?3)
         ON CONFLICT DO UPDATE SET load = excluded.load RETURNING ifnull(asked, x'')";
     let forgotten = || Error::Forgotten(lane.lane.as_str().to_owned());
@@ -27,6 +28,9 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
         .query_row(params![queue.key, lane.lane.as_str(), Unsigned(lane.answered), after(tx.now, lane.lease)], |row| row.get(0))
         .optional()?
         .ok_or_else(forgotten)?;
+    if lane.leaving {
+        tx.sql(LEAVES)?.execute([lane_key])?;
+    }
     let mut asked = None;
     if let Some(load) = &lane.load {
         let Bytes(stored) = tx.sql(LOAD)?.query_row(params![queue.key, lane.lane.process(), load.stored(tx.now)], |row| row.get(0))?;

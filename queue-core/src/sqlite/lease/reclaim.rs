@@ -85,14 +85,20 @@ struct Process {
 impl Process {
     fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[(i64, String)]) -> Result<Self, Failed> {
         const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
+        const LEAVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_leaving WHERE lane = ?1)";
         let process = &lanes[0].1;
         let mut held = Vec::new();
         for (lane, _) in lanes {
-            held.extend(settle::held(tx, queue, *lane)?);
+            let leaves: bool = tx.sql(LEAVES)?.query_row([lane], |row| row.get(0))?;
+            held.extend(settle::held(tx, queue, *lane)?.into_iter().map(|job| (leaves, job)));
         }
         let has_suspect: bool = tx.sql(sql!("has_suspect.sql"))?.query_row(params![queue.key, process, ACTIVE], |row| row.get(0))?;
         let lives: bool = tx.sql(LIVES)?.query_row(params![queue.key, process, tx.now], |row| row.get(0))?;
-        let (charged, free) = held.into_iter().partition(|job| !lives && (!has_suspect || job.is_suspect()));
+        let (mut charged, mut free) = (Vec::new(), Vec::new());
+        for (leaves, job) in held {
+            let is_charged = !leaves && !lives && (!has_suspect || job.is_suspect());
+            if is_charged { charged.push(job) } else { free.push(job) }
+        }
         Ok(Process { lives, free, charged })
     }
 }
@@ -100,7 +106,9 @@ impl Process {
 /// Forgets a lane that holds nothing any more.
 fn forget(tx: &Tx<'_>, lane: i64) -> rusqlite::Result<()> {
     const NEWS: &str = "DELETE FROM queue_gone WHERE lane = ?1";
+    const LEFT: &str = "DELETE FROM queue_leaving WHERE lane = ?1";
     const LANE: &str = "DELETE FROM queue_lanes WHERE lane = ?1";
     tx.sql(NEWS)?.execute([lane])?;
+    tx.sql(LEFT)?.execute([lane])?;
     tx.sql(LANE)?.execute([lane]).map(drop)
 }

@@ -7,3 +7,6 @@ CREATE TABLE IF NOT EXISTS queue_loads (
     asked BLOB,
     PRIMARY KEY (queue, process)
 ) WITHOUT ROWID;
+
+-- Lanes whose workers have stopped and left jobs behind, which are not charged.
+CREATE TABLE IF NOT EXISTS queue_leaving (lane INTEGER PRIMARY KEY);

@@ -1,0 +1,99 @@
+//! Threads for blocking tasks. They are not the runtime's: those are needed by what handlers do with files and `spawn_blocking`, and handlers that
+//! hold them all would wait for each other. There are as many as such jobs run at once, and so no more than the worker has slots.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+/// How long a thread waits for the next job before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads that have nothing to do; the last one was busy last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads(Arc<Mutex<Vec<Idle>>>);
+
+#[derive(Debug)]
+struct Idle {
+    thread: ThreadId,
+    next: mpsc::Sender<Work>,
+}
+
+impl Threads {
+    /// Runs it on a thread, which must not be held up by anything else.
+    pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+        let (ended, end) = oneshot::channel();
+        let mut work: Work = Box::new(move || drop(ended.send(work())));
+        loop {
+            let Some(idle) = self.idle().pop() else { break };
+            match idle.next.send(work) {
+                Ok(()) => return Ok(end),
+                // It has just ended.
+                Err(mpsc::SendError(unsent)) => work = unsent,
+            }
+        }
+        let threads = self.clone();
+        thread::Builder::new().name("queue-blocking".to_owned()).spawn(move || threads.serve(work))?;
+        Ok(end)
+    }
+
+    fn serve(&self, mut work: Work) {
+        let (next, works) = mpsc::channel();
+        let thread = thread::current().id();
+        loop {
+            work();
+            self.idle().push(Idle { thread, next: next.clone() });
+            let next = works.recv_timeout(IDLE).or_else(|_| {
+                self.idle().retain(|idle| idle.thread != thread);
+                // Somebody may have chosen it just before.
+                works.try_recv()
+            });
+            match next {
+                Ok(next) => work = next,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_has_nothing_to_do_takes_the_next_job() {
+        let threads = Threads::default();
+        let thread = async || threads.run(|| thread::current().id()).unwrap().await.unwrap();
+        let first = thread().await;
+        while threads.idle().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(thread().await, first);
+        assert_ne!(first, thread::current().id());
+    }
+
+    #[tokio::test]
+    async fn jobs_that_wait_for_each_other_all_get_a_thread() {
+        let threads = Threads::default();
+        let meet = Arc::new(std::sync::Barrier::new(8));
+        let ends: Vec<_> = (0..8)
+            .map(|_| {
+                let meet = meet.clone();
+                threads.run(move || drop(meet.wait())).unwrap()
+            })
+            .collect();
+        for end in ends {
+            end.await.unwrap();
+        }
+    }
+}
