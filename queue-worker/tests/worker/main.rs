@@ -5,6 +5,7 @@ mod common;
 
 mod aging;
 mod health;
+mod hostile;
 mod leases;
 mod middleware;
 mod outcomes;

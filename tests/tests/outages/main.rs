@@ -6,6 +6,7 @@ mod end_to_end;
 mod full_disk;
 mod held_jobs;
 mod places;
+mod shutdown;
 mod sqlite_faults;
 mod two_releases;
 mod worker_faults;

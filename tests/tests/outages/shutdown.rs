@@ -62,6 +62,10 @@ fn a_process_ends_although_a_handler_blocks() {
         place.ok(&["enqueue", task, "--id", "it"]);
         let mut worker = Working::start(&place, threads);
         worker.says("blocked");
+        if threads == 0 {
+            let hint = |line: &str| ["blocks a thread of its runtime", "#[task(blocking)]", task].iter().all(|part| line.contains(part));
+            wait_for("the handler to be named", || worker.log().lines().any(hint).then_some(()));
+        }
         let told = Instant::now();
         worker.process.signal("-TERM");
         let (code, took) = worker.ends(told);
@@ -78,6 +82,22 @@ fn a_process_ends_although_a_handler_blocks() {
             "it is not released while its process may run it: {job}"
         );
     }
+}
+
+/// The job of a stuck handler runs again when its lease is over, and its process has not crashed.
+#[test]
+fn a_job_that_was_left_behind_is_not_charged() {
+    let place = place();
+    place.ok(&["enqueue", "block_a_thread", "--id", "it"]);
+    let start = || Working::started(&place, place.command(&["work", "--grace", "1s"]).env("LEASE_SECONDS", "3"));
+    let mut worker = start();
+    worker.says("blocked");
+    worker.process.signal("-TERM");
+    assert_eq!(worker.ends(Instant::now()).0, Some(7));
+    let mut next = start();
+    next.says("blocked");
+    let job = place.json(&["jobs", "show", "rude/it"]);
+    assert_eq!((&job["state"], &job["crashes"], &job["failures"]), (&"active".into(), &0.into(), &0.into()), "{job}");
 }
 
 /// What a handler leaves behind holds nothing up either.
