@@ -46,7 +46,7 @@ impl Failure {
 /// An error that panics when it is dropped fails nothing else.
 impl Drop for Failure {
     fn drop(&mut self) {
-        self.error.take().map(drop_walled);
+        self.error.take().into_iter().for_each(drop_walled);
     }
 }
 

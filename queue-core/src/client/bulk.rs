@@ -204,7 +204,7 @@ async fn store_all<T: Task>(
         (batch.positions, batch.addresses, result)
     };
     let mut jobs = jobs;
-    while let Some(job) = jobs.next() {
+    for job in jobs.by_ref() {
         let position = answers.answers.len();
         answers.answers.push(None);
         let prepared = match job.prepare(definition, client.on_enqueue()) {

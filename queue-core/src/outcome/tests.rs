@@ -101,7 +101,8 @@ fn errors_whose_sources_go_in_a_circle_have_an_end() {
     assert!(failure.find::<std::io::Error>().is_none() && failure.find::<Ouroboros>().is_some());
 
     let [one, other]: [&'static Circle; 2] = ["one", "other"].map(|name| &*Box::leak(Box::new(Circle(name, Default::default()))));
-    (one.1.set(other).unwrap(), other.1.set(one).unwrap());
+    one.1.set(other).unwrap();
+    other.1.set(one).unwrap();
     assert!(error_text(one).starts_with("one: other: one"));
     assert_eq!(outcome_in(one), None);
 }

@@ -260,7 +260,7 @@ async fn a_damaged_row_hurts_nobody_elses_request() {
 fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let path = folder.path().join("queue.db");
     drop(SqliteBroker::open_path(&path).unwrap());
     if chown(&path, Some(4242), None).is_err() {

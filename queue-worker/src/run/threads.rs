@@ -89,7 +89,11 @@ mod tests {
         let ends: Vec<_> = (0..8)
             .map(|_| {
                 let meet = meet.clone();
-                threads.run(move || drop(meet.wait())).unwrap()
+                threads
+                    .run(move || {
+                        meet.wait();
+                    })
+                    .unwrap()
             })
             .collect();
         for end in ends {

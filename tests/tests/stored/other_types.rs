@@ -30,7 +30,7 @@ const REPAIR: Audit = Audit { repair: true, thorough: true };
 const LOOK: Audit = Audit { repair: false, thorough: true };
 
 /// All keys of a queue, with the types that belong to them.
-const KEYS: [(&str, &str); 37] = [
+const KEYS: [(&str, &str); 38] = [
     ("meta", "hash"),
     ("jobs", "hash"),
     ("ready:0", "list"),
