@@ -77,7 +77,7 @@ pub async fn conclusively(row: &Row, column: Column, seed: u64, program: &Path, 
 pub async fn once(row: &Row, column: Column, seed: u64, program: &Path) -> Outcome {
     let began = Instant::now();
     // A server that does not start again is told by a panic.
-    let verdict = AssertUnwindSafe(attempt(row, column, seed, program)).catch_unwind().await;
+    let verdict = AssertUnwindSafe(Box::pin(attempt(row, column, seed, program))).catch_unwind().await;
     let verdict = verdict.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(Unmet::Broken(text.unwrap_or("the run panicked").to_owned()))
@@ -93,10 +93,11 @@ pub async fn once(row: &Row, column: Column, seed: u64, program: &Path) -> Outco
     Outcome { seed, time: began.elapsed(), verdict, figures, disk_waits, histories, unmet }
 }
 
+/// Its steps are boxed: without optimization, their futures in one frame overflow the stack of a test.
 async fn attempt(row: &Row, column: Column, seed: u64, program: &Path) -> Result<Ended, Unmet> {
-    let mut bed = Bed::start(column, (row.setup)(), seed, program).await.map_err(unmet)?;
-    (row.harm)(&mut bed).await.map_err(unmet)?;
-    bed.finish().await.map_err(unmet)
+    let mut bed = Box::pin(Bed::start(column, (row.setup)(), seed, program)).await.map_err(unmet)?;
+    Box::pin((row.harm)(&mut bed)).await.map_err(unmet)?;
+    Box::pin(bed.finish()).await.map_err(unmet)
 }
 
 fn unmet(problem: Problem) -> Unmet {

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each change is in [`whole`](crate::whole).
+//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each change is in [`whole`].
 //!
 //! Everything is compiled before the first test runs: a compiler beside a test that waits makes it late.
 
@@ -22,9 +22,6 @@ const EXPECTED_COMPILER: &str = "rustc 1.95.0";
 
 /// At most this many tests are run a second time.
 const RETRIED: usize = 3;
-
-/// Programs whose tests call a compiler. They run before all others.
-const COMPILING: [&str; 2] = ["queue-macros/macros", "tests/readme"];
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -234,7 +231,7 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
             examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
             succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
         });
-        let compiling: Vec<Chosen> = chosen.extract_if(.., |(program, _)| COMPILING.contains(&&*program.name)).collect();
+        let compiling: Vec<Chosen> = chosen.extract_if(.., |(program, _)| suites::COMPILING.contains(&&*program.name)).collect();
         for (program, tests) in compiling {
             let ran = program.run(tests.as_deref(), setting);
             print_ran(&ran);

@@ -93,6 +93,7 @@ macro_rules! __conformance_module {
             #[allow(unused_imports, reason = "a storage may be named by its whole path")]
             use super::*;
 
+            #[cfg(test)]
             fn storage() -> Box<dyn $crate::conformance::Storage> {
                 Box::new(($storage)())
             }

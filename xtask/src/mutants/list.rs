@@ -969,7 +969,7 @@ mutants! {
         "sqlite watch: nobody hears of what is not watched": "forget(tx, queue, &id)?" => "(forget(tx, queue, &id)? || true)";
     }
     SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
-        "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?" => "0";
+        "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])?" => "0";
     }
     REDIS "queue-core/src/redis/turn/acks.lua" {
         "watch: a job that is not kept is kept for who waits": "has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}" => "{}";
@@ -1464,7 +1464,7 @@ mutants! {
         "failures: names are bounded": "while #names > most do" => "while false do";
     }
     FAILED_SQLITE "queue-core/src/sqlite/history/failures.rs" {
-        "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, KINDS - 1])?" => "0";
+        "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, Unsigned(KINDS - 1)])?" => "0";
     }
     WATCHING "queue-core/src/redis/doors/transitions.lua" {
         "watching: the bit goes with the mark": "if #some < 1000 and bits and string.find(bits, 'v', 1, true) then" => "if false then";
