@@ -175,6 +175,9 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     for target in TARGETS {
         steps.push(Step { group: "targets", name: format!("check for {target}"), seed: None, run: Box::new(move || check_for(target)) });
     }
+    steps.push(command("applications", "the crates resolve beside others", words(&["xtask", "resolve"])));
+    steps.push(command("applications", "applications with lock files of their own", words(&["xtask", "apps"])));
+    steps.push(Step { group: "packages", name: "licenses and advisories".to_owned(), seed: None, run: Box::new(deny) });
     steps.push(command("other languages", "programs in Python and Node publish events", words(&["xtask", "foreign"])));
     Ok(steps)
 }
@@ -235,6 +238,13 @@ fn fuzz() -> Ended {
     build.args(["run", "nightly", "cargo", "build", "--manifest-path", "fuzz/Cargo.toml"]).current_dir(root());
     // A target folder of its own: another compiler would build the workspace again in ours.
     run(build.env("CARGO_TARGET_DIR", crate::run::target().join("fuzz")).env("RUSTFLAGS", "--cfg fuzzing").env_remove("CARGO"))
+}
+
+fn deny() -> Ended {
+    if output(cargo().args(["deny", "--version"])).is_none() {
+        return Ended::NotRun("cargo-deny is not installed: `cargo install cargo-deny`".to_owned());
+    }
+    run(cargo().args(["deny", "check"]))
 }
 
 /// Checks the crates for another system, with the features that need no C compiler there.
