@@ -22,7 +22,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "workers of three subscriptions are killed while they read a topic, one of them in order by groups, and a fourth begins in the middle",
         grade: Grade::S,
         columns: EVERY,
-        setup: || topic(Mix::events(30, GROUPS), ALL_OF_THREE),
+        // Slow enough that the fourth subscription begins while events are published.
+        setup: || Setup { pause_ms: 40, ..topic(Mix::events(30, GROUPS), ALL_OF_THREE) },
         harm: killed,
         expect: |summary| taken_back(summary).and_then(|()| handled(summary, &[Subscriber::Ordered, Subscriber::Plain, Subscriber::Late])),
     },
@@ -145,7 +146,7 @@ fn killed(bed: &mut Bed) -> Harming<'_> {
             let pause = bed.ms(20, 400);
             bed.pass(pause).await?;
             kill_one(bed).await?;
-            if n == 3 {
+            if n == 0 {
                 bed.start_worker_of(&[Subscriber::Late])?;
             }
         }
