@@ -31,22 +31,17 @@ fn folder() -> PathBuf {
     fs::create_dir(&folder).unwrap();
     std::os::unix::fs::symlink(root(), folder.join("queue")).unwrap();
     fs::create_dir(folder.join(".cargo")).unwrap();
-    fs::write(folder.join(".cargo/config.toml"), PROFILE).unwrap();
+    fs::write(folder.join(".cargo/config.toml"), profile()).unwrap();
     folder
 }
 
 /// The profile of the workspace, so that most dependencies are not built a second time.
-const PROFILE: &str = r#"
-[profile.dev]
-debug = "line-tables-only"
-[profile.dev.package."*"]
-opt-level = 1
-debug = false
-[profile.dev.package.libsqlite3-sys]
-opt-level = 3
-[profile.dev.build-override]
-opt-level = 0
-"#;
+fn profile() -> String {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let start = manifest.find("[profile.dev]").expect("the workspace has a profile");
+    let end = manifest.find("[profile.release]").expect("the profile of releases is the last one");
+    manifest[start..end].to_owned()
+}
 
 /// A command of a person who has set nothing up. The versions and the build are those of the workspace: nothing is downloaded.
 fn command(program: &str, folder: &Path) -> Command {

@@ -30,25 +30,30 @@ const ROTATED: [(&str, &str); 12] = [
     ("dashboard", "chromium::"),
 ];
 
-/// Folders and files of the sources, and the rotated tests that a change in them adds as a whole: `program: part of a test's name`.
-const ADDED: [(&str, &[&str]); 17] = [
-    ("queue-core/src/redis/", &["conformance: on_valkey::", "conformance: on_redis_cluster::"]),
-    ("queue-core/src/redis/connection/", &["conformance: on_redis_sentinel::", "conformance: on_valkey_cluster::"]),
-    ("queue-core/src/sqlite/", &["conformance: on_sqlite_memory::"]),
-    ("queue-core/src/broker/", &["conformance: on_a_wrapped_broker::", "conformance: on_memory::"]),
-    ("queue-core/src/client/", &["conformance: on_a_wrapped_broker::"]),
+/// Sources that only rotated tests run, and these tests, which a change of the sources adds as a whole: `program: part of a test's name`.
+///
+/// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, each turn profile and one SQLite file.
+const ADDED: [(&str, &[&str]); 20] = [
+    ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
+    ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
+    ("queue-core/src/redis/connection/probe.rs", &["conformance: on_valkey::"]),
+    ("queue-core/src/redis/keys/names.rs", &["conformance: on_redis_cluster::"]),
+    ("queue-core/src/sqlite/connection/", &["conformance: on_sqlite_memory::"]),
+    ("queue-core/src/broker/delegate.rs", &["conformance: on_a_wrapped_broker::"]),
     ("queue-core/src/observe/", &["conformance: on_a_wrapped_broker::"]),
     ("queue-testing/src/model/", &["conformance: on_memory::"]),
     ("queue-testing/src/memory_broker.rs", &["conformance: on_memory::"]),
     ("queue-testing/src/failing/", &["conformance: on_a_wrapped_broker::"]),
     ("docs/acl/", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
-    ("tests/src/roles.rs", &["conformance: on_redis_with_roles::"]),
+    ("tests/src/roles.rs", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
     ("tests/src/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
     ("tests/src/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
-    ("queue-dashboard/", &["dashboard: chromium::"]),
+    ("queue-dashboard/assets/", &["dashboard: chromium::"]),
     ("tests/src/browser.rs", &["dashboard: chromium::"]),
-    ("queue-worker/src/", &["rows: on_"]),
-    ("faults/", &["rows: on_"]),
+    ("faults/src/rows/schedules.rs", &["rows: tick"]),
+    ("faults/src/rows/topics.rs", &["rows: subscription", "rows: events"]),
+    ("faults/src/rows/rules.rs", &["rows: limits", "rows: cap"]),
+    ("faults/src/rows/operations.rs", &["rows: operation"]),
 ];
 
 /// What a run leaves out and adds.
@@ -58,6 +63,8 @@ pub(crate) struct Selection {
     day: u64,
     pub(crate) base: Option<String>,
     pub(crate) changed: BTreeSet<String>,
+    /// The functions of the conformance suite in which a line has changed.
+    cases: BTreeSet<String>,
     /// Nothing is left out.
     everything: bool,
 }
@@ -80,9 +87,11 @@ impl Selection {
             }
         };
         let changed = base.as_ref().and_then(|base| git(&["diff", "--name-only", base])).unwrap_or_default();
+        let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance"]));
+        let cases = cases.map(|diff| functions(&diff)).unwrap_or_default();
         let added = git(&["ls-files", "--others", "--exclude-standard"]).unwrap_or_default();
         let changed = changed.lines().chain(added.lines()).map(str::to_owned).collect();
-        Ok(Selection { date: date_of(day), day, base, changed, everything })
+        Ok(Selection { date: date_of(day), day, base, changed, cases, everything })
     }
 
     /// For people: the base, and the command that runs the same tests again.
@@ -106,11 +115,9 @@ impl Selection {
         )
     }
 
-    /// The part of the damaged states that are tried, as `QUEUE_TEST_PART` says it: part `k` of `n` is `k/n`.
+    /// The part of the damaged states that are tried, as `QUEUE_TEST_PART` says it: part `k` of `n` is `k/n`. All of them are for the whole tier.
     pub(crate) fn part(&self) -> String {
-        let damage = ["queue-core/src/redis/", "queue-core/src/sqlite/", "tests/tests/corrupt/"];
-        let everything = self.everything || self.changed.iter().any(|file| damage.iter().any(|folder| file.starts_with(folder)));
-        if everything { "0/1".to_owned() } else { format!("{}/{PARTS}", self.day % PARTS) }
+        if self.everything { "0/1".to_owned() } else { format!("{}/{PARTS}", self.day % PARTS) }
     }
 
     /// Whether tests of this program rotate.
@@ -134,10 +141,9 @@ impl Selection {
         suites.any(|suite| suite.split_once(": ").is_some_and(|(of, part)| program.ends_with(of) && test.contains(part)))
     }
 
-    /// Whether the change touches the group of conformance cases that a test belongs to.
+    /// Whether the change touches a conformance case.
     fn changes_case(&self, test: &str) -> bool {
-        let group = test.rsplit("::").nth(1).unwrap_or_default();
-        self.changed.contains(&format!("queue-testing/src/conformance/{group}.rs"))
+        test.rsplit("::").next().is_some_and(|case| self.cases.contains(case))
     }
 
     /// Whether the change touches the file of a test of this program, whose sources begin at `source`.
@@ -149,6 +155,20 @@ impl Selection {
         let near = |file: &str| file.starts_with(&folder) || file.starts_with("queue-testing/src/conformance/");
         self.changed.iter().any(|file| *file == source.display().to_string() || near(file) && named(file))
     }
+}
+
+/// The functions that a diff without context names: before the lines of each change, and in the lines that it adds.
+fn functions(diff: &str) -> BTreeSet<String> {
+    let named = |line: &str| {
+        let line = match line.strip_prefix("@@ ") {
+            Some(place) => place.split_once("@@")?.1,
+            None => line.strip_prefix('+')?,
+        };
+        let name: String =
+            line.split_once("async fn ")?.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+        Some(name)
+    };
+    diff.lines().filter_map(named).collect()
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
@@ -177,7 +197,7 @@ mod tests {
 
     fn selection(day: u64, changed: &[&str]) -> Selection {
         let changed = changed.iter().map(|file| (*file).to_owned()).collect();
-        Selection { date: date_of(day), day, base: None, changed, everything: false }
+        Selection { date: date_of(day), day, base: None, changed, cases: BTreeSet::new(), everything: false }
     }
 
     #[test]
@@ -201,13 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn a_change_adds_the_suites_of_its_folder_and_the_cases_of_its_file() {
+    fn a_change_adds_the_suites_of_its_folder_and_the_cases_that_it_edits() {
         let days =
             |changed: &str, test: &str| (100..104).filter(|day| selection(*day, &[changed]).chooses("tests/conformance", test)).count();
-        assert_eq!(days("queue-core/src/sqlite/doors/end.rs", "on_sqlite_memory::turns::a"), 4);
-        assert_eq!(days("queue-core/src/sqlite/doors/end.rs", "on_valkey::turns::a"), 1);
-        assert_eq!(days("queue-testing/src/conformance/turns.rs", "on_valkey::turns::a"), 4);
-        assert_eq!(days("queue-testing/src/conformance/turns.rs", "on_valkey::groups::a"), 1);
+        assert_eq!(days("tests/src/cluster.rs", "on_valkey_cluster::turns::a"), 4);
+        assert_eq!(days("tests/src/cluster.rs", "on_valkey::turns::a"), 1);
+        let diff =
+            "@@ -1 +1 @@ pub async fn edited(bed: Bed) {\n-a\n+b\n@@ -9,0 +10,2 @@ fn helper() {\n+pub async fn added(bed: Bed) {\n+}";
+        let chosen = |day, case| {
+            Selection { cases: functions(diff), ..selection(day, &[]) }.chooses("tests/conformance", &format!("on_valkey::turns::{case}"))
+        };
+        for (case, days) in [("edited", 4), ("added", 4), ("another", 1)] {
+            assert_eq!((100..104).filter(|day| chosen(*day, case)).count(), days, "{case}");
+        }
         let touched = selection(0, &["tests/tests/features/groups.rs"]);
         assert!(touched.touches("tests/tests/features/main.rs".as_ref(), "groups::on_redis::a_test"));
         assert!(!touched.touches("tests/tests/features/main.rs".as_ref(), "limits::on_redis::a_test"));
@@ -220,14 +246,13 @@ mod tests {
             assert!(root().join(folder).exists(), "{folder}");
             for suite in suites {
                 let (program, part) = suite.split_once(": ").unwrap();
-                let rotates = |(rotated, start): &(&str, &str)| *rotated == program && (start.contains(part) || start.is_empty());
-                assert!(ROTATED.iter().any(rotates), "{suite}");
+                assert!(ROTATED.iter().any(|(rotated, start)| *rotated == program && (start.contains(part) || *start == "on_")), "{suite}");
             }
         }
         // Each rotated suite is added by some change.
         for (program, start) in ROTATED {
             let adds =
-                |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start.is_empty()));
+                |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start == "on_"));
             assert!(ADDED.iter().flat_map(|(_, suites)| *suites).any(adds), "{program} {start}");
         }
     }

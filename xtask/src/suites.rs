@@ -22,7 +22,7 @@ const WAITING: (&str, usize) = ("conformance", 2);
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
 /// changes what the compiler says.
-pub(crate) const COMPILING: [&str; 2] = ["queue-macros/macros", "tests/readme"];
+pub(crate) const COMPILING: [&str; 2] = ["queue-macros/tests/macros", "tests/readme"];
 
 /// How long one program may take. After that, its output is printed and it is killed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);

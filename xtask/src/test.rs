@@ -17,7 +17,7 @@ use crate::{
     whole,
 };
 
-/// The compiler whose messages `queue-macros/ui` expects.
+/// The compiler whose messages `queue-macros/tests/ui` expects.
 const EXPECTED_COMPILER: &str = "rustc 1.95.0";
 
 /// At most this many tests are run a second time.

@@ -1,0 +1,1 @@
+//! The tests of `queue-macros`: see `macros/main.rs`.
