@@ -126,6 +126,18 @@ pub use self::{
 struct Readme;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/tutorial.md")]
+struct AboutFirstSteps;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/tasks.md")]
+struct AboutTasks;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/guarantees.md")]
+struct AboutGuarantees;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/middleware.md")]
 struct AboutMiddleware;
 

@@ -63,7 +63,7 @@ fn the_first_lines_of_the_readme_build_and_print_what_it_says() {
     let project = folder.join("hello");
     let manifest = fs::read_to_string(project.join("Cargo.toml")).unwrap();
     let dependencies = manifest.split_once("[dependencies]\n").expect("it has dependencies").1;
-    assert_eq!(dependencies.lines().count(), 2, "{manifest}");
+    assert_eq!(dependencies.lines().count(), 4, "{manifest}");
     fs::write(project.join("src/main.rs"), program).unwrap();
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
 
