@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 6] = ["rows", "conformance", "corrupt", "dashboard", "servers", "outages"];
+const LONGEST: [&str; 8] = ["conformance", "dashboard", "servers", "outages", "corrupt", "rows", "cli", "model"];
 
-/// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
-const WAITING: (&str, usize) = ("conformance", 2);
+/// Tests of these programs wait for servers, disks and leases nearly all of the time: this many of them run at once per core.
+const WAITING: ([&str; 5], usize) = (["conformance", "dashboard", "servers", "outages", "cli"], 2);
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
 /// changes what the compiler says.
@@ -176,7 +176,7 @@ impl Program {
             // The format is not stable; this variable allows it. Nothing else says how long a test took and what it printed.
             command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
         }
-        if self.name.ends_with(WAITING.0) {
+        if WAITING.0.iter().any(|waiting| self.name.ends_with(waiting)) {
             command.arg(format!("--test-threads={}", WAITING.1 * cores()));
         }
         if let Some(tests) = tests {
