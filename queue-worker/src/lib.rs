@@ -138,6 +138,14 @@ struct AboutTasks;
 struct AboutGuarantees;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/recipes.md")]
+struct Recipes;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/coming-from.md")]
+struct ComingFrom;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/middleware.md")]
 struct AboutMiddleware;
 
