@@ -36,6 +36,9 @@ struct Json<'a> {
     crashes: u32,
     snoozes: u32,
     rate_limited: u32,
+    releases: u32,
+    #[serde(serialize_with = "utc")]
+    released_at: Option<SystemTime>,
     max_attempts: Option<u32>,
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
@@ -86,6 +89,8 @@ impl Serialize for JobRecord {
             crashes: self.crashes,
             snoozes: self.snoozes,
             rate_limited: self.rate_limited,
+            releases: self.releases,
+            released_at: self.released_at,
             max_attempts: self.max_attempts,
             timeout_ms: self.timeout.map(ms),
             retention_ms: self.retention.map(ms),
@@ -311,7 +316,7 @@ mod tests {
             serde_json::json!({
                 "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
-                "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "max_attempts": 3,
+                "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "releases": 0, "released_at": null, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
                 "limits": {}, "cost": 1,

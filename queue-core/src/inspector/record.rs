@@ -76,6 +76,11 @@ pub struct JobRecord {
     pub snoozes: u32,
     /// How often a service that it calls has had enough: [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     pub rate_limited: u32,
+    /// How often a run of it was stopped because its worker stopped. Such a run is charged nothing, and the job begins anew: a job that runs
+    /// longer than the time between two deployments is released again and again.
+    pub releases: u32,
+    /// When it was last released so.
+    pub released_at: Option<SystemTime>,
     /// The number of failures that buries it, if the job has its own.
     pub max_attempts: Option<u32>,
     /// The longest time of one attempt, if the job has its own.
@@ -151,6 +156,8 @@ impl JobRecord {
             crashes: job.crashes,
             snoozes: job.snoozes,
             rate_limited: job.rate_limited,
+            releases: job.releases,
+            released_at: job.released_ms.and_then(time),
             max_attempts: None,
             timeout: None,
             retention: None,

@@ -25,6 +25,7 @@ pub(in crate::redis) enum Kind {
     Records,
     Attempts,
     Snoozes,
+    Released,
     Crashes,
     Errors,
     Priority,
@@ -114,6 +115,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Records,
     Kind::Attempts,
     Kind::Snoozes,
+    Kind::Released,
     Kind::Crashes,
     Kind::Errors,
     Kind::Priority,
@@ -201,6 +203,7 @@ impl Kind {
             Kind::Records => "records",
             Kind::Attempts => "attempts",
             Kind::Snoozes => "snoozes",
+            Kind::Released => "released",
             Kind::Crashes => "crashes",
             Kind::Errors => "errors",
             Kind::Priority => "priority",
@@ -319,6 +322,7 @@ impl Kind {
             | Kind::Records
             | Kind::Attempts
             | Kind::Snoozes
+            | Kind::Released
             | Kind::Crashes
             | Kind::Errors
             | Kind::Priority

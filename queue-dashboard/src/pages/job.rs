@@ -261,6 +261,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Crashes", some(job.crashes)),
         ("Snoozes", some(job.snoozes)),
         ("Rate limited", some(job.rate_limited)),
+        ("Releases", some(job.releases)),
         ("Timeout", job.timeout.map(span)),
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
@@ -310,6 +311,11 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
             &format!("Charged with {}: a process died that held it", count(u64::from(job.crashes), "crash").replace("crashs", "crashes")),
             "bad",
         ));
+    }
+    if job.releases > 0 {
+        let what =
+            format!("Released {} by a worker that stopped{}", times(job.releases), if job.releases > 1 { ", the last time" } else { "" });
+        events.push(event(job.released_at, &what, "warn"));
     }
     match job.state {
         JobState::Scheduled => events.push(event(job.due_at, "Due", "next")),

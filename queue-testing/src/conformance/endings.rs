@@ -272,6 +272,46 @@ pub async fn a_released_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     assert_eq!(bed.counter(Counter::Released).await, 1);
 }
 
+/// How often a run was stopped by the stop of its worker, and when last, until the job begins anew. What has not started has lost nothing.
+pub async fn releases_are_counted_with_the_job(bed: Bed) {
+    let ids = bed.put(2).await;
+    let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.releases, record.released_ms.is_some()));
+    let mut lane = bed.lane().await;
+    let mut last = None;
+    for ending in [Ending::Release, Ending::Void, Ending::Stopped, Ending::Stopped, Ending::Stopped] {
+        let before = releases(&ids[0]).await.expect("it waits").0;
+        let counts = u32::from(ending == Ending::Stopped);
+        let delivery = lane.claim_one().await;
+        assert_eq!((&delivery.id, delivery.attempts, delivery.crashes, delivery.snoozes), (&ids[0], 0, 0, 0));
+        assert!(lane.end(&delivery, ending).await);
+        assert_eq!(releases(&ids[0]).await, Some((before + counts, before + counts > 0)));
+        let at = bed.show(&ids[0]).await.expect("it waits").released_ms;
+        assert!(at >= last, "{at:?} after {last:?}");
+        last = at;
+    }
+    assert_eq!(releases(&ids[1]).await, Some((0, false)), "each job has its own count");
+    assert_eq!(bed.counter(Counter::Released).await, 5);
+    let listed = async |state| bed.broker.list(&bed.queue, state, 0, 10).await.expect("it can be listed").jobs[0].releases;
+    assert_eq!(listed(JobState::Ready).await, 3, "a list has it, too");
+    let delivery = lane.claim_one().await;
+    assert_eq!(listed(JobState::Active).await, 3);
+    // A failure keeps it, and so does the record of the job.
+    assert!(lane.end(&delivery, nack(NOW)).await);
+    assert_eq!(releases(&ids[0]).await, Some((3, true)));
+    bed.broker.cancel(&bed.queue, &ids[..1]).await.expect("it waits");
+    assert_eq!(releases(&ids[0]).await, Some((3, true)));
+    // A requeue begins anew, and so does a repeat.
+    assert_eq!(bed.broker.requeue(&bed.queue, &ids[..1]).await.expect("it has ended"), [true]);
+    assert_eq!(releases(&ids[0]).await, Some((0, false)));
+    let delivery = lane.claim_one().await;
+    assert_eq!(delivery.id, ids[1]);
+    assert!(lane.end(&delivery, Ending::Stopped).await);
+    assert_eq!(releases(&ids[1]).await, Some((1, true)));
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Repeat { delay: NOW }).await);
+    assert_eq!(releases(&ids[1]).await, Some((0, false)));
+}
+
 /// A released job keeps its priority.
 pub async fn a_released_job_keeps_its_priority(bed: Bed) {
     use queue_core::broker::Priority;

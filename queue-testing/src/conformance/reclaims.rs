@@ -246,6 +246,9 @@ pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     for (id, state, crashes) in [(&suspect, JobState::Ready, 1), (&ids[0], JobState::Ready, 0), (&ids[1], JobState::Retry, 1)] {
         let record = bed.show(id).await.expect("it waits");
         assert_eq!((record.state, record.crashes), (state, crashes));
+        // Its worker has stopped while it ran.
+        let released = id != &ids[1];
+        assert_eq!((record.releases, record.released_ms.is_some()), (u32::from(released), released));
     }
     assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (0, 2));
 }

@@ -155,18 +155,22 @@ impl Model {
             let is_charged = |id: &JobId, leaves: bool| !leaves && !lives && (!has_suspect || self.jobs[id].crashes > 0);
             let (mut charged, mut free) = (Vec::new(), Vec::new());
             for (_, id, leaves) in held {
-                if is_charged(&id, leaves) { charged.push(id) } else { free.push(id) }
+                if is_charged(&id, leaves) { charged.push(id) } else { free.push((id, leaves)) }
             }
             let all = free.len() + charged.len();
             let room = RECLAIM_ITEMS - reclaimed.moved();
             let released = free.len().min(room);
             let mut stopped = 0;
-            for id in free[..released].iter().rev() {
+            for (id, leaves) in free[..released].iter().rev() {
                 if self.end_stopped(id, By::Others) {
                     stopped += 1;
                     continue;
                 }
                 let out = self.settle(id, By::Others).expect("a held job is active");
+                if *leaves {
+                    let now = self.now;
+                    self.jobs.edit(id).release(now);
+                }
                 self.come_back(out, Back::Head);
             }
             reclaimed.released += released - stopped;

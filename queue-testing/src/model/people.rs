@@ -62,7 +62,7 @@ impl Model {
             return Changed::Held(younger);
         }
         let job = self.jobs.edit(id);
-        (job.attempts, job.crashes, job.snoozes, job.rate_limited, job.note) = (0, 0, 0, 0, None);
+        (job.attempts, job.crashes, job.snoozes, job.rate_limited, job.releases, job.note) = (0, 0, 0, 0, (0, None), None);
         if let Some(anew) = Envelope::without_expiry(&job.envelope) {
             job.envelope = anew;
         }

@@ -152,7 +152,7 @@ impl Model {
                 self.count("snoozed", 1);
             }
             Ending::Repeat { delay } => {
-                (job.attempts, job.snoozes, job.rate_limited) = (0, 0, 0);
+                (job.attempts, job.snoozes, job.rate_limited, job.releases) = (0, 0, 0, (0, None));
                 job.failures.clear();
                 self.come_back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
                 self.count("repeated", 1);
@@ -184,7 +184,10 @@ impl Model {
                 job.unreadable = Some(unreadable);
                 self.come_back(out, Back::Parked(task.clone()));
             }
-            _ => {
+            ending => {
+                if *ending == Ending::Stopped {
+                    job.release(now);
+                }
                 self.come_back(out, Back::Head);
                 self.count("released", 1);
             }

@@ -74,9 +74,13 @@ fn job(record: &JobRecord, text: &mut String) {
     if let Some(tag) = &record.tag {
         let _ = write!(text, ", tag {tag}");
     }
-    for (name, count) in
-        [("failures", record.failures), ("crashes", record.crashes), ("snoozes", record.snoozes), ("rate limited", record.rate_limited)]
-    {
+    for (name, count) in [
+        ("failures", record.failures),
+        ("crashes", record.crashes),
+        ("snoozes", record.snoozes),
+        ("rate limited", record.rate_limited),
+        ("releases", record.releases),
+    ] {
         if count > 0 {
             let _ = write!(text, ", {name} {count}");
         }

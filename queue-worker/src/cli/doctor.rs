@@ -9,8 +9,8 @@ use std::{
 };
 
 use queue_core::{
-    Client, Error, Inspector,
-    broker::{Audit, Damage, Durability, JobState},
+    Client, Error, Inspector, JobRecord,
+    broker::{Audit, Counter, Damage, Durability, JobState, QueueStats},
     schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
@@ -19,7 +19,7 @@ use super::{
     args::DoctorArgs,
     condition,
     exit::{Exit, Failure},
-    output::{coarse, print, print_json},
+    output::{coarse, print, print_json, relative},
     parked::Parked,
     queues,
 };
@@ -32,6 +32,9 @@ const WORTH_A_WORD: Duration = Duration::from_secs(60);
 
 /// A ready job that has waited for so long, beside workers, is worth a word.
 const OLD: Duration = Duration::from_secs(600);
+
+/// A job that was released this often runs longer than the time between deployments.
+const RELEASED_OFTEN: u32 = 3;
 
 #[derive(Serialize)]
 struct Report {
@@ -223,6 +226,9 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     for parked in Parked::of(inspector, name, &stats).await? {
         problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
     }
+    if let Some(problem) = released(inspector, name, &stats).await? {
+        problems.push(problem);
+    }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
         let advice = "look with `jobs list --state ready` what its jobs wait for, start more workers, or look whether its jobs take longer than they should";
         problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
@@ -232,6 +238,33 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, problem, "spread the work over several queues"));
     }
     Ok(())
+}
+
+/// Jobs that stopping workers have released again and again. Such a job goes to the head of its line and starts soon: all jobs that run are looked at,
+/// and the first that wait.
+async fn released(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
+    if stats.total(Counter::Released) + stats.total(Counter::Reclaimed) < u64::from(RELEASED_OFTEN) {
+        return Ok(None);
+    }
+    let mut found: Vec<JobRecord> = Vec::new();
+    for (state, pages) in [(JobState::Active, usize::MAX), (JobState::Ready, 1)] {
+        let mut from = Some(0);
+        for _ in 0..pages {
+            let Some(offset) = from else { break };
+            let page = inspector.list(queue, state, offset, 500).await?;
+            found.extend(page.jobs.into_iter().filter(|job| job.releases >= RELEASED_OFTEN));
+            from = page.next;
+        }
+    }
+    let Some(most) = found.iter().max_by_key(|job| (job.releases, job.released_at)) else { return Ok(None) };
+    let task = most.task.as_deref().map(|task| format!(" of task {task}")).unwrap_or_default();
+    let last = most.released_at.map(|at| format!(", last {}", relative(at, SystemTime::now()))).unwrap_or_default();
+    let jobs = if found.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", found.len()) };
+    let problem =
+        format!("{jobs} released by stopping workers {RELEASED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.releases);
+    let advice = "they run longer than the time between deployments, and begin anew each time: raise `--grace`, store progress and continue from it, \
+                  or let the old workers finish with `workers quiet --release OLD`";
+    Ok(Some(Problem::advice(Some(queue), problem, advice)))
 }
 
 fn are(jobs: u64) -> String {

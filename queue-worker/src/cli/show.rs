@@ -121,6 +121,10 @@ fn text(record: &JobRecord) -> String {
             lines.add(name, &count.to_string());
         }
     }
+    if record.releases > 0 {
+        let last = record.released_at.map(|at| format!(", last {}", relative(at, now))).unwrap_or_default();
+        lines.add("releases", &format!("{}{last}", record.releases));
+    }
     for reason in record.waiting.iter().filter(|_| record.running.is_none()) {
         lines.add("waits", &reason_text(record, reason, now));
     }

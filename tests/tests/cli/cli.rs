@@ -877,6 +877,37 @@ fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() 
     assert_eq!(Lines::of(worker.0.stdout.take().unwrap()).next(), "waiting");
     assert_eq!(worker.stop(), 7);
     assert_eq!(place.state(&job), "ready");
+    let released = place.json(&["jobs", "show", &job, "--json"]);
+    assert_eq!((&released["releases"], &released["crashes"], &released["failures"]), (&1.into(), &0.into(), &0.into()));
+    assert!(released["released_at"].is_string(), "{released}");
+    let shown = place.ok(&["jobs", "show", &job]);
+    assert!(shown.lines().any(|line| line.starts_with("releases") && line.contains("1, last ")), "{shown}");
+}
+
+/// A job that runs longer than the time between deployments never ends.
+#[test]
+fn a_doctor_reports_jobs_that_are_released_again_and_again() {
+    let place = Place::new();
+    for id in ["long", "longer", "short"] {
+        place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}", "--id", id]);
+    }
+    let database = rusqlite::Connection::open(place.file()).unwrap();
+    let released = |id: &str, releases: u32| {
+        let name = format!("={id}");
+        let row = rusqlite::params![name.as_bytes(), releases];
+        database.execute("UPDATE queue_jobs SET releases = ?2, released = 1700000000000 WHERE id = ?1", row).unwrap();
+    };
+    released("long", 3);
+    released("longer", 7);
+    released("short", 2);
+    database.execute("INSERT INTO queue_counters (queue, name, value) VALUES (1, 'released', 12)", []).unwrap();
+    let told = place.ok(&["doctor"]);
+    let line = told.lines().find(|line| line.contains("stopping workers")).unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("2 jobs were released by stopping workers 3 times or more: "), "{line}");
+    assert!(line.contains("/longer of task greet 7 times, last ") && line.contains("`--grace`"), "{line}");
+    released("long", 2);
+    released("longer", 2);
+    assert!(!place.ok(&["doctor"]).contains("stopping workers"));
 }
 
 #[test]

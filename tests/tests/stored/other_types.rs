@@ -30,7 +30,7 @@ const REPAIR: Audit = Audit { repair: true, thorough: true };
 const LOOK: Audit = Audit { repair: false, thorough: true };
 
 /// All keys of a queue, with the types that belong to them.
-const KEYS: [(&str, &str); 38] = [
+const KEYS: [(&str, &str); 39] = [
     ("meta", "hash"),
     ("jobs", "hash"),
     ("ready:0", "list"),
@@ -47,6 +47,7 @@ const KEYS: [(&str, &str); 38] = [
     ("records", "hash"),
     ("attempts", "hash"),
     ("snoozes", "hash"),
+    ("released", "hash"),
     ("crashes", "hash"),
     ("errors", "hash"),
     ("priority", "hash"),

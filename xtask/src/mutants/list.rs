@@ -247,6 +247,7 @@ mutants! {
         "end: attempts go with their job": "    many('HDEL', K.attempts, ids)\n" => "";
         "end: errors go with their job": "    many('HDEL', K.errors, ids)\n" => "";
         "end: snoozes go with their job": "    many('HDEL', K.snoozes, ids)\n" => "";
+        "end: releases go with their job": "    many('HDEL', K.released, ids)\n" => "";
         "kept: a job counts with its own size": "(one_size or sizes[place] or 0)" => "(one_size or sizes[i] or 0)";
         "kept: a result stays with its job": "local result = results[place] or" => "local result = results[i] or";
         "kept: a result counts": "(one_size or sizes[place] or 0) + #result" => "(one_size or sizes[place] or 0)";

@@ -52,9 +52,15 @@ local function add_failure(id, text)
   put_rare('f', K.errors, id, cmsgpack.pack(failures))
 end
 
+-- A run was stopped because its worker stops.
+local function count_release(id)
+  local before = string.match(call('HGET', K.released, id) or '', '^%d+')
+  put_rare('z', K.released, id, ms(whole(before) + 1) .. ':' .. ms(now))
+end
+
 -- Counters as those of a job that has never run.
 local function clear_counts(id)
-  for _, key in ipairs({ K.attempts, K.crashes, K.snoozes }) do
+  for _, key in ipairs({ K.attempts, K.crashes, K.snoozes, K.released }) do
     call('HDEL', key, id)
   end
 end

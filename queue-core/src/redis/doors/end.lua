@@ -42,6 +42,7 @@ local function strip(ids)
   --- with all
   if has('z') then
     many('HDEL', K.snoozes, ids)
+    many('HDEL', K.released, ids)
   end
   if has('c') then
     many('HDEL', K.crashes, ids)
@@ -141,6 +142,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   know('f', 'f', K.errors)
   --- with all
   know('z', 'z', K.snoozes)
+  know('o', 'z', K.released)
   know('p', 'p', K.priority)
   know('q', 'u', K.keyed)
   know('g', 'g', K.grouped)

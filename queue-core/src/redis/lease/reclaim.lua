@@ -8,11 +8,15 @@ for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
     settle({ id })
+    local leaves = redis.pcall('SISMEMBER', K.leaving, lane_of(tag) or '') == 1
     if is_stopped(id) then
       end_unrun(id, 'cancelled', C.stopped)
       stopped = stopped + 1
-    elseif ARGV[i + 2] ~= '1' or redis.pcall('SISMEMBER', K.leaving, lane_of(tag) or '') == 1 then
+    elseif ARGV[i + 2] ~= '1' or leaves then
       freed = freed + 1
+      if leaves then
+        count_release(id)
+      end
       if not superseded(id) then
         table.insert(released, id)
       end

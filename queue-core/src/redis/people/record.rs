@@ -112,7 +112,16 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         // The fraction tells which of two rises first.
         record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
     }
+    if let Some(released) = values.next() {
+        (record.releases, record.released_ms) = releases_of(&words(released)?);
+    }
     Ok(Some(record))
+}
+
+/// The number of releases, and the time of the last.
+fn releases_of(stored: &str) -> (u32, Option<i64>) {
+    let (count, last) = stored.split_once(':').unwrap_or((stored, ""));
+    (count.parse().unwrap_or_default(), last.parse().ok())
 }
 
 /// Until when a job of `show` is kept, if it has ended.

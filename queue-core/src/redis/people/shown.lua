@@ -1,5 +1,6 @@
 -- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
--- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, and when it rises.
+-- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, when it rises, and how
+-- often and when last it was released.
 
 -- How many bytes it has of what grows: envelope, errors and result.
 local function bytes_of(job)
@@ -14,10 +15,10 @@ local function shown(id)
   local record = call('HGET', K.records, id)
   if record then
     local kept = unpacked(record) or {}
-    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '', g = '' }) do
+    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '', g = '', o = '' }) do
       kept[name] = type(kept[name]) == 'string' and kept[name] or default
     end
-    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g }
+    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g, '', kept.o }
   end
   local tag = call('HGET', K.active, id)
   local note = call('HGET', K.notes, id)
@@ -45,5 +46,6 @@ local function shown(id)
     string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
     call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '', call('HGET', K.grouped, id) or '',
     state == 'ready' and call('HEXISTS', K.crashes, id) == 0 and call('ZSCORE', K.rising, id) or '',
+    call('HGET', K.released, id) or '',
   }
 end

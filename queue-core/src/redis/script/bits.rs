@@ -16,7 +16,7 @@ pub(in crate::redis) enum Bit {
     Priority,
     /// `crashes` and `suspect`.
     Crashed,
-    /// `snoozes`.
+    /// `snoozes`, `released`.
     Snoozed,
     /// `tomb`: an id was cancelled or deleted while it was ready.
     Tomb,

@@ -116,7 +116,8 @@ mod tests {
     /// What most queues do not have is written by one helper, which sets the bit first, or in the doors.
     #[test]
     fn rare_keys_are_written_behind_their_bits() {
-        let rare = ["attempts", "errors", "snoozes", "crashes", "priority", "tomb", "keyed", "unique", "held", "grouped", "front"];
+        let rare =
+            ["attempts", "errors", "snoozes", "released", "crashes", "priority", "tomb", "keyed", "unique", "held", "grouped", "front"];
         for (name, text) in fragments() {
             for key in rare {
                 let wrote = format!("'HSET', K.{key},");

@@ -57,7 +57,7 @@ for at = 0, others - 1 do
         table.insert(later, id)
       end
     elseif kind == 'repeat' then
-      for _, key in ipairs({ K.attempts, K.snoozes, K.errors }) do
+      for _, key in ipairs({ K.attempts, K.snoozes, K.released, K.errors }) do
         call('HDEL', key, id)
       end
       if superseded(id) then
@@ -92,6 +92,9 @@ for at = 0, others - 1 do
         woken = true
       end
     else
+      if a == 's' then
+        count_release(id)
+      end
       woken = not superseded(id) and back({ id }, true) or woken
       count('released', 1)
     end

@@ -87,6 +87,9 @@ const ASIDE: [&str; 11] = [
     include_str!("migrations/followed.sql"),
 ];
 
+/// Columns that an older library leaves alone, so that they raise no schema number.
+const RELEASES: &str = include_str!("migrations/releases.sql");
+
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
 const GROUPS: &str = include_str!("migrations/groups.sql");
 /// Those of limits, which are made with them.
@@ -257,6 +260,10 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     }
     for tables in ASIDE {
         connection.execute_batch(tables)?;
+    }
+    const COUNTED: &str = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queue_jobs') WHERE name = 'releases')";
+    if !connection.query_row(COUNTED, [], |row| row.get::<_, bool>(0))? {
+        connection.execute_batch(RELEASES)?;
     }
     if found >= WITH_GROUPS {
         connection.execute_batch(GROUPS)?;

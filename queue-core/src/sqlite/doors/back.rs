@@ -6,6 +6,7 @@
 //! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
 //! | [`release`] | head of the line | `released`, if its holder did it | now |
+//! | [`count_release`] | none, before `release` | releases, the time of the last | none |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
 //! | [`aside`] | `parked` | the same, of a job that was claimed and has not started | none |
 //! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
@@ -84,7 +85,8 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
 
 /// The job begins anew, as if it had been enqueued with this delay.
 pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = 0, failures = NULL WHERE queue = ?1 AND id = ?2";
+    const ANEW: &str =
+        "UPDATE queue_jobs SET attempts = 0, snoozes = 0, releases = 0, released = NULL, failures = NULL WHERE queue = ?1 AND id = ?2";
     tx.sql(ANEW)?.execute(params![queue.key, job.id()])?;
     tx.count(queue.key, "repeated", 1);
     if !delay.is_zero() {
@@ -93,6 +95,13 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Tail)?;
     tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+/// Counts that a run was stopped because its worker stops.
+pub(crate) fn count_release(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) -> Result<(), Failed> {
+    const RELEASE: &str = "UPDATE queue_jobs SET releases = releases + 1, released = ?3 WHERE queue = ?1 AND id = ?2";
+    tx.sql(RELEASE)?.execute(params![queue.key, job.id(), tx.now])?;
     Ok(())
 }
 

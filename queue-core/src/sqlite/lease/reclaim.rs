@@ -33,11 +33,14 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
     for lanes in lanes.chunk_by(|one, other| one.1 == other.1) {
         let process = Process::of(tx, &queue, lanes)?;
         // Backwards, as each goes to the head.
-        for held in process.free.iter().rev().take(left) {
+        for (leaves, held) in process.free.iter().rev().take(left) {
             let job = settle::reclaim(tx, &queue, held, process.lives)?;
             if schedule::is_stopped(tx, &queue, held.id())? {
                 end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
+            }
+            if *leaves {
+                back::count_release(tx, &queue, &job)?;
             }
             back::release(tx, &mut queue, job, false)?;
             reclaimed.released += 1;
@@ -76,8 +79,8 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
 struct Process {
     /// Its fenced lanes were only forgotten: it goes on under other names.
     lives: bool,
-    /// These go to the head, uncharged.
-    free: Vec<Held>,
+    /// These go to the head, uncharged; with whether their worker has stopped and left them.
+    free: Vec<(bool, Held)>,
     /// These are charged with a crash.
     charged: Vec<Held>,
 }
@@ -97,7 +100,7 @@ impl Process {
         let (mut charged, mut free) = (Vec::new(), Vec::new());
         for (leaves, job) in held {
             let is_charged = !leaves && !lives && (!has_suspect || job.is_suspect());
-            if is_charged { charged.push(job) } else { free.push(job) }
+            if is_charged { charged.push(job) } else { free.push((leaves, job)) }
         }
         Ok(Process { lives, free, charged })
     }

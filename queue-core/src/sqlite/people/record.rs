@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank.
+/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released.
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, Number>(1)?.0)?;
@@ -26,6 +26,8 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     let (Count(attempts), Count(crashes)) = (row.get(4)?, row.get(5)?);
     (record.attempts, record.crashes) = (attempts, crashes);
     Snoozes(record.snoozes, record.rate_limited) = row.get(6)?;
+    record.releases = row.get::<_, Count>(11)?.0;
+    record.released_ms = row.get::<_, Option<Number>>(12)?.map(|Number(released)| released);
     let Number(pos) = row.get(7)?;
     let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
     let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
@@ -66,7 +68,7 @@ pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
 
 /// Reads the column failures, which comes after those of [`record`]. A history that cannot be read has one entry, which says so.
 pub(super) fn failures(row: &Row<'_>) -> Result<Vec<Failure>, Failed> {
-    let stored = row.get::<_, Option<Bytes>>(11)?.map(|Bytes(stored)| stored);
+    let stored = row.get::<_, Option<Bytes>>(13)?.map(|Bytes(stored)| stored);
     let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];
     Ok(row::failures(stored.as_deref()).unwrap_or_else(unreadable))
 }

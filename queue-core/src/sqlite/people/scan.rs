@@ -138,7 +138,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         && let Some(row) = rows.next()?
     {
         looked += 1;
-        let ValueRef::Blob(id) = row.get_ref(12)? else { continue };
+        let ValueRef::Blob(id) = row.get_ref(14)? else { continue };
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
         // The row of an entry without a job has nothing.

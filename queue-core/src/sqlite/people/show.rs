@@ -55,6 +55,6 @@ pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut record = record(tx, queue, row)?;
     record.failures = failures(row)?;
-    record.result = row.get::<_, Option<Bytes>>(12)?.map(|Bytes(result)| result);
+    record.result = row.get::<_, Option<Bytes>>(14)?.map(|Bytes(result)| result);
     Ok(Some(record))
 }

@@ -57,7 +57,11 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
         }
         Ending::Cancel { reason } => end::cancelled(tx, queue, job, Some(reason))?,
         Ending::Expire => end::expired(tx, queue, job)?,
-        Ending::Release | Ending::Stopped | Ending::Void => back::release(tx, queue, job, true)?,
+        Ending::Stopped => {
+            back::count_release(tx, queue, &job)?;
+            back::release(tx, queue, job, true)?;
+        }
+        Ending::Release | Ending::Void => back::release(tx, queue, job, true)?,
         Ending::Park { task } => back::park(tx, queue, job, task)?,
         Ending::Unreadable { task, release, error, within } => {
             settle::unread(tx, queue, &job, error)?;

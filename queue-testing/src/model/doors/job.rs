@@ -149,6 +149,8 @@ pub struct Job {
     pub snoozes: u32,
     /// How often it was rate limited.
     pub rate_limited: u32,
+    /// How often its worker stopped while it ran, and when last.
+    pub releases: (u32, Option<i64>),
     /// Its last failures, oldest first.
     pub failures: Vec<Failure>,
     /// Its result, when it is done and kept.
@@ -255,6 +257,7 @@ impl Job {
             first_crash: 0,
             snoozes: 0,
             rate_limited: 0,
+            releases: (0, None),
             failures: Vec::new(),
             result: None,
             note: None,
@@ -282,6 +285,7 @@ impl Job {
         record.priority = self.priority;
         (record.attempts, record.crashes, record.snoozes) = (self.attempts, self.crashes, self.snoozes);
         record.rate_limited = self.rate_limited;
+        (record.releases, record.released_ms) = self.releases;
         record.at_ms = self.place.at();
         record.rises_ms = self.rises.filter(|_| self.crashes == 0);
         record.failures.clone_from(&self.failures);
@@ -303,6 +307,11 @@ impl Job {
         self.failures.push(Failure { at_ms, message: message.to_owned() });
         let old = self.failures.len().saturating_sub(FAILURES_KEPT);
         self.failures.drain(..old);
+    }
+
+    /// Its worker stops, and it ran.
+    pub(in crate::model) fn release(&mut self, at_ms: i64) {
+        self.releases = (self.releases.0 + 1, Some(at_ms));
     }
 
     /// Bytes that it takes of its queue's limits.
