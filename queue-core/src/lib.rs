@@ -89,8 +89,8 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! `Ok` means that the job is stored. [`Error::Unknown`] means that the broker did not answer in time, and the job may or may not be
-//! stored: `retry()` of the pending call finds out, and never stores a second job. If [`Error::is_ambiguous`] is false, the job is not stored.
+//! `Ok` means that the job is stored. A request without an answer is sent again until the [deadline](Client::with_deadline) of the client, and never stores a
+//! second job. If an error remains, the job is not stored, unless [`Error::is_ambiguous`] is true.
 //!
 //! # Choosing a broker
 //!

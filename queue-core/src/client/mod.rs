@@ -197,8 +197,8 @@ impl Client {
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
     ///
     /// Every call of this client, of its handles and of its inspector returns within the deadline plus 50 ms, whatever state the
-    /// connection and the broker are in. An enqueue uses the whole deadline: a broker that comes back in time gets the job. After the
-    /// deadline:
+    /// connection and the broker are in. An enqueue uses the whole deadline: a broker that comes back in time gets the job. A request without an
+    /// answer is sent again after a third of the deadline, for the third time on another connection if it is longer than 1.5 s. After the deadline:
     ///
     /// - If the job was not sent, the enqueue returns [`Error::Unavailable`]. The job is not stored, and will not be.
     /// - If the job was sent and has no answer, the enqueue returns [`Error::Unknown`]. The job may be stored, now or a little later;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     address::JobAddress,
-    broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register, Registered},
+    broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register, Registered, after},
     envelope::stamp,
     error::{Error, Result},
     group::GroupName,
@@ -39,6 +39,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The last try of a request begins so long before its deadline: a broker that comes back late is not missed.
 const LAST_TRY: Duration = Duration::from_millis(100);
+
+/// A request without an answer is sent again after this part of the callers' time: the answer may be lost, or the connection dead.
+const ATTEMPTS: u32 = 3;
+
+/// Not sooner than this: a broker that is slow for a moment is not asked twice.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 
 /// An error that was met so long ago explains nothing any more.
 const STALE: Duration = Duration::from_secs(20);
@@ -199,22 +205,25 @@ impl Producer {
         }
     }
 
-    /// Sends a request once, for those who wait. Whoever does not wait any longer is told meanwhile.
+    /// Sends a request once, for those who wait. Whoever does not wait any longer is told meanwhile. It is given up when it is time to send it again.
     async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
         // As long as nothing was sent, an end of the call in time can tell that.
         let until = if fate.sent { callers.last() } else { callers.next() };
-        request.until = Some(until.into_std());
+        let end = self.route.end_of_attempt(until);
+        request.until = Some(end.into_std());
         let mut attempt = pin!(self.route.attempt(request));
         loop {
-            match timeout_at(callers.next() + LATE, &mut attempt).await {
+            match timeout_at(callers.next().min(end) + LATE, &mut attempt).await {
                 Ok(outcome) => return outcome,
                 Err(_) => {
                     let silent = || self.route.ambiguous("it has not answered in time");
                     let now = Instant::now();
                     fate.sent = true;
                     fate.error.get_or_insert_with(silent);
-                    callers.tell(now, &fate.lost(&self.route, request));
-                    if callers.is_over(now) {
+                    if callers.is_due(now) {
+                        callers.tell(now, &fate.lost(&self.route, request));
+                    }
+                    if callers.is_over(now) || now >= end {
                         return Err(silent());
                     }
                 }
@@ -301,6 +310,11 @@ impl Fate {
 }
 
 impl Route {
+    /// Until when an attempt that begins now waits for its answer, for callers who wait until then.
+    pub(super) fn end_of_attempt(&self, until: Instant) -> Instant {
+        until.min(after((self.deadline / ATTEMPTS).max(SHORTEST_ATTEMPT)))
+    }
+
     /// Sends a request once.
     pub(super) async fn attempt(&self, request: &Enqueue) -> Result<Vec<Answer>> {
         let (answers, confirmed) = match &self.confirm {

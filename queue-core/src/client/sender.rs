@@ -139,7 +139,7 @@ impl Sender {
         let mut request = producer.request(jobs);
         let mut fate = Fate::default();
         if request.seq > 0 {
-            request.until = Some(until.into_std());
+            request.until = Some(self.route.end_of_attempt(until).into_std());
             match self.route.attempt(&request).await {
                 Ok(answers) => {
                     self.lock().idle.push(producer);

@@ -13,7 +13,11 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all};
-use queue_core::{Error, broker::Durability, prelude::*};
+use queue_core::{
+    Error,
+    broker::{Counter, Durability},
+    prelude::*,
+};
 use queue_tests::{
     cluster::Cluster,
     folder::folder,
@@ -46,6 +50,7 @@ on_servers! {
     a_call_returns_within_its_deadline_whatever_a_cluster_does
     a_client_that_never_connected_waits_for_its_server_until_the_deadline
     a_connection_that_swallows_everything_is_replaced_although_no_call_waits_for_long
+    an_enqueue_whose_reply_was_lost_is_resolved_within_its_deadline
 }
 
 /// What is done to the server, and to the way to it.
@@ -180,6 +185,31 @@ async fn a_connection_that_swallows_everything_is_replaced_although_no_call_wait
     let record = patient.inspector().show(settled.address()).await.unwrap();
     assert_eq!(record.state, queue_core::broker::JobState::Ready);
     assert!(known::job(2).id("unknown").enqueue(&patient).await.unwrap().existing());
+}
+
+/// Alone, in a crowd, and in bulk. The connection that has lost a reply loses all later ones, as if the network had forgotten it.
+async fn an_enqueue_whose_reply_was_lost_is_resolved_within_its_deadline(kind: Kind) {
+    const PATIENT: Duration = Duration::from_secs(12);
+    for jobs in [1, 40] {
+        let server = Server::start(kind);
+        let proxy = Proxy::to(server.port());
+        let client = Client::open(&proxy.url()).await.unwrap().with_deadline(PATIENT);
+        enqueued(&client).await;
+        let before = client.inspector().stats("known").await.unwrap().total(Counter::Enqueued);
+        proxy.set(Harm::SwallowReplies);
+        let swallowed = proxy.harmed();
+        let (crowd, bulk) = (client.clone(), client.clone());
+        let crowd = tokio::spawn(async move { join_all((0..jobs).map(|n| known::job(n).enqueue(&crowd))).await });
+        let bulk = tokio::spawn(async move { bulk.enqueue_all((0..jobs).map(known::job)).await });
+        until("a reply to be lost", async || proxy.harmed() > swallowed).await;
+        proxy.set(Harm::None);
+        for (n, answer) in crowd.await.unwrap().into_iter().enumerate() {
+            assert!(!answer.unwrap_or_else(|error| panic!("{kind:?}, job {n} of {jobs}: {error:?}")).existing());
+        }
+        assert_eq!(bulk.await.unwrap().map(|handles| handles.len()).map_err(|error| error.to_string()), Ok(jobs as usize));
+        let stats = client.inspector().stats("known").await.unwrap();
+        assert_eq!(stats.total(Counter::Enqueued) - before, 2 * jobs, "{kind:?}: each is stored once");
+    }
 }
 
 /// Stores a job while all is well, so that the client is connected and has names in the queue `known`.

@@ -35,8 +35,11 @@ const HANDSHAKE: Duration = Duration::from_secs(1);
 /// Callers who waited for an attempt to connect that failed so lately share its failure.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// Unanswered calls in a row after which a connection is given up, if the first was sent [`CALL_DEADLINE`] ago.
+/// Unanswered calls in a row after which a connection is given up, if the first was sent [`SILENCE`] ago.
 const TIMEOUTS: u32 = 2;
+
+/// A server that stands still for less than this keeps its connections.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// A caller who waited less than this says nothing about the connection.
 const PATIENT: Duration = Duration::from_millis(50);
@@ -269,7 +272,7 @@ impl Drop for Waits<'_> {
             let mut state = self.ends.lock();
             state.timeouts += 1;
             let silent = *state.silent.get_or_insert(self.begun);
-            state.timeouts >= TIMEOUTS && silent.elapsed() >= CALL_DEADLINE
+            state.timeouts >= TIMEOUTS && silent.elapsed() >= SILENCE
         };
         if is_dead {
             self.ends.give_up(self.standing);
