@@ -1,4 +1,4 @@
-//! Every link of a page leads somewhere: the file is there, and has the heading.
+//! Every link of a page leads somewhere: the file is there, and has the heading. The tables of reference pages are complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -116,4 +116,78 @@ fn a_link_that_leads_nowhere_is_found() {
     );
     assert_eq!(problems("# A page\n# A page\n[second](#a-page-1) [third](#a-page-2)"), 1);
     assert_eq!(problems("[a](docs/none.md) [b](docs/README.md#none)\n```\n[c](none)\n```"), 2);
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A section of a page, from its heading of the second level to the next one.
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let start = page.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("there is no section `{heading}`")) + 1;
+    let end = page[start..].find("\n## ").map_or(page.len(), |length| start + length);
+    &page[start..end]
+}
+
+/// The texts of the list `KNOWN` in a source file.
+fn known(path: &str) -> Vec<String> {
+    let source = read(path);
+    let list = source.split_once("const KNOWN: ").and_then(|(_, rest)| rest.split_once("= [")).expect("it has the list");
+    let (list, _) = list.1.split_once("];").expect("the list ends");
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The name behind `start` in a line of code.
+fn name_behind<'a>(line: &'a str, start: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(start)?;
+    Some(rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or(rest))
+}
+
+#[test]
+fn the_reference_has_every_option_of_a_task_and_of_its_schedules() {
+    let page = read("docs/configuration.md");
+    let section = section(&page, "Options of `#[task]`");
+    let options = [known("queue-macros/src/options.rs"), known("queue-macros/src/schedule.rs")].concat();
+    assert!(options.len() > 20, "{options:?}");
+    let missing: Vec<&String> = options.iter().filter(|option| !section.contains(&format!("`{option}"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md lacks these options: {missing:?}");
+}
+
+#[test]
+fn the_reference_has_every_setter_of_a_worker() {
+    let page = read("docs/configuration.md");
+    let section = section(&page, "Worker settings");
+    let sources = [read("queue-worker/src/worker.rs"), read("queue-worker/src/worker/limits.rs")].concat();
+    let lines = sources.lines().map(str::trim).filter(|line| line.contains("self") && line.contains("-> Self"));
+    let setters: Vec<&str> = lines.filter_map(|line| name_behind(line, "pub fn ")).collect();
+    assert!(setters.len() > 20, "{setters:?}");
+    let is_there = |setter: &str| section.contains(&format!("`{setter}(")) || section.contains(&format!("`{setter}::<"));
+    let missing: Vec<&str> = setters.into_iter().filter(|setter| !is_there(setter)).collect();
+    assert!(missing.is_empty(), "docs/configuration.md lacks these setters: {missing:?}");
+}
+
+#[test]
+fn the_reference_has_every_error() {
+    let (page, source) = (read("docs/errors.md"), read("queue-core/src/error.rs"));
+    let (_, body) = source.split_once("pub enum Error {").expect("it has the type");
+    let (body, _) = body.split_once("\n}").expect("the type ends");
+    let variants = body.lines().filter_map(|line| name_behind(line, "    ")).filter(|name| name.starts_with(char::is_uppercase));
+    let variants: Vec<&str> = variants.collect();
+    assert!(variants.len() > 20, "{variants:?}");
+    let missing: Vec<&str> = variants.into_iter().filter(|variant| !page.contains(&format!("`{variant}`"))).collect();
+    assert!(missing.is_empty(), "docs/errors.md lacks these errors: {missing:?}");
+}
+
+#[test]
+fn every_page_is_in_the_index_and_in_the_book() {
+    // The pages that are written by the checks.
+    let generated = ["README.md", "SUMMARY.md", "whole-tier.md"];
+    let (index, book) = (read("docs/README.md"), read("docs/SUMMARY.md"));
+    let pages = pages().into_iter().filter(|page| page.parent() == Some(root().join("docs").as_path()));
+    let names = pages.filter_map(|page| Some(page.file_name()?.to_string_lossy().into_owned()));
+    let missing: Vec<String> = names
+        .filter(|name| !generated.contains(&name.as_str()))
+        .filter(|name| !index.contains(&format!("]({name})")) || !book.contains(&format!("]({name})")))
+        .collect();
+    assert!(missing.is_empty(), "docs/README.md or docs/SUMMARY.md lacks these pages: {missing:?}");
 }
