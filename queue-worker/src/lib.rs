@@ -48,8 +48,8 @@
 //!
 //! # Further pages
 //!
-//! In `docs/` of the repository: `web.md` for web applications, `testing.md`, `deployment.md`, `probes.md`, `logs.md`, and `on-call.md` for bad nights. The
-//! glossary in `docs/README.md` says what the words mean.
+//! `docs/README.md` of the repository lists all pages in the order of reading, from `tutorial.md` to `on-call.md`, and has the glossary.
+//! `configuration.md` and `command-line.md` are the reference.
 
 // How the parts fit. The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
 //

@@ -76,25 +76,27 @@ use crate::Worker;
 ///
 /// # Commands
 ///
-/// | command | what it does |
+/// | command | effect |
 /// |---|---|
-/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; a broker out of reach is waited for |
-/// | `tasks` | lists the tasks in this program and their parameters |
+/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; waits for a broker that is out of reach |
+/// | `tasks`; `tasks list`, `pause`, `resume` | lists the tasks in this program and their parameters; pauses tasks |
 /// | `enqueue TASK --args JSON` | stores a job |
-/// | `status` | prints the depth of every queue, and how many workers it has |
-/// | `watch` | prints what jobs go from which state to which, until it is stopped |
-/// | `workers` | lists the workers: host, process, release, queues, what they use; `workers show` says what runs on one |
-/// | `failures` | lists how runs have failed, alike ones as one |
-/// | `doctor` | checks the broker, and looks through the queues for damage |
-/// | `jobs list`, `show`, `wait`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
-/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge` | how often waiting jobs rise; stops and resumes claiming; removes jobs |
-/// | `operations list`, `show`, `stop`, `resume` | looks at what people do to all jobs that match, stops it, goes on with it |
+/// | `status` | prints the number of jobs of each queue by state, and its workers |
+/// | `watch` | prints state transitions of jobs until it is stopped |
+/// | `workers`; `workers show`, `quiet`, `resume`, `stop` | lists the workers: host, process, release, queues, resource usage; controls them |
+/// | `failures` | lists failures, grouped by their pattern |
+/// | `doctor` | checks the broker, and searches the queues for damage; `--repair` repairs it |
+/// | `jobs list`, `search`, `show`, `why`, `wait`, `logs` | reads jobs |
+/// | `jobs requeue`, `promote`, `cancel`, `edit`, `duplicate`, `release-key`, `delete` | changes jobs |
+/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge` | lists queues; sets aging; stops and resumes claims; removes jobs |
+/// | `operations list`, `show`, `stop`, `resume` | shows and controls operations on all matching jobs |
+/// | `groups list`, `show`, `set`, `pause`, `resume`, `drain`, `cancel` | shows groups, sets their rules, cancels their jobs |
+/// | `limits list`, `show`, `set`, `remove` | shows limits and their holders, and sets them at run time |
+/// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `rewind`, `set`, `trim` | shows topics and their subscriptions, publishes and reads events, sets retention |
+/// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
-/// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
-/// | `limits list`, `show`, `set`, `remove` | looks at limits, who holds them, and sets them at run time |
-/// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `set`, `trim` | looks at topics and how far their subscriptions are, publishes and reads events, and sets what is kept |
-/// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | looks at schedules and changes them |
-/// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
+/// | `dashboard` | serves the dashboard (feature `dashboard`) |
+/// | `completions SHELL` | prints a completion script |
 ///
 /// Only `work`, `enqueue` and `schedules add` make a SQLite database where there is none.
 ///
@@ -113,7 +115,7 @@ use crate::Worker;
 /// | 2 | the command line is wrong: nothing was done |
 /// | 3 | there is no such job or queue, or no database at the path: nothing was made |
 /// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
-/// | 5 | the broker is out of reach or full: nothing was stored, try again; lists: of a cluster a master is, and its queues are left out |
+/// | 5 | the broker is out of reach or full: nothing was stored, try again. For lists: a cluster master is unreachable; its queues are missing |
 /// | 6 | the set-up is wrong: settings, tasks, injected values, `setup` itself, credentials, versions |
 /// | 7 | `work`: stopped, and jobs that had not ended were given back, or are stuck |
 /// | 8 | no answer from the broker: what was asked for may have been done |
