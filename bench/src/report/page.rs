@@ -12,49 +12,55 @@ const INTRODUCTION: &str = "# Benchmarks
 
 <!-- Written by `cargo xtask bench --report docs/benchmarks.md`; do not edit. -->
 
-What the queue does on one machine. Each figure stands beside a reference that was measured in the same run, and beside the *bar*:
-the value that we require. Absolute numbers say little about another machine; ratios to a reference carry over.
+Measurements of the queue on one machine. Each figure has a *reference*, which was measured in the
+same run, and a *bar*, the value that we require. Absolute numbers do not carry over to other
+machines; ratios to a reference do.
 
 ## Measure it yourself
 
-You need Rust, `redis-server` and `redis-benchmark` (7.0 or newer) on the path, a disk for SQLite, and a machine that does
-nothing else. In a clone of the repository:
+You need Rust, `redis-server` and `redis-benchmark` (7.0 or newer) on the path, a disk for SQLite,
+and an otherwise idle machine. In a clone of the repository:
 
 ```sh
-cargo xtask bench                                   # all figures but the long ones: about 15 minutes
-cargo xtask bench --long                            # the long ones too; 10 million jobs take 3 GB
-cargo xtask bench process latency --runs 9          # some of them
-cargo xtask bench redis --json > figures.jsonl      # one JSON object per number
-cargo xtask bench --list                            # what each figure measures
-cargo xtask bench instructions                      # the longest scripts, in instructions; needs Valgrind
-cargo xtask bench --report docs/benchmarks.md       # measures, and writes this page
-cargo xtask bench --report docs/benchmarks.md --redraw    # writes this page anew from the numbers that it has
+cargo xtask bench                              # all figures except the long ones: 15 minutes
+cargo xtask bench --long                       # also the long ones; 10 million jobs take 3 GB
+cargo xtask bench process latency --runs 9     # selected figures
+cargo xtask bench redis --json > figures.jsonl # one JSON object per number
+cargo xtask bench --list                       # describes each figure
+cargo xtask bench instructions                 # instructions of the longest scripts; needs Valgrind
+cargo xtask bench --report docs/benchmarks.md  # measures, and writes this page
+cargo xtask bench --report docs/benchmarks.md --redraw # only writes this page, from stored numbers
 ```
 
-## How it is measured
+## Method
 
 - We measure a release build with default settings. Server, workers and producers share one machine.
-- Each run of a Redis figure has a `redis-server` of its own, which keeps nothing on disk.
-- *Raw* is the rate that `redis-benchmark` reports for `LPUSH` without a pipeline. It uses 50 clients, or one client for figures of one
-  producer and for latency. We take it right before and right after each run, and divide the run's value by the mean of both. A figure
-  that is relative to something else names it.
-- A SQLite figure is relative to a loop on one thread that was written by hand. The loop uses the same tables, statements, batches
-  and `synchronous=FULL`, and has no leases, names, wake-ups or handlers.
-- A value is the median of its runs, and a ratio the median of their ratios. The spread is that of the ratios, or that of the values
-  where there is no ratio.
-- The longest script is measured in CPU time of the server: a small library, loaded into the server, replaces its clock by one that
-  runs only while the server's thread runs. A wall clock would also count the time that the machine gives to other processes in the
-  middle of a script. The `PING` of the same run shows what another client sees.
-- `instructions` counts the instructions of each script, which no other program on the machine changes. One server runs in Valgrind and
-  one without; both get the same requests, and the sums of both give the time of a million instructions.
-- What a job costs in commands, bytes and allocations does not depend on the machine. Those numbers are in
-  `bench/baseline.json`, and `cargo xtask test` fails when one of them grows.
+- Each run of a Redis figure starts its own `redis-server`, which persists nothing.
+- *Raw* is the rate that `redis-benchmark` reports for `LPUSH` without a pipeline. It uses 50
+  clients, or one client for figures of one producer and for latency. We measure it directly before
+  and after each run, and divide the run's value by the mean of both. A figure with another
+  reference names it.
+- The reference of a SQLite figure is a hand-written loop on one thread. The loop uses the same
+  tables, statements, batches and `synchronous=FULL`, and has no leases, names, wake-ups or
+  handlers.
+- A value is the median of its runs, and a ratio is the median of their ratios. The spread is the
+  range of the ratios, or of the values if there is no ratio.
+- The longest script is measured in CPU time of the server: a small library, loaded into the server,
+  replaces its clock by one that runs only while the server's thread runs. A wall clock would also
+  count the time of other processes that interrupt a script. The `PING` of the same run shows what
+  another client sees.
+- `instructions` counts the instructions of each script, which does not depend on other programs on
+  the machine. One server runs in Valgrind and one without; both get the same requests, and the sums
+  of both give the time of a million instructions.
+- The commands, bytes and allocations of a job do not depend on the machine. These numbers are in
+  `bench/baseline.json`, and `cargo xtask test` fails if one of them grows.
 ";
 
-/// Stands below the bars.
+/// The text below the bars.
 const GOOD_ENOUGH: &str = "
-Two and four processes, 1,000 queues and the latency of a lone job are as fast as they need to be. We do not search for more there:
-[decision 001](decisions/001-good-enough.md) says why, and when to look again.
+We do not optimize two and four processes, 1,000 queues and the latency of a lone job any further:
+[decision 001](decisions/001-good-enough.md) gives the reasons, and the conditions under which we
+reconsider.
 ";
 
 /// The page for these lines.
@@ -120,10 +126,11 @@ fn side_by_side(lines: &[Line]) -> String {
         ("Designs on Redis", table(lines, |line| line.broker == "ours" || kind(line) == Some(Kind::Design))),
         ("Other projects on SQLite", table(lines, |line| kind(line).is_some() && is_sqlite(line))),
     ];
-    let mut text = "\n## Side by side\n\nThe same payloads and concurrency for all; the ratio to raw is in brackets. *Ours* was measured in the run of \
-         the others, and so differs from the figures above. A negative lateness is a job that started before it was due. \
-         [Beside others](comparison.md) describes the contestants and their settings.\n"
-        .to_owned();
+    let mut text =
+        "\n## Side by side\n\nAll have the same payloads and concurrency; the ratio to raw is in parentheses. *Ours* was measured in\n\
+         the run of the others, so it differs from the figures above. A negative lateness means that a job\n\
+         started before it was due. The [comparison](comparison.md#method) describes the settings.\n"
+            .to_owned();
     let before = text.len();
     for (title, table) in tables.into_iter().filter(|(_, table)| !table.is_empty()) {
         let _ = write!(text, "\n### {title}\n\n{table}");
