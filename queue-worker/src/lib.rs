@@ -126,6 +126,14 @@ pub use self::{
 struct Readme;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../queue-core/README.md")]
+struct ReadmeOfCore;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeOfWorker;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/tutorial.md")]
 struct AboutFirstSteps;
 
