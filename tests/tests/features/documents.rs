@@ -191,3 +191,64 @@ fn every_page_is_in_the_index_and_in_the_book() {
         .collect();
     assert!(missing.is_empty(), "docs/README.md or docs/SUMMARY.md lacks these pages: {missing:?}");
 }
+
+/// The fields of the types of a source file that are printed as JSON: of structs that only serialize, and of types with code for it.
+fn printed(source: &str) -> Vec<&str> {
+    let mut fields = Vec::new();
+    // Whether the next struct is printed, whether these lines are in it, and whether the next field has another name or none.
+    let (mut derives, mut inside, mut renamed) = (false, false, false);
+    for line in source.lines().map(str::trim) {
+        fields.extend(name_behind(line, "fields.serialize_field(\""));
+        if line.starts_with("#[derive(") {
+            derives = line.contains("Serialize") && !line.contains("Deserialize");
+        } else if derives && line.contains("struct ") && line.ends_with('{') {
+            (derives, inside) = (false, true);
+        } else if derives && !line.starts_with('#') && !line.starts_with("//") {
+            derives = false;
+        } else if inside && line.starts_with('}') {
+            inside = false;
+        } else if inside && line.starts_with("#[serde(") {
+            let name = line.split_once("rename = \"").and_then(|(_, rest)| rest.split('"').next());
+            renamed = name.is_some() || line == "#[serde(skip)]" || line.contains("flatten");
+            fields.extend(name);
+        } else if let Some((field, _)) = line.split_once(": ").filter(|_| inside && !line.starts_with("//"))
+            && !std::mem::take(&mut renamed)
+        {
+            fields.extend(field.split(' ').next_back());
+        }
+    }
+    fields
+}
+
+#[test]
+fn the_reference_has_every_field_of_the_json_output() {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { walk(&path, found) } else { found.push(path) }
+        }
+    }
+    let mut sources = [
+        "queue-worker/src/health.rs",
+        "queue-core/src/inspector/json.rs",
+        "queue-core/src/inspector/json/worker.rs",
+        "queue-core/src/schedule/record.rs",
+        "queue-core/src/client/watch.rs",
+        "queue-core/src/broker/stats.rs",
+        "queue-core/src/broker/operation/stored.rs",
+        "queue-core/src/broker/history/page.rs",
+        "queue-core/src/broker/history/times.rs",
+        "queue-core/src/broker/pause.rs",
+    ]
+    .map(|path| root().join(path))
+    .to_vec();
+    walk(&root().join("queue-worker/src/cli"), &mut sources);
+    let (page, mut count, mut missing) = (read("docs/json.md"), 0, Vec::new());
+    for path in sources {
+        let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let fields = printed(&source);
+        count += fields.len();
+        missing.extend(fields.into_iter().filter(|field| !page.contains(&format!("`{field}`"))).map(str::to_owned));
+    }
+    assert!(count > 300, "only {count} fields were found");
+    assert!(missing.is_empty(), "docs/json.md lacks these fields: {missing:?}");
+}
