@@ -154,16 +154,20 @@ fn the_reference_has_every_option_of_a_task_and_of_its_schedules() {
 }
 
 #[test]
-fn the_reference_has_every_setter_of_a_worker() {
-    let page = read("docs/configuration.md");
-    let section = section(&page, "Worker settings");
-    let sources = [read("queue-worker/src/worker.rs"), read("queue-worker/src/worker/limits.rs")].concat();
-    let lines = sources.lines().map(str::trim).filter(|line| line.contains("self") && line.contains("-> Self"));
-    let setters: Vec<&str> = lines.filter_map(|line| name_behind(line, "pub fn ")).collect();
-    assert!(setters.len() > 20, "{setters:?}");
-    let is_there = |setter: &str| section.contains(&format!("`{setter}(")) || section.contains(&format!("`{setter}::<"));
-    let missing: Vec<&str> = setters.into_iter().filter(|setter| !is_there(setter)).collect();
-    assert!(missing.is_empty(), "docs/configuration.md lacks these setters: {missing:?}");
+fn the_reference_has_every_setter_of_a_worker_and_of_a_job() {
+    let of_worker = ["queue-worker/src/worker.rs", "queue-worker/src/worker/limits.rs"];
+    let of_job = ["queue-core/src/client/job.rs", "queue-core/src/client/unique.rs"];
+    for (heading, sources, least) in [("Worker settings", of_worker, 20), ("Job settings", of_job, 15)] {
+        let page = read("docs/configuration.md");
+        let section = section(&page, heading);
+        let sources = sources.map(read).concat();
+        let lines = sources.lines().map(str::trim).filter(|line| line.contains("self") && line.contains("-> Self"));
+        let setters: Vec<&str> = lines.filter_map(|line| name_behind(line, "pub fn ")).collect();
+        assert!(setters.len() > least, "{setters:?}");
+        let is_there = |setter: &str| section.contains(&format!("`{setter}(")) || section.contains(&format!("`{setter}::<"));
+        let missing: Vec<&str> = setters.into_iter().filter(|setter| !is_there(setter)).collect();
+        assert!(missing.is_empty(), "docs/configuration.md lacks these under `{heading}`: {missing:?}");
+    }
 }
 
 #[test]
