@@ -93,9 +93,11 @@ enum Tree {
 }
 
 const TREE: Param<Tree> = Param::of();
-const NUMBER: Param<Option<u16>> = Param::of();
-const PARAMS: &[ParamDef] =
-    &[ParamDef { name: "tree", ty: "Tree", required: true }, ParamDef { name: "number", ty: "Option<u16>", required: false }];
+const NUMBER: Param<Option<u16>> = Param::<Option<u16>>::of().stored(true, false, false);
+const PARAMS: &[ParamDef] = &[
+    ParamDef { name: "tree", ty: "Tree", required: true, option: false },
+    ParamDef { name: "number", ty: "Option<u16>", required: false, option: true },
+];
 
 /// The parameters of a job.
 pub fn arguments(bytes: &[u8]) {

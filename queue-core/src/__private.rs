@@ -31,8 +31,8 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
 }
 
 pub use crate::inject::Injected;
-pub use crate::parameter::{Access, Has, Lacks, of_injected, of_payload};
-pub use crate::payload::{Param, PayloadReader, PayloadWriter, check_event, json_object};
+pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
+pub use crate::payload::{Fields, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, json_object, read_fields};
 use crate::{
     context::JobContext,
     handler::{Handler, Wanted},
@@ -40,6 +40,7 @@ use crate::{
     outcome::{Outcome, TaskReturn},
     task::Task,
 };
+pub use serde;
 
 /// Runs an async handler.
 pub fn run<T, F>(handler: F, wants_result: Wanted) -> BoxFuture<'static, Outcome>
@@ -112,6 +113,27 @@ impl<H: Handler> TaskReturn for Returned<H> {
         match self.0 {}
     }
 }
+
+/// In scope where serde derives for a struct: if it refuses an attribute, it tells so, and what is missing then is not told too.
+pub trait NotDerived {
+    /// This compiles, and the program does not.
+    ///
+    /// # Errors
+    /// Never.
+    fn serialize<T, S: serde::Serializer>(_: &T, _: S) -> Result<S::Ok, S::Error> {
+        unreachable!("an attribute that serde refuses does not compile")
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// Never.
+    fn deserialize<'de, T, D: serde::Deserializer<'de>>(_: D) -> Result<T, D::Error> {
+        unreachable!("an attribute that serde refuses does not compile")
+    }
+}
+
+impl<T> NotDerived for T {}
 
 /// The default of a parameter.
 pub fn default_of<T: Default>() -> T {

@@ -1,13 +1,22 @@
-//! A stored value of any kind as JSON, for people: what `serde_json::Value` does not take (binary, keys that are no text) becomes the nearest
-//! that JSON has.
+//! A stored value of any kind as JSON, for people, and back. What JSON does not have becomes the nearest that it has: keys that are no
+//! text become texts, and binary is shown as base64 under a marker, which is read back as binary.
 
 use std::fmt;
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, SeqAccess, Visitor},
+    ser::Error as _,
 };
 use serde_json::{Map, Number, Value};
+
+/// The key of the one entry of a map that stands for binary.
+const MARKER: &str = "$base64";
+
+/// Whether a key would be taken for the marker, or for one that was escaped: `$base64`, `$$base64`, ...
+fn is_marker(key: &str) -> bool {
+    key.starts_with('$') && key.trim_start_matches('$') == &MARKER[1..]
+}
 
 /// The JSON of a value.
 pub(crate) struct AnyJson(pub(crate) Value);
@@ -19,11 +28,6 @@ impl<'de> Deserialize<'de> for AnyJson {
 }
 
 struct Any;
-
-/// Binary as an array of numbers, which a parameter of that kind also takes.
-fn numbers(bytes: &[u8]) -> AnyJson {
-    AnyJson(bytes.iter().copied().map(Value::from).collect())
-}
 
 impl<'de> Visitor<'de> for Any {
     type Value = AnyJson;
@@ -53,23 +57,11 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_bytes<E>(self, value: &[u8]) -> Result<AnyJson, E> {
-        Ok(numbers(value))
+        Ok(AnyJson(Value::Object(Map::from_iter([(MARKER.to_owned(), Value::String(base64(value)))]))))
     }
 
     fn visit_unit<E>(self) -> Result<AnyJson, E> {
         Ok(AnyJson(Value::Null))
-    }
-
-    fn visit_none<E>(self) -> Result<AnyJson, E> {
-        Ok(AnyJson(Value::Null))
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<AnyJson, D::Error> {
-        AnyJson::deserialize(deserializer)
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<AnyJson, D::Error> {
-        AnyJson::deserialize(deserializer)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<AnyJson, A::Error> {
@@ -86,25 +78,104 @@ impl<'de> Visitor<'de> for Any {
             let key = if let Value::String(text) = key { text } else { key.to_string() };
             map.insert(key, value);
         }
+        if let Some(key) = map.keys().next().filter(|key| map.len() == 1 && is_marker(key)) {
+            // A map of the application's that looks like binary.
+            let (key, value) = (format!("${key}"), map.values().next().cloned().unwrap_or_default());
+            map = Map::from_iter([(key, value)]);
+        }
         Ok(AnyJson(Value::Object(map)))
     }
 }
 
+/// JSON of people that is to be stored: what they see as binary is binary again.
+pub(crate) struct FromJson<'v>(pub(crate) &'v Value);
+
+impl Serialize for FromJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(map) => match map.iter().next().filter(|(key, _)| map.len() == 1 && is_marker(key)) {
+                Some((key, value)) if key == MARKER => match value.as_str().and_then(bytes_of) {
+                    Some(bytes) => serializer.serialize_bytes(&bytes),
+                    None => Err(S::Error::custom(format_args!(
+                        "`{MARKER}` is a text in base64, with the alphabet `A-Za-z0-9+/` and `=` at the end"
+                    ))),
+                },
+                Some((key, value)) => serializer.collect_map([(&key[1..], FromJson(value))]),
+                None => serializer.collect_map(map.iter().map(|(key, value)| (key, FromJson(value)))),
+            },
+            Value::Array(items) => serializer.collect_seq(items.iter().map(FromJson)),
+            value => value.serialize(serializer),
+        }
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Base64 of RFC 4648.
+fn base64(bytes: &[u8]) -> String {
+    let digits = |group: &[u8]| {
+        let whole = (0..3).fold(0, |whole, at| whole << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
+        let length = group.len();
+        (0..4).map(move |at| if at > length { '=' } else { char::from(ALPHABET[whole >> (18 - 6 * at) & 63]) })
+    };
+    bytes.chunks(3).flat_map(digits).collect()
+}
+
+/// The bytes of a text in base64.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let digits = text.trim_end_matches('=').as_bytes();
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
+        return None;
+    }
+    for group in digits.chunks(4) {
+        let mut whole = 0_u32;
+        for at in 0..4 {
+            let value = group.get(at).map_or(Some(0), |digit| ALPHABET.iter().position(|known| known == digit))?;
+            whole = whole << 6 | u32::try_from(value).ok()?;
+        }
+        let length = group.len() - 1;
+        let (kept, lost) = (&whole.to_be_bytes()[1..], 8 * (3 - length));
+        if length == 0 || lost > 0 && whole << (32 - lost) != 0 {
+            return None;
+        }
+        bytes.extend_from_slice(&kept[..length]);
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use crate::{codec, payload::to_json};
 
-    use super::*;
-
-    fn json(bytes: &[u8]) -> String {
-        rmp_serde::from_slice::<AnyJson>(bytes).unwrap().0.to_string()
+    #[test]
+    fn binary_is_base64_under_a_marker_and_is_read_back() {
+        for (bytes, json) in [(&[][..], r#"{"$base64":""}"#), (&[0, 255], r#"{"$base64":"AP8="}"#), (b"abc", r#"{"$base64":"YWJj"}"#)] {
+            let stored = [&[0xc4, u8::try_from(bytes.len()).unwrap()], bytes].concat();
+            assert_eq!(to_json(&stored).unwrap(), json);
+            assert_eq!(codec::from_json(json).unwrap(), stored);
+        }
+        for wrong in ["[]", "7", "\"a\"", "\"ab=\"", "\"YR==\"", "\"YQ===\"", "\"Y Q=\"", "\"=\"", "\"====\""] {
+            let problem = codec::from_json(&format!("{{\"a\":{{\"$base64\":{wrong}}}}}")).unwrap_err();
+            assert!(problem.starts_with("`a`: `$base64` is a text in base64"), "{wrong}: {problem}");
+        }
     }
 
     #[test]
-    fn binary_is_an_array_of_numbers_and_a_key_that_is_no_text_becomes_one() {
-        assert_eq!(json(&[0xc4, 2, 0, 255]), "[0,255]");
-        let keys = BTreeMap::from([(17, ("a", None::<u8>, 1.5, f64::NAN)), (18, ("b", Some(2), -1.0, 0.5))]);
-        let expected = r#"{"17":["a",null,1.5,null],"18":["b",2,-1.0,0.5]}"#;
-        assert_eq!(json(&rmp_serde::to_vec_named(&keys).unwrap()), expected);
+    fn a_map_that_looks_like_binary_stays_one() {
+        for key in ["$base64", "$$base64", "$$$base64"] {
+            let stored = codec::encode(&std::collections::BTreeMap::from([(key, "YQ==")])).unwrap();
+            let json = to_json(&stored).unwrap();
+            assert_eq!(json, format!(r#"{{"${key}":"YQ=="}}"#));
+            assert_eq!(codec::from_json(&json).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_no_text_becomes_one() {
+        assert_eq!(
+            to_json(&[0x81, 0x11, 0x93, 0xa1, b'a', 0xc0, 0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0]).unwrap(),
+            r#"{"17":["a",null,null]}"#
+        );
     }
 }

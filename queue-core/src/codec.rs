@@ -1,10 +1,23 @@
-//! MessagePack in and out: the named form, bounded before serde sees a byte.
+//! MessagePack in and out, bounded before serde sees a byte.
+//!
+//! Two forms: [`encode`] and [`decode`] are for values of the application, and represent them as serde_json does. [`pack`] and
+//! [`unpack`] are for our own records, in the compact form of rmp-serde.
 //!
 //! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants once overflowed the
 //! stack. So a scan that does not recurse walks the bytes first.
 
+mod read;
+mod write;
+
+use std::fmt;
+
 use rmp_serde::config::BytesMode;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de, ser};
+
+pub(crate) use self::{
+    read::Reader,
+    write::{Form, Writer, close_map, open_map, text_at},
+};
 
 /// Deepest nesting of arrays and maps; a variant with content is a map.
 pub const DEPTH_MAX: usize = 64;
@@ -15,24 +28,119 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 /// Room for most payloads, so that they are written without being moved.
 pub(crate) const USUAL: usize = 256;
 
-/// Encodes a value: structs as maps by field name, bytes as binary.
+/// Why a value cannot be encoded or decoded.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// Where in the value: `.lines[2].price`.
+    pub(crate) path: String,
+    pub(crate) message: String,
+    /// Whether it is of the whole value, and not of a place in it.
+    is_whole: bool,
+}
+
+impl Problem {
+    fn too_deep() -> Self {
+        Problem { path: String::new(), message: format!("it is nested more than {DEPTH_MAX} deep"), is_whole: true }
+    }
+
+    fn inside(mut self, key: &str) -> Self {
+        if !self.is_whole {
+            self.path = format!(".{key}{}", self.path);
+        }
+        self
+    }
+
+    fn at(mut self, index: usize) -> Self {
+        if !self.is_whole {
+            self.path = format!("[{index}]{}", self.path);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.trim_start_matches('.') {
+            "" => f.write_str(&self.message),
+            path => write!(f, "`{path}`: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl ser::Error for Problem {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Problem { path: String::new(), message: message.to_string(), is_whole: false }
+    }
+}
+
+impl de::Error for Problem {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Problem { path: String::new(), message: message.to_string(), is_whole: false }
+    }
+}
+
+/// Encodes a value as serde_json represents it: human-readable forms, texts as keys of maps. Equal values have equal bytes: maps and structs
+/// are in the order of their keys. Bytes, as of `serde_bytes`, are binary.
 ///
 /// # Errors
-/// What the value's `Serialize` says.
+/// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more than [`DEPTH_MAX`] levels.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
-    encode_into(&mut bytes, value)?;
+    encode_into(&mut bytes, value, Form::Array).map_err(|problem| in_few_words(problem.to_string()))?;
     Ok(bytes)
 }
 
 /// Encodes a value behind what `bytes` already hold.
-pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(), String> {
+pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), Problem> {
+    value.serialize(&mut Writer::new(bytes, form))
+}
+
+/// Decodes a value that fills `bytes` to the last one, as serde_json would.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+    scan(bytes)?;
+    decode_scanned(bytes).map_err(|problem| in_few_words(problem.to_string()))
+}
+
+/// The same of bytes that passed the scan.
+pub(crate) fn decode_scanned<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    let mut reader = Reader::new(bytes);
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as [`JobRecord::payload_json`](crate::inspector::JobRecord::payload_json)
+/// shows it.
+///
+/// # Errors
+/// What is wrong with the JSON.
+pub fn from_json(json: &str) -> Result<Vec<u8>, String> {
+    let value: serde_json::Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    encode(&crate::any_json::FromJson(&value))
+}
+
+/// Whether it is a map, as every payload is.
+pub(crate) fn is_map(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(0x80..=0x8f | 0xde | 0xdf))
+}
+
+/// Encodes one of our records: structs as maps by field name, bytes as binary.
+pub(crate) fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(USUAL);
+    pack_into(&mut bytes, value)?;
+    Ok(bytes)
+}
+
+/// Encodes one behind what `bytes` already hold.
+pub(crate) fn pack_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(), String> {
     let mut serializer = rmp_serde::Serializer::new(bytes).with_struct_map().with_bytes(BytesMode::ForceAll);
     value.serialize(&mut serializer).map_err(|error| error.to_string())
 }
 
-/// Decodes a value that fills `bytes` to the last one.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+/// Decodes one that fills `bytes` to the last one.
+pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     scan(bytes)?;
     rmp_serde::from_slice(bytes).map_err(|error| in_few_words(error.to_string()))
 }
@@ -129,6 +237,9 @@ fn length(bytes: &[u8], at: &mut usize, size: usize) -> Result<usize, String> {
 }
 
 #[cfg(test)]
+mod values;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -137,6 +248,7 @@ mod tests {
         let value = (1u8, -5i64, "text", vec![1.5f64; 20], Some(u64::MAX), (), std::collections::BTreeMap::from([("k", [true; 17])]));
         assert_eq!(scan(&encode(&value).unwrap()), Ok(()));
         assert_eq!(scan(&encode(&vec![0u8; 70_000]).unwrap()), Ok(()));
+        assert_eq!(scan(&pack(&vec![0u8; 70_000]).unwrap()), Ok(()));
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl<'a> Envelope<'a> {
             cost: self.cost,
             tags: Cow::Borrowed(&self.tags),
         };
-        codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
+        codec::pack_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
         Ok(bytes)
     }
 
@@ -261,7 +261,7 @@ impl<'a> Envelope<'a> {
         }
         let (time, map) = rest.split_at_checked(TIME).ok_or_else(|| "it ends before the time at which it was enqueued".to_owned())?;
         let enqueued = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-        let map: Map<'_> = codec::decode(map)?;
+        let map: Map<'_> = codec::unpack(map)?;
         let Map {
             payload,
             max_attempts,

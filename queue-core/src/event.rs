@@ -7,7 +7,7 @@ use crate::{
     draft::Options,
     error::{Error, Result},
     outcome::Outcome,
-    payload::PayloadWriter,
+    payload::{self, Fields, PayloadWriter},
     task::ParamDef,
 };
 
@@ -34,7 +34,7 @@ use crate::{
     message = "`{Self}` is not an event",
     note = "put `#[derive(Event)]` and `#[event(topic = \"...\")]` on a struct with named fields"
 )]
-pub trait Event: Sized + Send + 'static {
+pub trait Event: Fields + Send + 'static {
     /// The topic to which it is published.
     const TOPIC: &'static str;
 
@@ -43,30 +43,36 @@ pub trait Event: Sized + Send + 'static {
 
     /// Its fields.
     #[doc(hidden)]
-    const PARAMS: &'static [ParamDef];
+    const PARAMS: &'static [ParamDef] = <Self as Fields>::PARAMS;
 
     /// Its tags: the name of each, and the field whose value it has.
     #[doc(hidden)]
     const TAGS: &'static [(&'static str, &'static str)] = &[];
 
-    /// Encodes its fields.
-    #[doc(hidden)]
-    fn write(&self) -> PayloadWriter;
-
     /// Decodes its fields.
     #[doc(hidden)]
-    fn read(payload: &[u8]) -> std::result::Result<Self, Outcome>;
+    fn decode(payload: &[u8]) -> std::result::Result<Self, Outcome> {
+        payload::read_fields(payload)
+    }
 
     /// Encodes a JSON object with its fields.
     #[doc(hidden)]
-    fn payload_from_json(json: &str) -> Result<Vec<u8>>;
+    fn payload_from_json(json: &str) -> Result<Vec<u8>> {
+        payload::fields_from_json::<Self>(Self::TYPE, json)
+    }
+
+    /// Checks that an encoded payload has its fields, and no others.
+    #[doc(hidden)]
+    fn check_payload(payload: &[u8]) -> Result<()> {
+        payload::check_fields::<Self>(Self::TYPE, payload)
+    }
 
     /// The event with options, to be [published](Publication::publish).
     fn event(self) -> Publication {
         Publication {
             topic: Self::TOPIC.to_owned(),
             event: Self::TYPE.to_owned(),
-            payload: self.write().finish(Self::TYPE),
+            payload: PayloadWriter::of(&self).finish(Self::TYPE),
             options: Options::default(),
             tags: Self::TAGS,
         }
@@ -94,10 +100,9 @@ impl Publication {
     /// # Errors
     /// [`Error::Invalid`] if it is no JSON object.
     pub fn from_json(topic: impl Into<String>, event: impl Into<String>, json: &str) -> Result<Self> {
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(json).map_err(|problem| Error::invalid("payload", json, format!("is no JSON object: {problem}")))?;
-        let event = event.into();
-        let encoded = crate::codec::encode(&object).map_err(|problem| Error::Encode { task: event.clone(), problem })?;
+        let encoded = crate::codec::from_json(json)
+            .and_then(|encoded| if crate::codec::is_map(&encoded) { Ok(encoded) } else { Err("it is another value".to_owned()) });
+        let encoded = encoded.map_err(|problem| Error::invalid("payload", json, format!("is not a JSON object: {problem}")))?;
         Ok(Publication::raw(topic, event, encoded))
     }
 

@@ -72,7 +72,9 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
     let paths: Vec<&str> = match by {
         Some(by) => by.to_vec(),
         None => {
-            names = entries(payload, 0).map_err(|problem| refused("payload", &problem))?.into_iter().map(|(name, _)| name).collect();
+            let entries = entries(payload, 0).map_err(|problem| refused("payload", &problem))?;
+            // A parameter that is `None` is left out; another program may have written it.
+            names = entries.into_iter().filter(|(_, value)| *value != [0xc0]).map(|(name, _)| name).collect();
             names.iter().map(String::as_str).collect()
         }
     };
@@ -80,6 +82,7 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
     paths.sort_unstable();
     for path in paths {
         let value = find(payload, path).map_err(|problem| refused(path, &problem))?;
+        let value = value.filter(|value| path.contains('.') || *value != [0xc0]);
         bytes.extend(u32::try_from(path.len()).unwrap_or(u32::MAX).to_be_bytes());
         bytes.extend(path.as_bytes());
         bytes.push(u8::from(value.is_some()));
@@ -158,14 +161,28 @@ pub(crate) fn find<'a>(payload: &'a [u8], path: &str) -> Result<Option<&'a [u8]>
     Ok(Some(value))
 }
 
+/// The value at a path of names in the `count` entries of a map.
+pub(crate) fn find_entry<'a>(bytes: &'a [u8], count: usize, path: &str) -> Result<Option<&'a [u8]>, String> {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let found = entries_at(bytes, 0, count)?.into_iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    match (found, rest) {
+        (Some(value), Some(rest)) => find(value, rest),
+        (found, _) => Ok(found),
+    }
+}
+
 /// The entries of a map whose names are texts.
 fn entries(bytes: &[u8], at: usize) -> Result<Vec<(String, &[u8])>, String> {
-    let (count, mut at) = match bytes.get(at..) {
+    let (count, at) = match bytes.get(at..) {
         Some([marker @ 0x80..=0x8f, ..]) => (usize::from(marker & 0x0f), at + 1),
         Some([0xde, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), at + 3),
         Some([0xdf, a, b, c, d, ..]) => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, at + 5),
         _ => return Err("has no fields".to_owned()),
     };
+    entries_at(bytes, at, count)
+}
+
+fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<(String, &[u8])>, String> {
     let mut entries = Vec::with_capacity(count.min(64));
     for _ in 0..count {
         let key = value_end(bytes, at)?;

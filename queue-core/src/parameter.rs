@@ -1,11 +1,16 @@
 //! Whether the type of a parameter fits. The expansion asks here, once for each parameter, so that a type that does not fit gives
 //! one message, and the message says what the type lacks.
 
-use std::marker::PhantomData;
+use std::{
+    collections::HashSet,
+    marker::PhantomData,
+    time::{Duration, SystemTime},
+};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 use crate::{
+    codec::Form,
     context::Data,
     inject::{Inject, Injected},
     payload::{Param, Payload},
@@ -31,9 +36,67 @@ impl<T: Inject> Has<T> {
     pub const INJECT: bool = true;
 }
 
+impl<T> Has<Option<T>> {
+    /// It is an `Option`, under whatever name, as all that follow.
+    pub const OPTION: bool = true;
+}
+
+impl<T> Has<Option<Option<T>>> {
+    /// It is an `Option` of an `Option`.
+    pub const NESTED: bool = true;
+}
+
+impl Has<Vec<u8>> {
+    /// It is written as binary.
+    pub const BYTES: bool = true;
+}
+
+impl Has<Option<Vec<u8>>> {
+    /// The same.
+    pub const BYTES: bool = true;
+}
+
+impl<T, S> Has<HashSet<T, S>> {
+    /// It is written in the order of its elements.
+    pub const SORTED: bool = true;
+}
+
+impl<T, S> Has<Option<HashSet<T, S>>> {
+    /// The same.
+    pub const SORTED: bool = true;
+}
+
 impl<T: ?Sized> Has<Data<T>> {
     /// It is a [`Data`], under whatever name.
     pub const DATA: bool = true;
+}
+
+macro_rules! no_words {
+    ($($constant:ident: $($ty:ty),+;)+) => {$($(
+        impl Has<$ty> {
+            /// It names nothing: floats that look equal need not be; the others are lists, maps or structs.
+            pub const $constant: bool = true;
+        }
+
+        impl Has<Option<$ty>> {
+            /// The same.
+            pub const $constant: bool = true;
+        }
+    )+)+};
+}
+
+no_words! {
+    FLOAT: f32, f64, Duration, SystemTime, ();
+}
+
+impl<T: IntoIterator> Has<T> {
+    /// It is a list or a map, or an `Option`.
+    pub const LIST: bool = true;
+}
+
+impl<T: IntoIterator> Has<Option<T>> {
+    /// There may be a list or a map in it.
+    pub const OPTIONAL_LIST: bool = true;
 }
 
 /// What a type does not have.
@@ -43,6 +106,13 @@ pub trait Lacks {
     const DESERIALIZE: bool = false;
     const INJECT: bool = false;
     const DATA: bool = false;
+    const OPTION: bool = false;
+    const NESTED: bool = false;
+    const BYTES: bool = false;
+    const SORTED: bool = false;
+    const FLOAT: bool = false;
+    const LIST: bool = false;
+    const OPTIONAL_LIST: bool = false;
 }
 
 impl<T> Lacks for Has<T> {}
@@ -52,8 +122,9 @@ const FITS: u8 = 0;
 
 /// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one implementation for each. A type that
 /// lacks both halves of serde is told so by [`Payload`].
-pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool) -> u8 {
+pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nested: bool) -> u8 {
     match (serialize, deserialize) {
+        (true, true) if nested => 5,
         (true, true) => FITS,
         _ if injected => 3,
         (true, false) => 1,
@@ -119,6 +190,16 @@ impl<T> Access<T, 3> {
     }
 }
 
+impl<T> Access<T, 5> {
+    /// Does not compile.
+    pub const fn payload() -> Param<T>
+    where
+        T: OnceOptional,
+    {
+        unreachable!()
+    }
+}
+
 impl<T: ?Sized> Access<Data<T>, 4> {
     /// Does not compile.
     pub const fn injected() -> Injected<Data<T>>
@@ -153,6 +234,60 @@ pub trait Writable {}
 )]
 pub trait PayloadNotInjected {}
 
+/// Told of an `Option` of an `Option`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a task: `Some(None)` and `None` are the same value in a payload",
+    label = "an `Option` of an `Option`",
+    note = "a parameter that is `None` is left out, and one that is missing is `None`: take an enum of your own with the three cases"
+)]
+pub trait OnceOptional {}
+
+/// How a field of a struct is written and read: by what serde derives if `FITS`, and else not at all, since [`Access`] tells why.
+#[derive(Debug)]
+pub struct Field<T, const FITS: bool>(PhantomData<T>);
+
+impl<T> Field<T, true> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the value and the serializer.
+    pub fn write<S: Serializer>(value: &T, serializer: S, bytes: bool, sorted: bool) -> Result<S::Ok, S::Error>
+    where
+        T: Serialize,
+    {
+        Form::of(bytes, sorted).pass(value, serializer)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Those of the type and the deserializer.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: DeserializeOwned,
+    {
+        T::deserialize(deserializer)
+    }
+}
+
+impl<T> Field<T, false> {
+    /// This compiles, and the program does not.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn write<S: Serializer>(_: &T, _: S, _: bool, _: bool) -> Result<S::Ok, S::Error> {
+        unreachable!("a field that cannot be stored does not compile")
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn read<'de, D: Deserializer<'de>>(_: D) -> Result<T, D::Error> {
+        unreachable!("a field that cannot be stored does not compile")
+    }
+}
+
 /// Told of a value that only one thread may use.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be in a `Data`: it is not `Send` and `Sync`, and jobs on several threads use the value at once",
@@ -161,3 +296,61 @@ pub trait PayloadNotInjected {}
     note = "of a trait object, write `Data<dyn Trait + Send + Sync>`, or let the trait require both: `trait Trait: Send + Sync`"
 )]
 pub trait Shared {}
+
+/// Whether values of a type may be a text, a whole number or a bool, as far as its name can tell that.
+pub const fn is_word(float: bool, list: bool, option: bool, optional_list: bool) -> bool {
+    // An `Option` is iterated over, too.
+    !float && !optional_list && (!list || option)
+}
+
+/// The question whether a parameter can name a group; `FIT` as far as its type tells.
+#[derive(Debug)]
+pub struct Group<T, const FIT: bool>(PhantomData<T>);
+
+impl<T> Group<T, true> {
+    /// It may.
+    pub const fn check() {}
+}
+
+impl<T> Group<T, false> {
+    /// Does not compile.
+    pub const fn check()
+    where
+        T: NamesGroup,
+    {
+    }
+}
+
+/// The question whether a parameter can be the value of a tag.
+#[derive(Debug)]
+pub struct Tag<T, const FIT: bool>(PhantomData<T>);
+
+impl<T> Tag<T, true> {
+    /// It may.
+    pub const fn check() {}
+}
+
+impl<T> Tag<T, false> {
+    /// Does not compile.
+    pub const fn check()
+    where
+        T: TagValue,
+    {
+    }
+}
+
+/// Told of a type that names no group.
+#[diagnostic::on_unimplemented(
+    message = "a group cannot be named by a `{Self}`",
+    label = "this parameter is a float, a list, a map or a struct",
+    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a group with `.group(..)`"
+)]
+pub trait NamesGroup {}
+
+/// Told of a type that is no value of a tag.
+#[diagnostic::on_unimplemented(
+    message = "a tag cannot have a `{Self}` as its value",
+    label = "this parameter is a float, a list, a map or a struct",
+    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a tag with `.tag(..)`"
+)]
+pub trait TagValue {}

@@ -8,16 +8,17 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    any_json::AnyJson,
-    codec,
+    any_json::{AnyJson, FromJson},
+    codec::{self, Form, Reader, Writer},
     error::{Error, Result},
     outcome::Outcome,
     task::ParamDef,
 };
 
 mod check;
+mod fields;
 
-pub use self::check::check_event;
+pub use self::fields::{Fields, check_fields, fields_from_json, read_fields};
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
 #[diagnostic::on_unimplemented(
@@ -36,9 +37,12 @@ impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
 /// The access of generated code to a payload parameter of type `T`. Only [`of`](Self::of) has a bound, so that a type that
 /// does not fit is told once; it is the function's bound and not the type's, so that it is told in our words.
 pub struct Param<T> {
-    encode: fn(&mut Vec<u8>, &T) -> Result<(), String>,
+    encode: fn(&mut Vec<u8>, &T, Form) -> Result<(), codec::Problem>,
     decode: fn(&[u8]) -> Result<T, String>,
-    json: fn(&mut Vec<u8>, &serde_json::Value) -> Result<(), JsonProblem>,
+    json: fn(&mut Vec<u8>, &serde_json::Value, Form) -> Result<(), JsonProblem>,
+    form: Form,
+    /// Whether it is left out when it is nil, and nil when it is missing.
+    option: bool,
 }
 
 /// Why a JSON value is no value of a parameter.
@@ -46,7 +50,7 @@ enum JsonProblem {
     /// It does not fit its type: where in it, and why.
     Misfit(String, String),
     /// It cannot be encoded.
-    Encode(String),
+    Encode(codec::Problem),
 }
 
 impl<T> Param<T> {
@@ -55,7 +59,15 @@ impl<T> Param<T> {
     where
         T: Payload,
     {
-        Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T> }
+        Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T>, form: Form::Array, option: false }
+    }
+
+    /// The same of a type that is an `Option` without another default, is written as binary, or as a sorted list.
+    #[must_use]
+    pub const fn stored(mut self, option: bool, bytes: bool, sorted: bool) -> Self {
+        self.option = option;
+        self.form = Form::of(bytes, sorted);
+        self
     }
 }
 
@@ -69,31 +81,37 @@ impl<T> fmt::Debug for Param<T> {
 #[derive(Debug)]
 pub struct PayloadWriter {
     bytes: Vec<u8>,
+    /// Where the parameters begin, how many there are, where the last one begins, and whether all are in the order of their names.
+    body: usize,
+    count: usize,
+    last: Option<usize>,
+    is_sorted: bool,
     problem: Option<String>,
 }
 
 impl PayloadWriter {
-    /// A payload of `count` parameters.
+    /// A payload of at most `count` parameters.
     pub fn new(count: usize) -> Self {
         let mut bytes = Vec::with_capacity(codec::USUAL);
-        match u16::try_from(count) {
-            Ok(count @ 0..=15) => bytes.push(0x80 | count.to_le_bytes()[0]),
-            Ok(count) => {
-                bytes.push(0xde);
-                bytes.extend_from_slice(&count.to_be_bytes());
-            }
-            Err(_) => return PayloadWriter { bytes, problem: Some(format!("{count} parameters are more than 65535")) },
-        }
-        PayloadWriter { bytes, problem: None }
+        let problem = codec::open_map(&mut bytes, count).err().map(|problem| problem.to_string());
+        PayloadWriter { body: bytes.len(), bytes, count: 0, last: None, is_sorted: true, problem }
+    }
+
+    /// The payload that the fields of a struct are.
+    pub fn of<F: Fields>(fields: &F) -> Self {
+        let mut bytes = Vec::with_capacity(codec::USUAL);
+        let problem = fields.write(&mut Writer::of_payload(&mut bytes, F::PARAMS)).err().map(|problem| match problem.path.is_empty() {
+            true => problem.message,
+            false => format!("parameter {problem}"),
+        });
+        PayloadWriter { body: 0, bytes, count: 0, last: None, is_sorted: true, problem }
     }
 
     /// Writes a parameter.
     pub fn field<T>(&mut self, name: &str, value: &T, param: &Param<T>) {
         if self.problem.is_none() {
-            self.problem = codec::encode_into(&mut self.bytes, name)
-                .and_then(|()| (param.encode)(&mut self.bytes, value))
-                .map_err(|problem| format!("parameter `{name}`: {problem}"))
-                .err();
+            self.problem =
+                self.write(name, param.option, |bytes| (param.encode)(bytes, value, param.form)).err().map(|problem| told(name, &problem));
         }
     }
 
@@ -103,28 +121,47 @@ impl PayloadWriter {
     /// [`Error::Invalid`] naming the parameter that is of the wrong type.
     pub fn json<T>(&mut self, name: &'static str, param: &Param<T>, object: &JsonObject<'_>) -> Result<()> {
         let Some(value) = object.values.get(name) else { return Ok(()) };
-        if let Err(problem) = codec::encode_into(&mut self.bytes, name) {
-            self.problem.get_or_insert(problem);
-        }
-        match (param.json)(&mut self.bytes, value) {
+        match self.write(name, param.option, |bytes| (param.json)(bytes, value, param.form)) {
             Ok(()) => Ok(()),
             Err(JsonProblem::Encode(problem)) => {
-                self.problem.get_or_insert(format!("parameter `{name}`: {problem}"));
+                self.problem.get_or_insert(told(name, &problem));
                 Ok(())
             }
             Err(JsonProblem::Misfit(path, problem)) => {
                 let ty = object.params.iter().find(|param| param.name == name).map_or("", |param| param.ty);
-                let path = if path == "." { name.to_owned() } else { format!("{name}.{path}") };
-                Err(Error::invalid("parameter", path, format!("does not fit `{ty}`: {problem}")))
+                Err(misfit(format!("{name}{path}"), ty, &problem))
             }
         }
+    }
+
+    fn write<E: From<codec::Problem>>(
+        &mut self,
+        name: &str,
+        option: bool,
+        value: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.bytes.len();
+        codec::encode_into(&mut self.bytes, name, Form::Array)?;
+        let at = self.bytes.len();
+        value(&mut self.bytes)?;
+        if option && self.bytes[at..] == [0xc0] {
+            self.bytes.truncate(start);
+            return Ok(());
+        }
+        let is_behind = |last| codec::text_at(&self.bytes, last) < codec::text_at(&self.bytes, start);
+        self.is_sorted &= self.last.is_none_or(is_behind);
+        (self.last, self.count) = (Some(start), self.count + 1);
+        Ok(())
     }
 
     /// Checks that a field of a parameter is where a key looks for it: serde may store it under another name.
     pub fn expects<T: Serialize>(&mut self, path: &str, value: &T) {
         if self.problem.is_none() {
             let expected = codec::encode(value);
-            let found = crate::key::find(&self.bytes, path);
+            let found = match self.body {
+                0 => crate::key::find(&self.bytes, path),
+                body => crate::key::find_entry(&self.bytes[body..], self.count, path),
+            };
             let is_there = matches!((&expected, found), (Ok(expected), Ok(found)) if found.unwrap_or(&[0xc0]) == expected.as_slice());
             if !is_there {
                 let problem =
@@ -138,13 +175,33 @@ impl PayloadWriter {
     ///
     /// # Errors
     /// [`Error::Encode`] with the parameter that cannot be encoded, or what is nested too deeply to be read back.
-    pub fn finish(self, task: &str) -> Result<Vec<u8>> {
-        let PayloadWriter { bytes, problem } = self;
-        match problem.map_or_else(|| codec::scan(&bytes), Err) {
-            Ok(()) => Ok(bytes),
-            Err(problem) => Err(Error::Encode { task: task.to_owned(), problem }),
+    pub fn finish(mut self, task: &str) -> Result<Vec<u8>> {
+        let closed = match self.problem {
+            Some(problem) => Err(problem),
+            // Of fields, it is whole.
+            None if self.body == 0 => Ok(()),
+            None => codec::close_map(&mut self.bytes, self.body, self.count, self.is_sorted).map_err(|problem| problem.to_string()),
+        };
+        match closed.and_then(|()| codec::scan(&self.bytes)) {
+            Ok(()) => Ok(self.bytes),
+            Err(problem) => Err(Error::Encode { task: task.to_owned(), problem: codec::in_few_words(problem) }),
         }
     }
+}
+
+impl From<codec::Problem> for JsonProblem {
+    fn from(problem: codec::Problem) -> Self {
+        JsonProblem::Encode(problem)
+    }
+}
+
+/// Why a parameter cannot be encoded.
+fn told(name: &str, problem: &codec::Problem) -> String {
+    format!("parameter `{name}{}`: {}", problem.path, problem.message)
+}
+
+fn misfit(path: String, ty: &str, problem: &str) -> Error {
+    Error::invalid("parameter", path, format!("does not fit `{ty}`: {problem}"))
 }
 
 /// Reads a payload, parameter by parameter, without allocating.
@@ -171,18 +228,20 @@ impl<'a> PayloadReader<'a> {
         let (entries, first) = match *bytes {
             [marker @ 0x80..=0x8f, ..] => (usize::from(marker & 0x0f), 1),
             [0xde, high, low, ..] => (usize::from(u16::from_be_bytes([high, low])), 3),
+            [0xdf, a, b, c, d, ..] => (u32::from_be_bytes([a, b, c, d]) as usize, 5),
             _ => return Err("the payload is not a map by parameter name".to_owned()),
         };
         Ok(PayloadReader { bytes, entries, first, cursor: (first, 0) })
     }
 
-    /// A parameter that must be there.
+    /// A parameter that must be there, if it is no `Option`.
     ///
     /// # Errors
     /// When it is missing or does not fit.
     pub fn required<T>(&mut self, name: &str, param: &Param<T>) -> std::result::Result<T, Outcome> {
         match self.find(name)? {
             Some(value) => decoded(name, param, value),
+            None if param.option => decoded(name, param, &[0xc0]),
             None => Err(Outcome::Undecodable(format!("parameter `{name}` is missing"))),
         }
     }
@@ -235,20 +294,31 @@ fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result
 
 /// The problem begins with the path inside the value, if there is one, and `: `.
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    rmp_serde::from_slice(bytes).map_err(|error| {
+    codec::decode_scanned(bytes).map_err(|error| {
         // Only on failure is the second, slower way taken, which knows the path.
-        let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
-        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-            Err(error) if error.path().iter().len() > 0 => format!(".{}: {}", error.path(), error.inner()),
+        match serde_path_to_error::deserialize::<_, T>(&mut Reader::new(bytes)) {
+            Err(error) if error.path().iter().len() > 0 => format!("{}: {}", inside(error.path()), error.inner()),
             _ => format!(": {error}"),
         }
     })
 }
 
-fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<(), JsonProblem> {
-    let value: T = serde_path_to_error::deserialize(value)
-        .map_err(|error| JsonProblem::Misfit(error.path().to_string(), codec::in_few_words(error.inner().to_string())))?;
-    codec::encode_into(bytes, &value).map_err(JsonProblem::Encode)
+/// The path inside a value, as it follows the name of the value.
+fn inside(path: &serde_path_to_error::Path) -> String {
+    let path = path.to_string();
+    if path.starts_with('[') { path } else { format!(".{path}") }
+}
+
+/// By way of the stored form, so that JSON is read as what is stored.
+fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form: Form) -> Result<(), JsonProblem> {
+    let mut stored = Vec::new();
+    codec::encode_into(&mut stored, &FromJson(value), Form::Array)?;
+    codec::scan(&stored).map_err(|problem| JsonProblem::Misfit(String::new(), problem))?;
+    let value: T = decode(&stored).map_err(|problem| {
+        let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
+        JsonProblem::Misfit(path.to_owned(), codec::in_few_words(problem.to_owned()))
+    })?;
+    codec::encode_into(bytes, &value, form).map_err(JsonProblem::Encode)
 }
 
 /// The arguments of a command line: a JSON object whose names were checked.
@@ -259,15 +329,6 @@ pub struct JsonObject<'a> {
 }
 
 impl JsonObject<'_> {
-    /// The same with a null for each of these parameters that is missing.
-    #[must_use]
-    pub fn or_null(mut self, names: &[&str]) -> Self {
-        for name in names.iter().filter(|name| !self.values.contains_key(**name)).collect::<Vec<_>>() {
-            self.values.insert((*name).to_owned(), serde_json::Value::Null);
-        }
-        self
-    }
-
     /// How many parameters it has.
     pub fn len(&self) -> usize {
         self.values.len()
@@ -284,18 +345,29 @@ impl JsonObject<'_> {
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that is unknown or missing.
 pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result<JsonObject<'a>> {
+    let values = object(task, params, json)?;
+    let known = |name: &str| params.iter().any(|param| param.name == name);
+    check_names(task, params, known, &values.keys().map(String::as_str).collect::<Vec<_>>())?;
+    Ok(JsonObject { values, params })
+}
+
+fn object(task: &str, params: &[ParamDef], json: &str) -> Result<serde_json::Map<String, serde_json::Value>> {
     let value: serde_json::Value =
         serde_json::from_str(json).map_err(|error| Error::invalid("args", json, format!("is not JSON: {error}")))?;
-    let serde_json::Value::Object(values) = value else {
-        return Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes(task, params))));
-    };
-    if let Some(name) = values.keys().find(|name| !params.iter().any(|param| param.name == **name)) {
-        return Err(Error::invalid("parameter", name, unknown(task, params)));
+    match value {
+        serde_json::Value::Object(values) => Ok(values),
+        _ => Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes(task, params)))),
     }
-    if let Some(param) = params.iter().find(|param| param.required && !values.contains_key(param.name)) {
-        return Err(Error::invalid("parameter", param.name, missing(task, param)));
+}
+
+fn check_names(task: &str, params: &[ParamDef], known: impl Fn(&str) -> bool, names: &[&str]) -> Result<()> {
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        return Err(Error::invalid("parameter", *name, unknown(task, params)));
     }
-    Ok(JsonObject { values, params })
+    match params.iter().find(|param| param.required && !names.contains(&param.name)) {
+        Some(param) => Err(Error::invalid("parameter", param.name, missing(task, param))),
+        None => Ok(()),
+    }
 }
 
 fn takes(task: &str, params: &[ParamDef]) -> String {
@@ -313,13 +385,12 @@ fn missing(task: &str, param: &ParamDef) -> String {
     format!("is missing; task `{task}` wants it as `{}`", param.ty)
 }
 
-/// A payload or result as JSON, for people. Binary becomes an array of numbers.
+/// A payload or result as JSON, for people. Binary is base64 under the key `$base64`.
 ///
 /// # Errors
 /// What cannot be read.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
-    codec::scan(bytes)?;
-    rmp_serde::from_slice::<AnyJson>(bytes).map(|AnyJson(value)| value.to_string()).map_err(|error| codec::in_few_words(error.to_string()))
+    codec::decode::<AnyJson>(bytes).map(|AnyJson(value)| value.to_string())
 }
 
 #[cfg(test)]
@@ -328,8 +399,10 @@ mod tests {
 
     const NUMBER: Param<u32> = Param::of();
     const TEXT: Param<String> = Param::of();
-    const PARAMS: &[ParamDef] =
-        &[ParamDef { name: "number", ty: "u32", required: true }, ParamDef { name: "text", ty: "String", required: false }];
+    const PARAMS: &[ParamDef] = &[
+        ParamDef { name: "number", ty: "u32", required: true, option: false },
+        ParamDef { name: "text", ty: "String", required: false, option: false },
+    ];
 
     fn written(write: impl FnOnce(&mut PayloadWriter), count: usize) -> Vec<u8> {
         let mut writer = PayloadWriter::new(count);

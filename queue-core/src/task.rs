@@ -220,6 +220,8 @@ pub struct ParamDef {
     pub ty: &'static str,
     /// Whether a payload without it is undecodable: true unless it is an `Option` or has a default.
     pub required: bool,
+    /// Whether it is an `Option` that is left out of a payload when it is `None`.
+    pub option: bool,
 }
 
 #[cfg(test)]

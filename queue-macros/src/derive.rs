@@ -10,6 +10,7 @@ use crate::{
     options::Options,
     params::Param,
     problems::Problems,
+    serde,
 };
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
@@ -64,10 +65,11 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
     if let Some(generic) = input.generics.params.first() {
         problems.add(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one struct per type");
     }
+    let container = problems.take(serde::Container::of(&input.attrs)).unwrap_or_default();
     let fields = problems.take(fields(input)).unwrap_or_default();
     let params: Vec<Param> = fields
         .into_iter()
-        .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
+        .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs, &container)))
         .filter_map(|param| problems.take(param))
         .collect();
     if let Some(unique) = &options.unique {
@@ -83,8 +85,8 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
     problems.finish().ok()?;
 
     let (visibility, name) = (&input.vis, &input.ident);
-    let names: Vec<_> = params.iter().map(|param| &param.name).collect();
-    let locals: Vec<TokenStream> = names.iter().map(|name| quote!(self.#name)).collect();
+    let locals: Vec<TokenStream> =
+        params.iter().filter(|param| param.is_payload()).map(|param| &param.name).map(|name| quote!(self.#name)).collect();
     let core = options.krate();
     let definition = Definition {
         name,
@@ -93,11 +95,11 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
         params: &params,
         return_type: &Type::Verbatim(quote_spanned!(name.span()=> __queue::Returned<#name>)),
         blocking: false,
+        fields: Some(&container),
         run: &|values| {
-            let handler = quote!(#name { #(#names: #values),* });
             quote! {{
                 use __queue::{Handled as _, Unhandled as _};
-                __queue::Handling(#handler).handle(__queue_call.context.clone(), __queue_call.wants_result.clone())
+                __queue::Handling(#(#values)*).handle(__queue_call.context.clone(), __queue_call.wants_result.clone())
             }}
         },
     };

@@ -13,6 +13,7 @@ use crate::{
     options::{checked_name, is_name, value},
     params::Param,
     problems::Problems,
+    serde,
     suggest::nearest,
     tag::Tags,
 };
@@ -103,10 +104,11 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     if let Some(generic) = input.generics.params.first() {
         problems.add(generic.span(), "an event cannot be generic, its entries would not say which one they are: write one struct per type");
     }
+    let container = problems.take(serde::Container::of(&input.attrs)).unwrap_or_default();
     let fields = problems.take(fields(input)).unwrap_or_default();
     let params: Vec<Param> = fields
         .into_iter()
-        .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
+        .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs, &container)))
         .filter_map(|param| problems.take(param))
         .collect();
     options.tags.check_fields(&params, problems);
@@ -118,24 +120,8 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     problems.finish().ok()?;
 
     let (name, topic) = (&input.ident, options.topic.as_ref()?);
-    let accesses: Vec<(Ident, TokenStream)> = params.iter().enumerate().map(|(index, param)| param.access(index)).collect();
-    let items = accesses.iter().map(|(_, item)| item);
-    let defaults = params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
-    let definitions = params.iter().map(|param| param.definition(core));
-    let writes = params.iter().zip(&accesses).map(|(param, (access, _))| {
-        let (key, field) = (param.key(), &param.name);
-        quote!(__queue_payload.field(#key, &self.#field, &#access);)
-    });
-    let reads = params.iter().zip(&accesses).enumerate().map(|(index, (param, (access, _)))| {
-        let (field, value) = (&param.name, param.value(index, access));
-        quote!(#field: #value)
-    });
-    let from_json = params.iter().zip(&accesses).map(|(param, (access, _))| {
-        let key = param.key();
-        quote!(__queue_payload.json(#key, &#access, &__queue_object)?;)
-    });
-    let missing = params.iter().filter(|param| param.is_option()).map(|param| param.key());
-    let (count, tags) = (params.len(), options.tags.array());
+    let (items, asks) = (crate::params::fields(name, &params, &container, core), options.tags.asks(&params));
+    let tags = options.tags.array(&params);
     Some(quote! {
         #[allow(
             clippy::all, clippy::pedantic, unused_variables, unused_mut, non_snake_case,
@@ -145,32 +131,13 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
             use #core::__private as __queue;
             use __queue::Lacks as _;
 
-            #(#items)*
-            #(#defaults)*
+            #items
+            #asks
 
             impl #core::Event for #name {
                 const TOPIC: &'static ::core::primitive::str = #topic;
                 const TYPE: &'static ::core::primitive::str = #type_name;
-                const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
                 const TAGS: &'static [(&'static ::core::primitive::str, &'static ::core::primitive::str)] = #tags;
-
-                fn write(&self) -> __queue::PayloadWriter {
-                    let mut __queue_payload = __queue::PayloadWriter::new(#count);
-                    #(#writes)*
-                    __queue_payload
-                }
-
-                fn read(__queue_bytes: &[::core::primitive::u8]) -> ::core::result::Result<Self, #core::outcome::Outcome> {
-                    let mut __queue_payload = __queue::PayloadReader::new(__queue_bytes)?;
-                    ::core::result::Result::Ok(#name { #(#reads),* })
-                }
-
-                fn payload_from_json(__queue_json: &::core::primitive::str) -> #core::Result<__queue::Vec<::core::primitive::u8>> {
-                    let __queue_object = __queue::json_object(#type_name, Self::PARAMS, __queue_json)?.or_null(&[#(#missing),*]);
-                    let mut __queue_payload = __queue::PayloadWriter::new(__queue_object.len());
-                    #(#from_json)*
-                    __queue_payload.finish(#type_name)
-                }
             }
         };
     })
@@ -183,14 +150,14 @@ fn fallback(name: &Ident, core: &TokenStream) -> TokenStream {
         impl #core::Event for #name {
             const TOPIC: &'static ::core::primitive::str = "";
             const TYPE: &'static ::core::primitive::str = "";
+        }
+        #[allow(unused, clippy::all, reason = "stands in for an event with a mistake")]
+        impl #core::__private::Fields for #name {
             const PARAMS: &'static [#core::task::ParamDef] = &[];
-            fn write(&self) -> #core::__private::PayloadWriter {
+            fn write<S: #core::__private::serde::Serializer>(&self, _: S) -> ::core::result::Result<S::Ok, S::Error> {
                 ::core::unreachable!()
             }
-            fn read(_: &[u8]) -> ::core::result::Result<Self, #core::outcome::Outcome> {
-                ::core::unreachable!()
-            }
-            fn payload_from_json(_: &str) -> #core::Result<#core::__private::Vec<u8>> {
+            fn read<'de, D: #core::__private::serde::Deserializer<'de>>(_: D) -> ::core::result::Result<Self, D::Error> {
                 ::core::unreachable!()
             }
         }

@@ -4,7 +4,11 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Type, ext::IdentExt, spanned::Spanned};
 
-use crate::{options::Options, params::Param};
+use crate::{
+    options::Options,
+    params::{Param, fields},
+    serde,
+};
 
 /// A task as read from the source.
 pub(crate) struct Definition<'a> {
@@ -16,6 +20,8 @@ pub(crate) struct Definition<'a> {
     pub params: &'a [Param],
     pub return_type: &'a Type,
     pub blocking: bool,
+    /// What serde reads on the struct whose fields are the parameters, if it is one.
+    pub fields: Option<&'a serde::Container>,
     /// An expression that runs the user's code with these values, one per parameter, in a function that has the `call`.
     pub run: &'a dyn Fn(&[Ident]) -> TokenStream,
 }
@@ -26,23 +32,32 @@ impl Definition<'_> {
         let core = self.options.krate();
         // A parameter may have any name: this one is visible to nothing else.
         let payload = Ident::new("__queue_payload", Span::mixed_site());
-        let fields = self.params.iter().enumerate().filter(|(_, param)| param.is_payload()).zip(locals).map(|((index, param), local)| {
+        let of_payload = || self.params.iter().enumerate().filter(|(_, param)| param.is_payload()).zip(locals);
+        let fields = in_order(of_payload().map(|((index, param), local)| {
             let (key, (access, _)) = (param.key(), param.access(index));
-            quote!(#payload.field(#key, &#local, &#access);)
-        });
+            let write = quote!(#payload.field(#key, &#local, &#access););
+            (key, write)
+        }));
         let count = locals.len();
-        let named = |name: &Ident| {
-            let of_payload = self.params.iter().filter(|param| param.is_payload());
-            of_payload.zip(locals).find(|(param, _)| name.unraw() == param.key()).map(|(_, local)| local.clone())
+        let named = |name: &Ident| of_payload().find(|((_, param), _)| name.unraw() == param.name.unraw()).map(|(_, local)| local.clone());
+        let checks = self.options.unique.as_ref().map(|unique| unique.checks(&payload, self.params, named));
+        let writes = match self.fields {
+            Some(_) => quote!(let mut #payload = __queue::PayloadWriter::of(&self);),
+            None => quote!(let mut #payload = __queue::PayloadWriter::new(#count); #(#fields)*),
         };
-        let checks = self.options.unique.as_ref().map(|unique| unique.checks(&payload, named));
         quote! {
-            let mut #payload = __queue::PayloadWriter::new(#count);
-            #(#fields)*
+            #writes
             #checks
             #core::Job::from_written(#payload)
         }
     }
+}
+
+/// Statements in the order of the keys that they write, which is that of a payload.
+pub(crate) fn in_order(statements: impl Iterator<Item = (String, TokenStream)>) -> Vec<TokenStream> {
+    let mut statements: Vec<(String, TokenStream)> = statements.collect();
+    statements.sort_by(|one, other| one.0.cmp(&other.0));
+    statements.into_iter().map(|(_, statement)| statement).collect()
 }
 
 /// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
@@ -51,31 +66,67 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let core = task.options.krate();
     let (name, task_name, return_type) = (task.name, &task.task_name, task.return_type);
     let accesses: Vec<(Ident, TokenStream)> = task.params.iter().enumerate().map(|(index, param)| param.access(index)).collect();
-    let items = accesses.iter().map(|(_, item)| item);
-    let defaults = task.params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
+    let items = match task.fields {
+        Some(container) => fields(name, task.params, container, &core),
+        None => {
+            let items = accesses.iter().map(|(_, item)| item);
+            let defaults = task.params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
+            quote!(#(#items)* #(#defaults)*)
+        }
+    };
+    let asks = task.options.asks(task.params);
     let types = task.params.iter().map(|param| &param.ty);
     let values = task.params.iter().zip(&accesses).enumerate().map(|(index, (param, (access, _)))| param.value(index, access));
-    let variables: Vec<Ident> =
-        (0..task.params.len()).map(|index| Ident::new(&format!("__queue_value_{index}"), Span::call_site())).collect();
+    let count = if task.fields.is_some() { 1 } else { task.params.len() };
+    let variables: Vec<Ident> = (0..count).map(|index| Ident::new(&format!("__queue_value_{index}"), Span::call_site())).collect();
     let run = (task.run)(&variables);
     let payload_params = || task.params.iter().enumerate().filter(|(_, param)| param.is_payload());
     let definitions = payload_params().map(|(_, param)| param.definition(&core));
-    let from_json = payload_params().map(|(index, param)| {
+    let from_json = in_order(payload_params().map(|(index, param)| {
         let (key, access) = (param.key(), &accesses[index].0);
-        quote!(__queue_payload.json(#key, &#access, &__queue_object)?;)
-    });
-    let options = payload_params().filter(|(_, param)| param.is_option()).map(|(_, param)| param.key());
+        let write = quote!(__queue_payload.json(#key, &#access, &__queue_object)?;);
+        (key, write)
+    }));
     let checks = payload_params().enumerate().map(|(at, (index, _))| {
         let access = &accesses[index].0;
         quote!(__queue_payload.check(&__QUEUE_PARAMS[#at], &#access)?;)
     });
-    let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.needs()));
+    let (definitions, from_json, check, arguments) = match task.fields {
+        Some(_) => (
+            quote!(<#name as __queue::Fields>::PARAMS),
+            quote!(__queue::fields_from_json::<#name>(#task_name, __queue_json)),
+            quote!(__queue::check_fields::<#name>(#task_name, __queue_bytes)),
+            quote!(fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#name,), #core::outcome::Outcome> {
+                __queue::read_fields::<#name>(__queue_call.payload()).map(|__queue_fields| (__queue_fields,))
+            }),
+        ),
+        None => (
+            quote!(&[#(#definitions),*]),
+            quote! {
+                let __queue_object = __queue::json_object(#task_name, __QUEUE_PARAMS, __queue_json)?;
+                let mut __queue_payload = __queue::PayloadWriter::new(__queue_object.len());
+                #(#from_json)*
+                __queue_payload.finish(#task_name)
+            },
+            quote! {
+                let mut __queue_payload = __queue::PayloadReader::checked(#task_name, __QUEUE_PARAMS, __queue_bytes)?;
+                #(#checks)*
+                ::core::result::Result::Ok(())
+            },
+            quote!(fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+                let mut __queue_payload = __queue::PayloadReader::new(__queue_call.payload())?;
+                let __queue_context = &__queue_call.context;
+                ::core::result::Result::Ok((#(#values,)*))
+            }),
+        ),
+    };
+    let needs = task.params.iter().zip(&accesses).filter(|(param, _)| param.is_injected()).map(|(_, (access, _))| quote!(#access.needs()));
     let schedules = task.options.schedules.iter().enumerate();
     let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task_name, task.params, &core)).collect();
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
     let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(__queue_def.schedules = &[#(#schedule_definitions),*];));
-    let assignments = task.options.assignments(&core, &task.task_name);
+    let assignments = task.options.assignments(&core, &task.task_name, task.params);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
         (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(__queue_end))
@@ -91,8 +142,8 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             use #core::__private as __queue;
             use __queue::Lacks as _;
 
-            #(#items)*
-            #(#defaults)*
+            #items
+            #asks
             #(#schedule_items)*
             #inherent
 
@@ -125,7 +176,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 run: #core::handler::RunFn::#run_fn(__queue_run),
                 needs: __queue_needs,
             };
-            const __QUEUE_PARAMS: &[#core::task::ParamDef] = &[#(#definitions),*];
+            const __QUEUE_PARAMS: &[#core::task::ParamDef] = #definitions;
 
             fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
                 let __queue_found: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
@@ -133,23 +184,14 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             }
 
             fn __queue_from_json(__queue_json: &::core::primitive::str) -> #core::Result<__queue::Vec<::core::primitive::u8>> {
-                let __queue_object = __queue::json_object(#task_name, __QUEUE_PARAMS, __queue_json)?.or_null(&[#(#options),*]);
-                let mut __queue_payload = __queue::PayloadWriter::new(__queue_object.len());
-                #(#from_json)*
-                __queue_payload.finish(#task_name)
+                #from_json
             }
 
             fn __queue_check(__queue_bytes: &[::core::primitive::u8]) -> #core::Result<()> {
-                let mut __queue_payload = __queue::PayloadReader::checked(#task_name, __QUEUE_PARAMS, __queue_bytes)?;
-                #(#checks)*
-                ::core::result::Result::Ok(())
+                #check
             }
 
-            fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
-                let mut __queue_payload = __queue::PayloadReader::new(__queue_call.payload())?;
-                let __queue_context = &__queue_call.context;
-                ::core::result::Result::Ok((#(#values,)*))
-            }
+            #arguments
 
             fn __queue_run(__queue_call: #core::handler::Call) -> #end {
                 match __queue_arguments(&__queue_call) {

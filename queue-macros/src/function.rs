@@ -109,6 +109,7 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         params,
         return_type: &return_type,
         blocking: options.blocking.is_some(),
+        fields: None,
         // The place of the name: a future that is not `Send` is told there.
         run: &|values| {
             // Only the path is placed there: a name from outside a `macro_rules!` would not see the `call`.

@@ -1,14 +1,14 @@
 //! The option `group` of `#[task(...)]`: which parameter names the group of a job, and what holds for all groups of the queue.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::{
     Error, GenericArgument, Ident, LitInt, LitStr, PathArguments, Result, Token, Type, ext::IdentExt, parenthesized, parse::ParseStream,
 };
 
 use crate::{
     options::{one_of, value},
-    params::{Param, last_segment},
+    params::{Param, key_of, last_segment},
     problems::Problems,
     suggest::nearest,
     unique::unknown_parameter,
@@ -123,9 +123,7 @@ impl Group {
         let Some(name) = &self.by else { return };
         match params.iter().find(|param| param.name.unraw() == name.unraw()) {
             None => problems.add(name.span(), unknown_parameter(name, params)),
-            Some(param) if !param.is_payload() => {
-                problems.add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));
-            }
+            Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
             Some(param) => {
                 if let Some((kind, because)) = kind_of(&param.ty) {
                     let way_out = "name a text, a whole number or a bool, or give each job a group with `.group(..)`";
@@ -135,10 +133,15 @@ impl Group {
         }
     }
 
+    /// An item that asks whether the type of the parameter can name a group.
+    pub(crate) fn asks(&self, params: &[Param]) -> Option<TokenStream> {
+        self.by.as_ref().and_then(|name| asks(name, params, &quote!(Group)))
+    }
+
     /// Statements that set the fields of a `TaskDef` named `def`.
-    pub(crate) fn assignment(&self, core: &TokenStream) -> TokenStream {
+    pub(crate) fn assignment(&self, core: &TokenStream, params: &[Param]) -> TokenStream {
         let by = self.by.as_ref().map(|name| {
-            let name = name.unraw().to_string();
+            let name = key_of(name, params);
             quote!(__queue_def.group = ::core::option::Option::Some(#name);)
         });
         let option = |value: Option<TokenStream>| match value {
@@ -151,6 +154,15 @@ impl Group {
         let rule = says.then(|| quote!(__queue_def.group_rule = #core::GroupRule::made(#cap, #max_size, #order);));
         quote!(#by #rule)
     }
+}
+
+/// An item that asks whether the type of a parameter is a text, a number or a bool, as far as that can be told of a type.
+pub(crate) fn asks(name: &Ident, params: &[Param], what: &TokenStream) -> Option<TokenStream> {
+    let ty = &params.iter().find(|param| param.name.unraw() == name.unraw())?.ty;
+    let has = quote!(__queue::Has::<#ty>);
+    Some(
+        quote_spanned!(name.span()=> const _: () = __queue::#what::<#ty, { __queue::is_word(#has::FLOAT, #has::LIST, #has::OPTION, #has::OPTIONAL_LIST) }>::check();),
+    )
 }
 
 /// The name of a parameter behind a `=`.

@@ -18,6 +18,7 @@ mod params;
 mod place;
 mod problems;
 mod schedule;
+mod serde;
 mod subscribe;
 mod suggest;
 mod tag;
@@ -32,13 +33,13 @@ pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Turns a payload struct into a task. See `queue_core::Task`.
-#[proc_macro_derive(Task, attributes(task, default, inject))]
+#[proc_macro_derive(Task, attributes(task, default, inject, serde))]
 pub fn derive_task(item: TokenStream) -> TokenStream {
     checked(&[&item], || derive::expand(item.clone().into()))
 }
 
 /// Turns a struct into a type of event. See `queue_core::Event`.
-#[proc_macro_derive(Event, attributes(event, default))]
+#[proc_macro_derive(Event, attributes(event, default, serde))]
 pub fn derive_event(item: TokenStream) -> TokenStream {
     checked(&[&item], || event::expand(item.clone().into()))
 }

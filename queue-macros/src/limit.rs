@@ -119,9 +119,7 @@ impl Limit {
             let name = &path.0[0];
             match params.iter().find(|param| param.name.unraw() == name.unraw()) {
                 None => problems.add(name.span(), unknown_parameter(name, params)),
-                Some(param) if !param.is_payload() => {
-                    problems.add(name.span(), format!("`{name}` comes from the worker, and no job has it: name parameters of the payload"));
-                }
+                Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) if path.0.len() == 1 => {
                     if let Some(problem) = no_key(&param.ty) {
                         problems.add(name.span(), format!("`{name}` {problem}; name others, or give each job a key with `.limit(..)`"));
@@ -133,9 +131,9 @@ impl Limit {
     }
 
     /// An expression for the `LimitDef`. Without a name it has that of the task.
-    pub(crate) fn definition(&self, core: &TokenStream, task_name: &str) -> TokenStream {
+    pub(crate) fn definition(&self, core: &TokenStream, task_name: &str, params: &[Param]) -> TokenStream {
         let name = self.name.as_ref().map_or(task_name, |(name, _)| name);
-        let (by, group) = (self.by.iter().map(By::path), self.group);
+        let (by, group) = (self.by.iter().map(|path| path.stored_path(params)), self.group);
         let number = |number: Option<u32>| match number {
             Some(number) => quote!(::core::option::Option::Some(#number)),
             None => quote!(::core::option::Option::None),

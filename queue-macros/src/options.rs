@@ -11,7 +11,7 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{from::From, group::Group, limit::Limit, schedule::Schedule, suggest::nearest, tag::Tags, unique::Unique};
+use crate::{from::From, group::Group, limit::Limit, params::Param, schedule::Schedule, suggest::nearest, tag::Tags, unique::Unique};
 
 const KNOWN: [&str; 17] = [
     "name",
@@ -209,8 +209,15 @@ impl Options {
         self.krate.as_ref().map_or_else(|| quote!(::queue_core), |path| quote!(#path))
     }
 
+    /// Items that ask whether the types of parameters are fit for what they are named for.
+    pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
+        let group = self.group.as_ref().and_then(|group| group.asks(params));
+        let tags = self.tags.asks(params);
+        quote!(#group #tags)
+    }
+
     /// Statements that set the fields of a `TaskDef` named `def` to what was given.
-    pub(crate) fn assignments(&self, core: &TokenStream, task_name: &str) -> TokenStream {
+    pub(crate) fn assignments(&self, core: &TokenStream, task_name: &str, params: &[Param]) -> TokenStream {
         let time = |duration: Duration| {
             let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
             quote!(::core::time::Duration::new(#seconds, #nanos))
@@ -230,11 +237,11 @@ impl Options {
         });
         let priority = self.priority.as_ref().map(|name| quote!(__queue_def.priority = #core::broker::Priority::#name;));
         let isolation = self.on_isolation.as_ref().map(|name| quote!(__queue_def.on_isolation = #core::task::OnIsolation::#name;));
-        let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
-        let group = self.group.as_ref().map(|group| group.assignment(core));
-        let limits = self.limits.iter().map(|limit| limit.definition(core, task_name));
+        let unique = self.unique.as_ref().map(|unique| unique.assignment(core, params));
+        let group = self.group.as_ref().map(|group| group.assignment(core, params));
+        let limits = self.limits.iter().map(|limit| limit.definition(core, task_name, params));
         let limits = (!self.limits.is_empty()).then(|| quote!(__queue_def.limits = &[#(#limits),*];));
-        let tags = (!self.tags.is_empty()).then(|| self.tags.array()).map(|tags| quote!(__queue_def.tags = #tags;));
+        let tags = (!self.tags.is_empty()).then(|| self.tags.array(params)).map(|tags| quote!(__queue_def.tags = #tags;));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(__queue_def.aliases = &[#(#aliases),*];));
         quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #tags #aliases)

@@ -4,16 +4,18 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{
     Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, Lit, Meta, MetaNameValue, Pat, PathArguments, PathSegment, Result,
-    Token, Type, punctuated::Punctuated, spanned::Spanned, visit::Visit,
+    Token, Type, ext::IdentExt, punctuated::Punctuated, spanned::Spanned, visit::Visit,
 };
+
+use crate::serde;
 
 /// One parameter of a task function, or one field of a payload struct.
 pub(crate) struct Param {
     pub name: Ident,
     pub ty: Type,
     pub kind: Kind,
-    /// Whether it is a field, which has no `#[inject]`.
-    field: bool,
+    /// What serde reads on it, if it is a field; and its key, if that is not its name.
+    field: Option<(serde::Field, String, bool)>,
 }
 
 pub(crate) enum Kind {
@@ -25,6 +27,8 @@ pub(crate) enum Kind {
     Defaulted(Box<Expr>),
     /// Comes from the worker.
     Injected,
+    /// A field that serde skips, or whose own fields are parameters.
+    Nameless,
 }
 
 impl Param {
@@ -58,9 +62,10 @@ impl Param {
     }
 
     /// Reads a struct's field.
-    pub(crate) fn of_field(name: Ident, ty: Type, attributes: &[Attribute]) -> Result<Self> {
+    pub(crate) fn of_field(name: Ident, ty: Type, attributes: &[Attribute], container: &serde::Container) -> Result<Self> {
         let mut attributes = attributes.to_vec();
         let (default, inject) = take_attributes(&mut attributes)?;
+        let field = serde::Field::of(&attributes)?;
         if let Some(span) = inject {
             return Err(Error::new(
                 span,
@@ -68,10 +73,12 @@ impl Param {
             ));
         }
         check_payload_type(&ty)?;
-        Ok(Param { kind: payload_kind(&ty, default), name, ty, field: true })
+        let (key, defaulted) = container.name(&name.unraw().to_string(), &field);
+        let kind = if field.nameless { Kind::Nameless } else { payload_kind(&ty, default) };
+        Ok(Param { kind, name, ty, field: Some((field, key, defaulted)) })
     }
 
-    fn new(name: Ident, ty: Type, default: Option<Default>, inject: Option<Span>) -> Result<Self> {
+    fn new(name: Ident, ty: Type, default: Option<OwnDefault>, inject: Option<Span>) -> Result<Self> {
         if inject.is_none()
             && let Some(problem) = foreign(&ty)
         {
@@ -81,24 +88,49 @@ impl Param {
             if let Some(default) = default {
                 return Err(Error::new(default.span, "an injected parameter has no default: the worker provides it"));
             }
-            return Ok(Param { name, ty, kind: Kind::Injected, field: false });
+            return Ok(Param { name, ty, kind: Kind::Injected, field: None });
         }
         check_payload_type(&ty)?;
-        Ok(Param { kind: payload_kind(&ty, default), name, ty, field: false })
+        Ok(Param { kind: payload_kind(&ty, default), name, ty, field: None })
     }
 
     pub(crate) fn is_payload(&self) -> bool {
-        !matches!(self.kind, Kind::Injected)
+        !matches!(self.kind, Kind::Injected | Kind::Nameless)
     }
 
-    /// Whether it is none where it is missing.
-    pub(crate) fn is_option(&self) -> bool {
-        matches!(self.kind, Kind::Optional) && last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option")
+    pub(crate) fn is_injected(&self) -> bool {
+        matches!(self.kind, Kind::Injected)
+    }
+
+    /// Why no parameter has its name.
+    pub(crate) fn no_parameter(&self) -> String {
+        match self.kind {
+            Kind::Nameless => format!("serde skips or flattens `{}`, and no parameter has its name: name another one", self.name),
+            _ => format!("`{}` comes from the worker, and no job has it: name a parameter of the payload", self.name),
+        }
     }
 
     /// Its key in the payload.
     pub(crate) fn key(&self) -> String {
-        self.name.to_string().trim_start_matches("r#").to_owned()
+        self.field.as_ref().map_or_else(|| self.name.unraw().to_string(), |(_, key, _)| key.clone())
+    }
+
+    /// Constant expressions: whether it has to be there, and whether it is left out when it is `None`.
+    fn presence(&self) -> (TokenStream, TokenStream) {
+        let ty = &self.ty;
+        let option = quote_spanned!(ty.span()=> __queue::Has::<#ty>::OPTION);
+        // What is missing is what the default says.
+        let (by_serde, by_another) = match &self.field {
+            Some((field, _, container)) => (field.default || *container, field.own_default || *container && !field.default),
+            None => (false, false),
+        };
+        match self.kind {
+            Kind::Defaulted(_) => (quote!(false), quote!(false)),
+            _ if by_another => (quote!(false), quote!(false)),
+            Kind::Required if !by_serde && self.field.as_ref().is_some_and(|(field, ..)| field.alias) => (quote!(true), quote!(false)),
+            Kind::Required if !by_serde => (quote!(!#option), option),
+            _ => (quote!(false), option),
+        }
     }
 
     /// The one item through which everything that we need of its type goes, so that a type that lacks it is told once.
@@ -112,22 +144,78 @@ impl Param {
         let (ask, get) = match self.kind {
             Kind::Injected => (quote!(__queue::of_injected(#has::INJECT, #has::DATA)), quote_spanned!(ty.span()=> injected)),
             // A field has no `#[inject]` that could be missing.
-            _ if self.field => {
-                (quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, false)), quote_spanned!(ty.span()=> payload))
+            _ if self.field.is_some() => {
+                (quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, false, #has::NESTED)), quote_spanned!(ty.span()=> payload))
             }
             _ => (
-                quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, #has::INJECT || #has::DATA)),
+                quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, #has::INJECT || #has::DATA, #has::NESTED)),
                 quote_spanned!(ty.span()=> payload),
             ),
         };
-        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::Access::<#ty, { #ask }>::#get(););
+        let stored = (!matches!(self.kind, Kind::Injected)).then(|| {
+            let (_, option) = self.presence();
+            quote!(.stored(#option, #has::BYTES, #has::SORTED))
+        });
+        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::Access::<#ty, { #ask }>::#get() #stored;);
         (constant, item)
+    }
+
+    /// Whether its type is asked for being stored: of a field that serde derives by functions of the user's it is not.
+    pub(crate) fn is_stored_as_it_is(&self) -> bool {
+        self.field.as_ref().is_none_or(|(field, ..)| !field.nameless && !field.writes && !field.reads)
+    }
+
+    /// The field of the struct for which serde derives, and the functions that it goes through.
+    pub(crate) fn field(&self, index: usize) -> (TokenStream, TokenStream) {
+        let (name, ty) = (&self.name, &self.ty);
+        let Some((field, ..)) = &self.field else { return Default::default() };
+        let attributes = &field.attributes;
+        let [write, read] = ["write", "read"].map(|verb| Ident::new(&format!("__queue_{verb}_{index}"), Span::call_site()));
+        let default = matches!(self.kind, Kind::Defaulted(_)) || matches!(self.kind, Kind::Optional) && self.default_is_ours();
+        let default = default.then(|| {
+            let function = default_name(index).to_string();
+            quote!(#[serde(default = #function)])
+        });
+        if !self.is_stored_as_it_is() {
+            return (quote!(#(#attributes)* #default #name: #ty,), TokenStream::new());
+        }
+        let (writes, reads) = (write.to_string(), read.to_string());
+        let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
+        let how = quote!(__queue::Field::<#ty, { #has::SERIALIZE && #has::DESERIALIZE }>);
+        let item = quote! {
+            fn #write<__QueueS: __queue::serde::Serializer>(
+                __queue_value: &#ty,
+                __queue_serializer: __QueueS,
+            ) -> ::core::result::Result<__QueueS::Ok, __QueueS::Error> {
+                #how::write(__queue_value, __queue_serializer, #has::BYTES, #has::SORTED)
+            }
+            fn #read<'de, __QueueD: __queue::serde::Deserializer<'de>>(
+                __queue_deserializer: __QueueD,
+            ) -> ::core::result::Result<#ty, __QueueD::Error> {
+                #how::read(__queue_deserializer)
+            }
+        };
+        (quote!(#(#attributes)* #[serde(serialize_with = #writes, deserialize_with = #reads)] #default #name: #ty,), item)
+    }
+
+    /// Whether a missing one is what `Default` of its type says, and serde does not know that.
+    fn default_is_ours(&self) -> bool {
+        let is_option = last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option");
+        self.field.as_ref().is_some_and(|(field, _, container)| !field.default && !(is_option && *container))
+    }
+
+    /// What a reader takes for `None` where it is missing, if it is an `Option` under another name: serde asks the function that reads it
+    /// for no default. One with an alias is not: it may be there under that.
+    fn nil(&self) -> Option<TokenStream> {
+        let (field, key, container) = self.field.as_ref()?;
+        let (ty, is_open) = (&self.ty, matches!(self.kind, Kind::Required) && !field.default && !field.alias && !container);
+        is_open.then(|| quote!((#key, __queue::Has::<#ty>::OPTION)))
     }
 
     /// A constant expression: whether a worker can give it. `None` for payload.
     pub(crate) fn is_given(&self) -> Option<TokenStream> {
         let ty = &self.ty;
-        (!self.is_payload()).then(|| quote_spanned!(ty.span()=> __queue::Has::<#ty>::INJECT))
+        self.is_injected().then(|| quote_spanned!(ty.span()=> __queue::Has::<#ty>::INJECT))
     }
 
     /// An expression that gives its value, in a function that has `payload` and `context` and returns a `Result`.
@@ -139,7 +227,7 @@ impl Param {
                 let function = default_name(index);
                 quote!(__queue_payload.optional(#key, &#access, #function)?)
             }
-            Kind::Injected => quote!(#access.get(__queue_context)?),
+            Kind::Injected | Kind::Nameless => quote!(#access.get(__queue_context)?),
         }
     }
 
@@ -149,15 +237,75 @@ impl Param {
         let value = match &self.kind {
             Kind::Defaulted(expression) => expression.to_token_stream(),
             Kind::Optional => quote_spanned!(ty.span()=> __queue::default_of()),
-            Kind::Required | Kind::Injected => return None,
+            Kind::Required | Kind::Injected | Kind::Nameless => return None,
         };
         Some(quote!(fn #function() -> #ty { #value }))
     }
 
     /// Its `ParamDef`.
     pub(crate) fn definition(&self, core: &TokenStream) -> TokenStream {
-        let (key, ty, required) = (self.key(), shown(&self.ty), matches!(self.kind, Kind::Required));
-        quote!(#core::task::ParamDef { name: #key, ty: #ty, required: #required })
+        let (key, ty, (required, option)) = (self.key(), shown(&self.ty), self.presence());
+        quote!(#core::task::ParamDef { name: #key, ty: #ty, required: #required, option: #option })
+    }
+}
+
+/// The key in the payload of the parameter of this name.
+pub(crate) fn key_of(name: &Ident, params: &[Param]) -> String {
+    params.iter().find(|param| param.name.unraw() == name.unraw()).map_or_else(|| name.unraw().to_string(), Param::key)
+}
+
+/// The items of a struct whose fields are the payload: the struct for which serde derives, and its implementation of `Fields`.
+pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, core: &TokenStream) -> TokenStream {
+    let attributes = &container.attributes;
+    let (fields, functions): (Vec<_>, Vec<_>) = params.iter().enumerate().map(|(index, param)| param.field(index)).unzip();
+    let defaults = params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
+    let stored = params.iter().enumerate().filter(|(_, param)| param.is_payload() && param.is_stored_as_it_is());
+    let accesses = stored.map(|(index, param)| param.access(index).1);
+    let definitions = params.iter().filter(|param| param.is_payload()).map(|param| param.definition(core));
+    let nils = params.iter().filter_map(Param::nil);
+    let remote = of.to_string();
+    // Serde asks for it, and takes that of the struct itself.
+    let default = container.default.then(|| {
+        quote! {
+            impl ::core::default::Default for __QueueFields {
+                fn default() -> Self {
+                    ::core::unreachable!()
+                }
+            }
+        }
+    });
+    quote! {
+        #(#accesses)*
+        #(#defaults)*
+        #(#functions)*
+
+        #[derive(__queue::serde::Serialize, __queue::serde::Deserialize)]
+        #[serde(crate = "__queue::serde", remote = #remote)]
+        #(#attributes)*
+        #[allow(dead_code, reason = "serde derives of it")]
+        struct __QueueFields { #(#fields)* }
+
+        #default
+
+        impl __queue::Fields for #of {
+            const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
+            const NILS: &'static [(&'static ::core::primitive::str, ::core::primitive::bool)] = &[#(#nils),*];
+
+            fn write<__QueueS: __queue::serde::Serializer>(
+                &self,
+                __queue_serializer: __QueueS,
+            ) -> ::core::result::Result<__QueueS::Ok, __QueueS::Error> {
+                use __queue::NotDerived as _;
+                __QueueFields::serialize(self, __queue_serializer)
+            }
+
+            fn read<'de, __QueueD: __queue::serde::Deserializer<'de>>(
+                __queue_deserializer: __QueueD,
+            ) -> ::core::result::Result<Self, __QueueD::Error> {
+                use __queue::NotDerived as _;
+                __QueueFields::deserialize(__queue_deserializer)
+            }
+        }
     }
 }
 
@@ -165,15 +313,15 @@ fn default_name(index: usize) -> Ident {
     Ident::new(&format!("__queue_default_{index}"), Span::call_site())
 }
 
-struct Default {
+struct OwnDefault {
     span: Span,
     expression: Option<Expr>,
 }
 
-fn payload_kind(ty: &Type, default: Option<Default>) -> Kind {
+fn payload_kind(ty: &Type, default: Option<OwnDefault>) -> Kind {
     match default {
-        Some(Default { expression: Some(expression), .. }) => Kind::Defaulted(Box::new(expression)),
-        Some(Default { expression: None, .. }) => Kind::Optional,
+        Some(OwnDefault { expression: Some(expression), .. }) => Kind::Defaulted(Box::new(expression)),
+        Some(OwnDefault { expression: None, .. }) => Kind::Optional,
         None if last_segment(ty).is_some_and(|segment| segment.ident == "Option") => Kind::Optional,
         None => Kind::Required,
     }
@@ -200,7 +348,7 @@ fn take_serde(attributes: &mut Vec<Attribute>) -> Option<Error> {
     Some(Error::new(attribute.path().span(), problem))
 }
 
-fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, Option<Span>)> {
+fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<OwnDefault>, Option<Span>)> {
     let (mut default, mut inject) = (None, None);
     let mut problem = None::<Error>;
     attributes.retain(|attribute| {
@@ -215,7 +363,7 @@ fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, 
                 Meta::NameValue(pair) => Err(Error::new(pair.span(), "write `#[default]` or `#[default(expression)]`")),
             };
             match expression {
-                Ok(expression) => default = Some(Default { span: path.span(), expression }),
+                Ok(expression) => default = Some(OwnDefault { span: path.span(), expression }),
                 Err(error) => problem = Some(error),
             }
             return false;

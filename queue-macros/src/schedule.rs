@@ -9,6 +9,7 @@ use quote::quote;
 use syn::{Error, Expr, LitInt, LitStr, Result, Token, ext::IdentExt, parenthesized, parse::ParseStream};
 
 use crate::{
+    expand::in_order,
     options::{checked_name, duration, value},
     params::{Kind, Param},
     problems::Problems,
@@ -122,18 +123,22 @@ impl Schedule {
     /// Whether the parameters of its jobs are those of the task.
     pub(crate) fn check(&self, params: &[Param], problems: &mut Problems) {
         let payload = || params.iter().filter(|param| param.is_payload());
-        let keys: Vec<String> = payload().map(Param::key).collect();
+        let keys: Vec<String> = payload().map(|param| param.name.unraw().to_string()).collect();
         for (name, _) in &self.args {
             let name_text = name.unraw().to_string();
             if !keys.contains(&name_text) {
                 let known: Vec<&str> = keys.iter().map(String::as_str).collect();
                 let near = nearest(&name_text, &known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 problems.add(name.span(), format!("the task has no parameter `{name_text}`{near}"));
+            } else if payload().any(|param| param.name.unraw() == *name && !param.is_stored_as_it_is()) {
+                let problem =
+                    "serde writes it by a function of yours, and a schedule cannot: use `client.schedules()`, or leave the attribute out";
+                problems.add(name.span(), format!("`{name_text}`: {problem}"));
             }
         }
         let missing: Vec<String> = payload()
-            .filter(|param| matches!(param.kind, Kind::Required) && !self.args.iter().any(|(name, _)| name.unraw() == param.key()))
-            .map(|param| format!("{} = ..", param.key()))
+            .filter(|param| matches!(param.kind, Kind::Required) && !self.args.iter().any(|(name, _)| name.unraw() == param.name.unraw()))
+            .map(|param| format!("{} = ..", param.name.unraw()))
             .collect();
         if !missing.is_empty() {
             problems.add(self.span, format!("its jobs lack parameters of the task: add `args({})` to the schedule", missing.join(", ")));
@@ -143,14 +148,15 @@ impl Schedule {
     /// The function that writes the payload of its jobs, and its definition.
     pub(crate) fn expand(&self, at: usize, task_name: &str, params: &[Param], core: &TokenStream) -> (TokenStream, TokenStream) {
         let function = Ident::new(&format!("__queue_schedule_{at}"), Span::call_site());
-        let fields = self.args.iter().filter_map(|(name, expression)| {
-            let (index, param) = params.iter().enumerate().find(|(_, param)| param.is_payload() && name.unraw() == param.key())?;
+        let fields = in_order(self.args.iter().filter_map(|(name, expression)| {
+            let (index, param) = params.iter().enumerate().find(|(_, param)| param.is_payload() && name.unraw() == param.name.unraw())?;
             let (key, ty, access) = (param.key(), &param.ty, param.access(index).0);
-            Some(quote!({
+            let write = quote!({
                 let __queue_value: #ty = #expression;
                 __queue_payload.field(#key, &__queue_value, &#access);
-            }))
-        });
+            });
+            Some((key, write))
+        }));
         let count = self.args.len();
         let item = quote! {
             fn #function() -> #core::Result<__queue::Vec<::core::primitive::u8>> {

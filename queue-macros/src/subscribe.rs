@@ -53,7 +53,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
     let of_event = quote_spanned!(event_type.span()=> <#event_type as #core::Event>);
     let (subscription, begin) = (options.name.as_deref().unwrap_or_default(), options.begin(&core));
     let unknown = options.unknown(&core);
-    let assignments = options.assignments(&core, subscription);
+    let assignments = options.assignments(&core, subscription, &[]);
     let return_type: Type = match &function.sig.output {
         ReturnType::Default => parse_quote!(()),
         ReturnType::Type(_, ty) => (**ty).clone(),
@@ -64,7 +64,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
     let items = accesses.iter().map(|(_, item)| item);
     let needs = accesses.iter().map(|(access, _)| quote!(#access.needs()));
     let values = params.iter().enumerate().map(|(index, param)| {
-        if index == event { quote!(#of_event::read(__queue_call.payload())?) } else { param.value(index, &param.access(index).0) }
+        if index == event { quote!(#of_event::decode(__queue_call.payload())?) } else { param.value(index, &param.access(index).0) }
     });
     let types = params.iter().map(|param| &param.ty);
     let variables: Vec<Ident> = (0..params.len()).map(|index| Ident::new(&format!("__queue_value_{index}"), Span::call_site())).collect();
@@ -133,7 +133,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                     unknown: #unknown,
                 });
                 __queue_def.params = #of_event::PARAMS;
-                __queue_def.check_payload = |__queue_bytes| __queue::check_event(#of_event::TYPE, #of_event::PARAMS, __queue_bytes, #of_event::read(__queue_bytes).map(::core::mem::drop));
+                __queue_def.check_payload = #of_event::check_payload;
                 __queue_def.file = ::core::file!();
                 __queue_def.line = ::core::line!();
                 __queue_def

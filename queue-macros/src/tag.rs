@@ -4,7 +4,12 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Error, LitStr, Result, Token, ext::IdentExt, parenthesized, parse::ParseStream};
 
-use crate::{group::kind_of, params::Param, problems::Problems, unique::unknown_of};
+use crate::{
+    group::{asks, kind_of},
+    params::{Param, key_of},
+    problems::Problems,
+    unique::unknown_of,
+};
 
 /// Most tags of a job, as in queue-core.
 const MOST: usize = 8;
@@ -79,10 +84,7 @@ impl Tags {
         for (_, name) in &self.0 {
             match params.iter().find(|param| param.name.unraw() == name.unraw()) {
                 None => problems.add(name.span(), unknown_of(lacks, name, params)),
-                Some(param) if !param.is_payload() => {
-                    problems
-                        .add(name.span(), format!("`{name}` comes from the worker, and no job has it: name a parameter of the payload"));
-                }
+                Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) => {
                     if let Some((kind, because)) = kind_of(&param.ty) {
                         let way_out = "name a text, a whole number or a bool, or give each job a tag with `.tag(..)`";
@@ -93,14 +95,19 @@ impl Tags {
         }
     }
 
+    /// Items that ask whether the types of the parameters can be values of tags.
+    pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
+        self.0.iter().filter_map(|(_, parameter)| asks(parameter, params, &quote!(Tag))).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Name and parameter of each, as an array.
-    pub(crate) fn array(&self) -> TokenStream {
+    pub(crate) fn array(&self, params: &[Param]) -> TokenStream {
         let pairs = self.0.iter().map(|(name, parameter)| {
-            let (name, parameter) = (name.unraw().to_string(), parameter.unraw().to_string());
+            let (name, parameter) = (name.unraw().to_string(), key_of(parameter, params));
             quote!((#name, #parameter))
         });
         quote!(&[#(#pairs),*])

@@ -10,7 +10,7 @@ use syn::{
 
 use crate::{
     options::{duration, one_of, value},
-    params::{Param, last_segment},
+    params::{Param, key_of, last_segment},
     problems::Problems,
     suggest::nearest,
 };
@@ -45,6 +45,12 @@ pub(crate) struct By(pub Vec<Ident>);
 impl By {
     pub(crate) fn path(&self) -> String {
         self.0.iter().map(|name| name.unraw().to_string()).collect::<Vec<_>>().join(".")
+    }
+
+    /// The same with the key of the parameter.
+    pub(crate) fn stored_path(&self, params: &[Param]) -> String {
+        let fields = self.0.iter().skip(1).map(|name| name.unraw().to_string());
+        std::iter::once(key_of(&self.0[0], params)).chain(fields).collect::<Vec<_>>().join(".")
     }
 }
 
@@ -141,9 +147,7 @@ impl Unique {
             let found = params.iter().find(|param| param.name.unraw() == name.unraw());
             match found {
                 None => problems.add(name.span(), unknown_parameter(name, params)),
-                Some(param) if !param.is_payload() => {
-                    problems.add(name.span(), format!("`{name}` comes from the worker, and no job has it: name parameters of the payload"));
-                }
+                Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) if path.0.len() == 1 => {
                     if let Some(problem) = no_key(&param.ty) {
                         problems
@@ -156,9 +160,9 @@ impl Unique {
     }
 
     /// A statement that sets the field of a `TaskDef` named `def`.
-    pub(crate) fn assignment(&self, core: &TokenStream) -> TokenStream {
+    pub(crate) fn assignment(&self, core: &TokenStream, params: &[Param]) -> TokenStream {
         let by = self.by.as_ref().map(|by| {
-            let paths = by.iter().map(By::path);
+            let paths = by.iter().map(|path| path.stored_path(params));
             quote!(__queue_unique.by = ::core::option::Option::Some(&[#(#paths),*]);)
         });
         let hold = match (&self.within, &self.until) {
@@ -182,11 +186,11 @@ impl Unique {
     }
 
     /// Statements that check the fields of a key against what was written to `payload`. `local`: a parameter's value.
-    pub(crate) fn checks(&self, payload: &Ident, local: impl Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
+    pub(crate) fn checks(&self, payload: &Ident, params: &[Param], local: impl Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
         let nested = self.by.iter().flatten().filter(|path| path.0.len() > 1);
         let checks = nested.filter_map(|path| {
             let local = local(&path.0[0])?;
-            let (text, fields) = (path.path(), &path.0[1..]);
+            let (text, fields) = (path.stored_path(params), &path.0[1..]);
             // A field that is not there is told at its name.
             let span = fields[0].span();
             Some(quote_spanned!(span=> #payload.expects(#text, &#local.#(#fields).*);))

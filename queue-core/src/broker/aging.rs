@@ -80,7 +80,7 @@ impl AgingRecord {
             return Vec::new();
         }
         let mut bytes = format!("{}:", self.every().map_or(0, in_ms)).into_bytes();
-        bytes.extend(codec::encode(self).expect("texts and numbers can be encoded"));
+        bytes.extend(codec::pack(self).expect("texts and numbers can be encoded"));
         bytes
     }
 
@@ -93,7 +93,7 @@ impl AgingRecord {
             return Ok(AgingRecord::default());
         }
         let behind = bytes.iter().position(|byte| *byte == b':').map_or(bytes.len(), |at| at + 1);
-        codec::decode(&bytes[behind..]).map_err(|problem| Error::Decode { what: "what is set of aging".into(), problem })
+        codec::unpack(&bytes[behind..]).map_err(|problem| Error::Decode { what: "what is set of aging".into(), problem })
     }
 
     /// For brokers: the interval that holds, of the form in storage.

@@ -82,12 +82,12 @@ impl WorkerAsk {
 
     /// As stored: a MessagePack array.
     pub fn encoded(&self) -> Vec<u8> {
-        codec::encode(&(VERSION, self.number, self.mode.number(), &self.by)).expect("texts and numbers can be encoded")
+        codec::pack(&(VERSION, self.number, self.mode.number(), &self.by)).expect("texts and numbers can be encoded")
     }
 
     /// What is stored. What is damaged, or of a newer library, asks for nothing.
     pub fn decoded(stored: &[u8]) -> Option<Self> {
-        let (version, number, mode, by): (u64, u64, u8, String) = codec::decode(stored).ok()?;
+        let (version, number, mode, by): (u64, u64, u8, String) = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
         Some(WorkerAsk { number, mode, by })
     }

@@ -105,7 +105,7 @@ impl LimitRecord {
         }
         let mut bytes = self.rule().stored().into_bytes();
         bytes.push(0);
-        bytes.extend(codec::encode(self).expect("texts and numbers can be encoded"));
+        bytes.extend(codec::pack(self).expect("texts and numbers can be encoded"));
         bytes
     }
 
@@ -115,7 +115,7 @@ impl LimitRecord {
     /// [`Error::Decode`].
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let behind = bytes.iter().position(|byte| *byte == 0).map_or(bytes.len(), |at| at + 1);
-        codec::decode(&bytes[behind..]).map_err(|problem| Error::Decode { what: "a limit".into(), problem })
+        codec::unpack(&bytes[behind..]).map_err(|problem| Error::Decode { what: "a limit".into(), problem })
     }
 
     /// For brokers: what holds, of the form in storage.

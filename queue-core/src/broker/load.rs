@@ -62,7 +62,7 @@ impl WorkerLoad {
     /// As stored, up to the last element: the time follows.
     pub fn encoded(&self) -> Vec<u8> {
         let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.heard, 0);
-        let mut encoded = codec::encode(&stored).expect("numbers can be encoded");
+        let mut encoded = codec::pack(&stored).expect("numbers can be encoded");
         // The time: a zero is one byte.
         encoded.pop();
         encoded
@@ -71,13 +71,13 @@ impl WorkerLoad {
     /// As stored, with the broker's time in milliseconds since 1970.
     pub fn stored(&self, now_ms: i64) -> Vec<u8> {
         let mut stored = self.encoded();
-        codec::encode_into(&mut stored, &now_ms).expect("a number can be encoded");
+        codec::pack_into(&mut stored, &now_ms).expect("a number can be encoded");
         stored
     }
 
     /// What is stored of a worker, read at this time. What is damaged, or of a newer library, says nothing.
     pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
-        let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::decode(stored).ok()?;
+        let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
         Some(WorkerLoad { memory, cpu_millis, busy, slots, mode, heard, age: between(at_ms, now_ms) })
     }

@@ -137,12 +137,12 @@ impl Scanned {
 
 /// The bytes of a place.
 pub(crate) fn place_to_bytes<T: Serialize>(place: &T) -> Result<Vec<u8>> {
-    codec::encode(place).map_err(|problem| Error::Internal(format!("a place of a scan cannot be encoded: {problem}")))
+    codec::pack(place).map_err(|problem| Error::Internal(format!("a place of a scan cannot be encoded: {problem}")))
 }
 
 /// The place that these bytes are of.
 pub(crate) fn place_of_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    codec::decode(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; begin without one"))
+    codec::unpack(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; begin without one"))
 }
 
 #[cfg(test)]

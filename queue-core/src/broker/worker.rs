@@ -48,7 +48,7 @@ impl WorkerInfo {
         }
         let [host, release] = [host, release].map(|text| cut(text.to_owned(), TEXT_MAX));
         let stored: Stored = (VERSION, host, pid, release, names, count, 0);
-        let mut encoded = codec::encode(&stored).expect("texts and numbers can be encoded");
+        let mut encoded = codec::pack(&stored).expect("texts and numbers can be encoded");
         // The time: a zero is one byte.
         encoded.pop();
         WorkerInfo { encoded: encoded.into() }
@@ -67,7 +67,7 @@ impl WorkerInfo {
     /// The record as stored, with the broker's time of the registration in milliseconds since 1970.
     pub fn stored(&self, since_ms: i64) -> Vec<u8> {
         let mut record = self.encoded.to_vec();
-        codec::encode_into(&mut record, &since_ms).expect("a number can be encoded");
+        codec::pack_into(&mut record, &since_ms).expect("a number can be encoded");
         record
     }
 
@@ -87,7 +87,7 @@ impl Default for WorkerInfo {
 }
 
 fn decode(record: &[u8]) -> Option<Stored> {
-    codec::decode(record).ok().filter(|stored: &Stored| stored.0 == VERSION)
+    codec::unpack(record).ok().filter(|stored: &Stored| stored.0 == VERSION)
 }
 
 /// A worker, as people see it: a process that has registered with one queue or several. From

@@ -316,7 +316,7 @@ impl RawJob {
         check_name("task", &self.task)?;
         let encode = |problem| Error::Encode { task: self.task.clone(), problem };
         crate::codec::scan(&self.payload).map_err(encode)?;
-        if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
+        if !crate::codec::is_map(&self.payload) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
         let known = Known {

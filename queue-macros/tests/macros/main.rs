@@ -5,5 +5,6 @@
 mod events;
 mod mistakes;
 mod names;
+mod serde_attributes;
 mod shapes;
 mod unique;

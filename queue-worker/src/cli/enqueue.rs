@@ -33,9 +33,11 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
 /// A job of a task that this program does not have.
 pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
     let wrong = |problem: &str| Failure::new(Exit::Usage, format!("the parameters (--args) are no JSON object: {problem}"));
-    let params: serde_json::Map<_, _> = serde_json::from_str(json).map_err(|error| wrong(&error.to_string()))?;
-    let payload = queue_core::codec::encode(&params).map_err(|problem| wrong(&problem.to_string()))?;
-    Ok(RawJob::new(task, payload))
+    match queue_core::codec::from_json(json) {
+        Ok(payload) if matches!(payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) => Ok(RawJob::new(task, payload)),
+        Ok(_) => Err(wrong("it is another value")),
+        Err(problem) => Err(wrong(&problem)),
+    }
 }
 
 fn json(args: &EnqueueArgs) -> Result<String, Failure> {

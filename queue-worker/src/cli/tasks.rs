@@ -87,7 +87,7 @@ const NO_TASK: &str = "no task is linked into this program; name the crate that 
 
 /// `order_id: u64, note: Option<String>`; what has a default ends in `= …`.
 fn params(params: &[ParamDef]) -> String {
-    let told = params.iter().map(|param| match param.required || param.ty.starts_with("Option") {
+    let told = params.iter().map(|param| match param.required || param.option {
         true => format!("{}: {}", param.name, param.ty),
         false => format!("{}: {} = …", param.name, param.ty),
     });

@@ -116,7 +116,7 @@ impl FailureKind {
     pub fn encoded(&self) -> Vec<u8> {
         let jobs: Vec<String> = self.jobs.iter().map(JobId::to_string).collect();
         let (first, last) = (ms(self.first_at), ms(self.last_at));
-        codec::encode(&(first, last, self.count, &self.pattern, &self.message, &self.tasks, &self.releases, jobs))
+        codec::pack(&(first, last, self.count, &self.pattern, &self.message, &self.tasks, &self.releases, jobs))
             .expect("numbers and texts can be encoded")
     }
 
@@ -124,7 +124,7 @@ impl FailureKind {
     pub fn decoded(fingerprint: Fingerprint, bytes: &[u8]) -> Option<Self> {
         type Names = Vec<(String, u64)>;
         type Stored = (i64, i64, u64, String, String, Names, Names, Vec<String>);
-        let (first, last, count, pattern, message, tasks, releases, jobs): Stored = codec::decode(bytes).ok()?;
+        let (first, last, count, pattern, message, tasks, releases, jobs): Stored = codec::unpack(bytes).ok()?;
         let jobs = jobs.iter().filter_map(|job| job.parse().ok()).collect();
         Some(FailureKind { fingerprint, pattern, message, count, first_at: time(first), last_at: time(last), tasks, releases, jobs })
     }

@@ -95,23 +95,23 @@ impl Tally {
 
     /// A MessagePack array: the counts; of waits and of runs the sum in microseconds and the bucket and count of each bucket that has any.
     pub fn encoded(&self) -> Vec<u8> {
-        codec::encode(&(self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
+        codec::pack(&(self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
 
     /// Reads what [`encoded`](Self::encoded) wrote. `None` if it is something else.
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
-        let (counts, wait, run): (Vec<u64>, Vec<u64>, Vec<u64>) = codec::decode(bytes).ok()?;
+        let (counts, wait, run): (Vec<u64>, Vec<u64>, Vec<u64>) = codec::unpack(bytes).ok()?;
         Some(Tally::of(&counts, &wait, &run))
     }
 
     /// The same with the number of its period before it.
     pub fn encoded_in(&self, period: u64) -> Vec<u8> {
-        codec::encode(&(period, self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
+        codec::pack(&(period, self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
 
     /// Reads what [`encoded_in`](Self::encoded_in) wrote, or what a script has made of it. `None` if it is something else.
     pub fn decoded_in(bytes: &[u8]) -> Option<(u64, Self)> {
-        let (period, counts, wait, run): (u64, Vec<u64>, Vec<u64>, Vec<u64>) = codec::decode(bytes).ok()?;
+        let (period, counts, wait, run): (u64, Vec<u64>, Vec<u64>, Vec<u64>) = codec::unpack(bytes).ok()?;
         Some((period, Tally::of(&counts, &wait, &run)))
     }
 
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn what_a_newer_library_counts_is_skipped() {
-        let newer = codec::encode(&(vec![1u64; 40], vec![0u64], vec![0u64])).unwrap();
+        let newer = codec::pack(&(vec![1u64; 40], vec![0u64], vec![0u64])).unwrap();
         let counts = Tally::decoded(&newer).unwrap().counts;
         assert_eq!((counts.started, counts.lost), (1, 1));
-        let older = codec::encode(&(vec![1u64], vec![0u64], vec![0u64])).unwrap();
+        let older = codec::pack(&(vec![1u64], vec![0u64], vec![0u64])).unwrap();
         assert_eq!(Tally::decoded(&older).unwrap().counts, RunCounts { started: 1, ..RunCounts::default() });
     }
 

@@ -120,13 +120,13 @@ pub(crate) fn stored_at(now_ms: i64, age: std::time::Duration) -> i64 {
 
 /// What follows the numbers of a stored progress.
 pub(crate) fn progress_stored(attempt: u32, now: &ProgressNow) -> Vec<u8> {
-    codec::encode(&(attempt, now.fraction, &now.message, &now.value)).unwrap_or_default()
+    codec::pack(&(attempt, now.fraction, &now.message, &now.value)).unwrap_or_default()
 }
 
 /// The delivery and number of a stored progress, and what it says.
 pub(crate) fn progress_of(bytes: &[u8]) -> Option<((u64, u64), StoredProgress)> {
     let ([claim, seq, at], packed) = numbers::<3>(bytes)?;
-    let (attempt, fraction, message, value): (u32, Option<f64>, String, Option<Vec<u8>>) = codec::decode(packed).ok()?;
+    let (attempt, fraction, message, value): (u32, Option<f64>, String, Option<Vec<u8>>) = codec::unpack(packed).ok()?;
     let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
     Some(((claim, seq), StoredProgress { at_ms: i64::try_from(at).ok()?, attempt, fraction, message, value }))
 }

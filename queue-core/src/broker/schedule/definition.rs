@@ -97,7 +97,7 @@ pub struct ScheduleBody {
 impl ScheduleDefinition {
     /// Encodes it for storage.
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(self).expect("numbers, texts and bytes can be encoded")
+        codec::pack(self).expect("numbers, texts and bytes can be encoded")
     }
 
     /// Reads what is stored.
@@ -105,7 +105,7 @@ impl ScheduleDefinition {
     /// # Errors
     /// [`Error::Decode`].
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        codec::decode(bytes).map_err(|problem| Error::Decode { what: "the definition of a schedule".into(), problem })
+        codec::unpack(bytes).map_err(|problem| Error::Decode { what: "the definition of a schedule".into(), problem })
     }
 }
 

@@ -75,7 +75,7 @@ pub struct ScheduleEvent(pub i64, pub String, pub i64, pub i64, pub u64);
 impl ScheduleState {
     /// Encodes it for storage.
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(self).expect("numbers and texts can be encoded")
+        codec::pack(self).expect("numbers and texts can be encoded")
     }
 
     /// Reads what is stored.
@@ -83,7 +83,7 @@ impl ScheduleState {
     /// # Errors
     /// [`Error::Decode`].
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        codec::decode(bytes).map_err(|problem| Error::Decode { what: "the state of a schedule".into(), problem })
+        codec::unpack(bytes).map_err(|problem| Error::Decode { what: "the state of a schedule".into(), problem })
     }
 
     /// The job of a run has ended in this state, or is parked. True: a tick has waited for that, and is due now.

@@ -163,14 +163,14 @@ fn encoded(name: &str, task: Option<&TaskDef>, parameters: &Parameters) -> Resul
         }
         (Parameters::Json(json), Some(task)) => (task.payload_from_json)(json)?,
         (Parameters::Json(json), None) => {
-            let refused =
-                |error: serde_json::Error| Error::invalid("payload", json, format!("is not a JSON object by parameter name: {error}"));
-            let values: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).map_err(refused)?;
-            codec::encode(&values).map_err(encode)?
+            let refused = |problem: String| Error::invalid("payload", json, format!("is not a JSON object by parameter name: {problem}"));
+            codec::from_json(json)
+                .and_then(|payload| if codec::is_map(&payload) { Ok(payload) } else { Err("it is another value".to_owned()) })
+                .map_err(refused)?
         }
     };
     codec::scan(&payload).map_err(encode)?;
-    if !matches!(payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
+    if !codec::is_map(&payload) {
         return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
     }
     Ok(payload)

@@ -25,11 +25,11 @@ pub(super) struct At {
 
 impl At {
     pub(super) fn text(&self) -> String {
-        text_of(&codec::encode(self).unwrap_or_default())
+        text_of(&codec::pack(self).unwrap_or_default())
     }
 
     pub(super) fn read(text: &str) -> Option<At> {
-        codec::decode(&bytes_of(text)?).ok()
+        codec::unpack(&bytes_of(text)?).ok()
     }
 }
 

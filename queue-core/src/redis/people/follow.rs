@@ -62,7 +62,7 @@ impl Packed {
 
 /// The transitions of a piece. One that is none is left out, as if it were lost.
 fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
-    let parts: Vec<Packed> = crate::codec::decode(stored).unwrap_or_default();
+    let parts: Vec<Packed> = crate::codec::unpack(stored).unwrap_or_default();
     let Some((head, jobs)) = parts.split_at_checked(4) else { return Vec::new() };
     let (jobs, _) = jobs.as_chunks::<4>();
     let before_first = head[0].number::<u64>().saturating_sub(jobs.len() as u64);

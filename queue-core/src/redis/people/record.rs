@@ -67,7 +67,7 @@ pub(in crate::redis) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
         return Ok(Vec::new());
     }
     let packed: Vec<Packed> =
-        crate::codec::decode(packed).map_err(|problem| Error::Decode { what: "the failures of a job".to_owned(), problem })?;
+        crate::codec::unpack(packed).map_err(|problem| Error::Decode { what: "the failures of a job".to_owned(), problem })?;
     Ok(packed.into_iter().map(|Packed(at, message)| Failure { at_ms: at.parse().unwrap_or(0), message }).collect())
 }
 

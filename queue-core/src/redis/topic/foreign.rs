@@ -11,7 +11,7 @@ pub(in crate::redis) fn readable(envelope: &[u8]) -> Cow<'_, [u8]> {
     const JSON: u8 = b'{';
     let translated = || {
         let mut decoded = Envelope::decode(envelope).ok().filter(|decoded| decoded.payload.first() == Some(&JSON))?;
-        let payload = codec::encode(&serde_json::from_slice::<serde_json::Value>(decoded.payload).ok()?).ok()?;
+        let payload = codec::from_json(str::from_utf8(decoded.payload).ok()?).ok()?;
         decoded.payload = &payload;
         decoded.encode().ok()
     };

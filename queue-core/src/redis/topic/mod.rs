@@ -44,7 +44,7 @@ fn event(call: &mut Cmd, job: &NewJob) -> Result<()> {
     if envelope.headers.is_empty() {
         call.arg("");
     } else {
-        call.arg(codec::encode(&envelope.headers).map_err(Error::Internal)?);
+        call.arg(codec::pack(&envelope.headers).map_err(Error::Internal)?);
     }
     call.arg(job.id.as_bytes());
     if job.id.is_given() {
@@ -55,7 +55,7 @@ fn event(call: &mut Cmd, job: &NewJob) -> Result<()> {
     if envelope.tags.is_empty() {
         call.arg("");
     } else {
-        call.arg(codec::encode(&envelope.tags).map_err(Error::Internal)?);
+        call.arg(codec::pack(&envelope.tags).map_err(Error::Internal)?);
     }
     Ok(())
 }
@@ -178,8 +178,8 @@ fn entry(value: Value) -> Result<StoredEvent> {
             b"type" => event.event = String::from_utf8_lossy(&value).into_owned(),
             b"key" => event.group = Some(String::from_utf8_lossy(&value).into_owned()),
             b"payload" => event.payload = value,
-            b"headers" => event.headers = codec::decode::<BTreeMap<String, String>>(&value).unwrap_or_default(),
-            b"tags" => event.tags = codec::decode::<BTreeMap<String, String>>(&value).unwrap_or_default(),
+            b"headers" => event.headers = codec::unpack::<BTreeMap<String, String>>(&value).unwrap_or_default(),
+            b"tags" => event.tags = codec::unpack::<BTreeMap<String, String>>(&value).unwrap_or_default(),
             _ => {}
         }
     }

@@ -83,7 +83,7 @@ struct Stored {
 /// Reads the column of failures.
 pub(crate) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
     let Some(bytes) = bytes else { return Ok(Vec::new()) };
-    let stored: Vec<Stored> = codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
+    let stored: Vec<Stored> = codec::unpack(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
     Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Res
         failures(bytes).unwrap_or_default().into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
     all.push(Stored { at, text: text.to_owned() });
     let kept = &all[all.len().saturating_sub(FAILURES_KEPT)..];
-    Ok(codec::encode(kept).map_err(Error::Internal)?)
+    Ok(codec::pack(kept).map_err(Error::Internal)?)
 }
 
 /// A delivery's proof, as columns.

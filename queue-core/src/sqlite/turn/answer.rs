@@ -34,7 +34,7 @@ impl Kept {
             return Ok(None);
         }
         let ids = deliveries.iter().map(|delivery| delivery.id.as_bytes().to_vec()).collect();
-        Ok(Some(codec::encode(&Kept { claim, ids, stale: stale.to_vec() }).map_err(Error::Internal)?))
+        Ok(Some(codec::pack(&Kept { claim, ids, stale: stale.to_vec() }).map_err(Error::Internal)?))
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
     answer.lanes = 0;
     let Some(kept) = kept else { return Ok(answer) };
     // One that cannot be read is as good as none: its lane has to begin anew.
-    let kept: Kept = codec::decode(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
+    let kept: Kept = codec::unpack(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
     for id in &kept.ids {
         let found = tx
             .sql(sql!("delivered.sql"))?

@@ -1,0 +1,133 @@
+//! The payload of a struct whose fields are the parameters: written and read by what serde derives for it, as a whole.
+
+use serde::{
+    Deserializer, Serializer,
+    de::{Error as _, Visitor},
+    forward_to_deserialize_any,
+};
+use serde_path_to_error::Track;
+
+use super::{PayloadReader, PayloadWriter, check_names, misfit, object};
+use crate::{
+    any_json::FromJson,
+    codec::{self, Form, Problem, Reader},
+    error::{Error, Result},
+    outcome::Outcome,
+    task::ParamDef,
+};
+
+/// A struct whose fields are the parameters of a payload. Written by the macros, for `#[derive(Task)]` and `#[derive(Event)]`.
+pub trait Fields: Sized {
+    /// Its parameters. With `#[serde(flatten)]` there may be others.
+    const PARAMS: &'static [ParamDef];
+
+    /// Parameters that are read as nil where they are missing, if the flag is set: they are an `Option`, which serde cannot see.
+    const NILS: &'static [(&'static str, bool)] = &[];
+
+    /// What serde derives.
+    ///
+    /// # Errors
+    /// Those of the serializer and of the fields.
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+
+    /// What serde derives.
+    ///
+    /// # Errors
+    /// Those of the deserializer and of the fields.
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+}
+
+/// Reads a payload.
+///
+/// # Errors
+/// When it is no map, or out of bounds; when a parameter is missing or does not fit.
+pub fn read_fields<F: Fields>(payload: &[u8]) -> Result<F, Outcome> {
+    let reader = PayloadReader::new(payload)?;
+    F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
+        let names = reader.names().unwrap_or_default();
+        let missing = F::PARAMS.iter().find(|param| param.required && !names.contains(&param.name));
+        let (name, path, told) = place::<F>(payload, problem);
+        Outcome::Undecodable(codec::in_few_words(match missing {
+            _ if !name.is_empty() => format!("parameter `{name}`{path}: {told}"),
+            Some(param) => format!("parameter `{}` is missing", param.name),
+            None => told,
+        }))
+    })
+}
+
+/// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the problem.
+fn place<F: Fields>(payload: &[u8], problem: Problem) -> (String, String, String) {
+    let mut track = Track::new();
+    let mut reader = Reader::of_payload(payload, F::NILS);
+    let problem = F::read(serde_path_to_error::Deserializer::new(&mut reader, &mut track)).err().unwrap_or(problem);
+    let path = track.path().to_string();
+    let path = path.trim_start_matches('.');
+    let (name, path) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
+    (name.to_owned(), path.to_owned(), codec::in_few_words(problem.to_string()))
+}
+
+/// Turns a JSON object with the parameters into a payload.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
+pub fn fields_from_json<F: Fields>(task: &str, json: &str) -> Result<Vec<u8>> {
+    let encode = |problem| Error::Encode { task: task.to_owned(), problem };
+    let (values, mut stored) = (serde_json::Value::Object(object(task, F::PARAMS, json)?), Vec::new());
+    codec::encode_into(&mut stored, &FromJson(&values), Form::Array).map_err(|problem| encode(problem.to_string()))?;
+    PayloadWriter::of(&checked::<F>(task, &stored)?).finish(task)
+}
+
+/// Checks that an encoded payload has the parameters, and no others.
+///
+/// # Errors
+/// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
+pub fn check_fields<F: Fields>(task: &str, payload: &[u8]) -> Result<()> {
+    checked::<F>(task, payload).map(drop)
+}
+
+fn checked<F: Fields>(task: &str, payload: &[u8]) -> Result<F> {
+    let encode = |problem| Error::Encode { task: task.to_owned(), problem };
+    let names = PayloadReader::of(payload).and_then(|reader| reader.names()).map_err(encode)?;
+    let known = Names::of::<F>();
+    check_names(task, F::PARAMS, |name| known.is_none_or(|known| known.contains(&name)), &names)?;
+    F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
+        let (name, path, told) = place::<F>(payload, problem);
+        let ty = F::PARAMS.iter().find(|param| param.name == name).map_or("", |param| param.ty);
+        if name.is_empty() { Error::invalid("parameters", task, told) } else { misfit(format!("{name}{path}"), ty, &told) }
+    })
+}
+
+/// Asks what serde derives for the names that it reads; nothing where it reads any name.
+struct Names<'n>(&'n mut Option<&'static [&'static str]>);
+
+impl Names<'_> {
+    fn of<F: Fields>() -> Option<&'static [&'static str]> {
+        let mut names = None;
+        // It always fails: there is nothing to read.
+        drop(F::read(Names(&mut names)));
+        names
+    }
+}
+
+impl<'de> Deserializer<'de> for Names<'_> {
+    type Error = Problem;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Problem> {
+        Err(Problem::custom("the names are asked for"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Problem> {
+        *self.0 = Some(fields);
+        self.deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
+        tuple_struct map enum identifier ignored_any
+    }
+}

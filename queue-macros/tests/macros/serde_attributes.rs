@@ -1,0 +1,206 @@
+//! The attributes of serde on the fields of a payload struct and of an event do what serde says.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use queue_core::{__private::Fields, Error, Event, Task, codec, handler::Runnable, prelude::*};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+mod cents {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{value:.2}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Rest {
+    zip: String,
+    #[serde(flatten)]
+    others: BTreeMap<String, u8>,
+}
+
+type Maybe = Option<u32>;
+type Tags = HashSet<String>;
+type Blob = Vec<u8>;
+
+#[derive(Task, Clone, Debug, PartialEq)]
+#[task(tag(order = order_id), group = tenant_name, unique(by = [order_id]))]
+#[serde(rename_all = "camelCase")]
+struct Ship {
+    order_id: u64,
+    #[serde(rename = "tenant")]
+    tenant_name: String,
+    #[serde(with = "cents")]
+    price: f64,
+    #[serde(skip)]
+    cached: Option<std::time::Instant>,
+    #[serde(default = "three")]
+    tries: u8,
+    #[default("here".to_owned())]
+    place: String,
+    #[serde(alias = "comment")]
+    note: Option<u32>,
+    floor: Maybe,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    lines: Vec<u16>,
+    tags: Tags,
+    data: Blob,
+    more: HashMap<u16, u8>,
+}
+
+fn three() -> u8 {
+    3
+}
+
+impl Handler for Ship {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[derive(Task, Clone, Debug, PartialEq)]
+struct Move {
+    from: String,
+    #[serde(flatten)]
+    rest: Rest,
+}
+
+impl Handler for Move {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[derive(Event, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[event(topic = "orders", tag(order = order_id))]
+#[serde(rename_all = "SCREAMING-KEBAB-CASE", deny_unknown_fields, default)]
+struct OrderPaid {
+    order_id: u64,
+    note: Option<String>,
+}
+
+impl Default for OrderPaid {
+    fn default() -> Self {
+        OrderPaid { order_id: 7, note: Some("none".to_owned()) }
+    }
+}
+
+fn ship() -> Ship {
+    Ship {
+        order_id: 17,
+        tenant_name: "acme".to_owned(),
+        price: 1.5,
+        cached: None,
+        tries: 3,
+        place: "there".to_owned(),
+        note: None,
+        floor: None,
+        lines: Vec::new(),
+        tags: HashSet::from(["b".to_owned(), "a".to_owned(), "c".to_owned()]),
+        data: vec![0, 255],
+        more: HashMap::from([(10, 1), (9, 2)]),
+    }
+}
+
+fn stored(fields: &impl Fields) -> Vec<u8> {
+    queue_core::payload::PayloadWriter::of(fields).finish("task").unwrap()
+}
+
+const JSON: &str = r#"{"data":{"$base64":"AP8="},"more":{"10":1,"9":2},"orderId":17,"place":"there","price":"1.50","tags":["a","b","c"],"tenant":"acme","tries":3}"#;
+
+#[test]
+fn a_field_is_stored_as_serde_says() {
+    let ship = ship();
+    let payload = stored(&ship);
+    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), JSON);
+    assert_eq!(queue_core::payload::read_fields::<Ship>(&payload).unwrap(), ship);
+    assert_eq!((Ship::definition().payload_from_json)(JSON).unwrap(), payload);
+    (Ship::definition().check_payload)(&payload).unwrap();
+    let short = (Ship::definition().payload_from_json)(
+        r#"{"orderId":17,"tenant":"acme","price":"1.5","comment":4,"tags":[],"data":[1],"more":{},"lines":[300]}"#,
+    );
+    let read = queue_core::payload::read_fields::<Ship>(&short.unwrap()).unwrap();
+    assert_eq!((read.tries, &*read.place, read.note, read.lines, read.data), (3, "here", Some(4), vec![300], vec![1]));
+}
+
+#[test]
+fn what_does_not_fit_names_the_parameter_as_it_is_stored() {
+    let problem = |json: &str| (Ship::definition().payload_from_json)(json).unwrap_err().to_string();
+    let whole = |change: &str, to: &str| problem(&JSON.replace(change, to));
+    assert!(whole(r#""orderId":17,"#, "").contains("`orderId` is missing"), "{}", whole(r#""orderId":17,"#, ""));
+    assert!(whole("tenant", "tennant").contains("`tennant` is unknown"), "{}", whole("tenant", "tennant"));
+    assert!(whole("17", "-17").contains("orderId` does not fit `u64`"), "{}", whole("17", "-17"));
+    assert!(whole(r#""9":2"#, r#""9":256"#).contains("more.9` does not fit"), "{}", whole(r#""9":2"#, r#""9":256"#));
+    assert!(whole("1.50", "x").contains("price` does not fit"), "{}", whole("1.50", "x"));
+    let read = |payload: &[u8]| format!("{:?}", queue_core::payload::read_fields::<Ship>(payload).unwrap_err());
+    assert!(read(b"\x80").contains("parameter `orderId` is missing"), "{}", read(b"\x80"));
+    let wrong = codec::from_json(&JSON.replace(r#""9":2"#, r#""9":"x""#)).unwrap();
+    assert!(read(&wrong).contains("parameter `more`.9: "), "{}", read(&wrong));
+}
+
+#[test]
+fn group_tag_and_key_are_found_under_the_stored_names() {
+    let def = Ship::definition();
+    assert_eq!((def.group, def.tags), (Some("tenant"), &[("order", "orderId")][..]));
+    assert_eq!(def.unique.unwrap().by, Some(&["orderId"][..]));
+    let names: Vec<_> = def.params.iter().map(|param| (param.name, param.required, param.option)).collect();
+    assert!(!names.iter().any(|(name, ..)| *name == "cached"));
+    for expected in [
+        ("orderId", true, false),
+        ("tries", false, false),
+        ("place", false, false),
+        ("note", false, true),
+        ("floor", false, true),
+        ("lines", false, false),
+    ] {
+        assert!(names.contains(&expected), "{expected:?} in {names:?}");
+    }
+    let _ = Ship::handler();
+}
+
+#[test]
+fn flattened_fields_are_parameters() {
+    let fields = Move {
+        from: "a".to_owned(),
+        rest: Rest { zip: "1".to_owned(), others: BTreeMap::from([("floor".to_owned(), 3), ("x".to_owned(), 4)]) },
+    };
+    let payload = stored(&fields);
+    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"floor":3,"from":"a","x":4,"zip":"1"}"#);
+    assert_eq!(queue_core::payload::read_fields::<Move>(&payload).unwrap(), fields);
+    assert_eq!((Move::definition().payload_from_json)(r#"{"zip":"1","x":4,"from":"a","floor":3}"#).unwrap(), payload);
+}
+
+#[test]
+fn events_have_the_attributes_of_their_struct() {
+    let event = OrderPaid { order_id: 17, note: None };
+    let payload = stored(&event);
+    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"NOTE":null,"ORDER-ID":17}"#, "its default is not `None`");
+    assert_eq!(OrderPaid::decode(&payload).unwrap(), event);
+    assert_eq!(OrderPaid::decode(b"\x80").unwrap(), OrderPaid::default());
+    assert_eq!(OrderPaid::TAGS, &[("order", "ORDER-ID")]);
+    assert!(OrderPaid::decode(b"\x81\xa1x\x01").is_err(), "it denies unknown fields");
+    assert!(matches!(OrderPaid::check_payload(b"\x81\xa1x\x01"), Err(Error::Invalid { .. })));
+}
+
+#[task(unique)]
+async fn aliases(note: Maybe, tags: Tags, data: Blob, #[default(Some(1))] level: Option<u8>) {
+    drop((note, tags, data, level));
+}
+
+#[test]
+fn parameters_of_functions_are_stored_by_their_type_and_not_its_name() {
+    let def = aliases::definition();
+    let json = r#"{"data":{"$base64":"AQ=="},"level":null,"tags":["a","b"]}"#;
+    for given in [json, r#"{"tags":["b","a"],"level":null,"note":null,"data":[1]}"#] {
+        let payload = (def.payload_from_json)(given).unwrap();
+        assert_eq!(queue_core::payload::to_json(&payload).unwrap(), json);
+        (def.check_payload)(&payload).unwrap();
+    }
+    assert_eq!(def.params.iter().map(|param| param.required).collect::<Vec<_>>(), [false, true, true, false]);
+    drop(aliases::job(None, HashSet::new(), vec![1], None));
+}
