@@ -201,7 +201,7 @@ impl JobRecord {
         record
     }
 
-    /// The parameters as a JSON object, by name. Binary becomes an array of numbers.
+    /// The parameters as a JSON object, by name. Binary is base64: `{"$base64": "AP8="}`.
     ///
     /// # Errors
     /// [`Error::Decode`] if the stored form cannot be decoded.

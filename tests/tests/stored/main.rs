@@ -9,4 +9,5 @@ mod lost_jobs;
 mod other_types;
 mod payload_compat;
 mod searches;
+mod values;
 mod walks;
