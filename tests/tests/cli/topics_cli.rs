@@ -100,7 +100,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
         (&["show", "orders"][..], "no topic `orders`; there is none"),
         (&["subscribe", "billing", "--from", "now"], "write them as `billing@orders`"),
         (&["subscribe", "billing@orders", "--from", "yesterday"], "write `start`, `now`, or a time"),
-        (&["publish", "orders", "OrderPaid", "17"], "is no JSON object"),
+        (&["publish", "orders", "OrderPaid", "17"], "is not a JSON object"),
         (&["set", "orders"], "nothing to set: say --age, --count, --bytes or --lag"),
         (&["set", "orders", "--bytes", "many"], "as `1GiB`"),
         (&["set", "orders", "--count", "0"], "would keep nothing"),

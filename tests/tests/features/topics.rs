@@ -417,7 +417,7 @@ async fn what_cannot_be_published_is_refused_with_a_way_out() {
     assert!(refused(Publication::raw("a b", "paid", vec![0x80])).await.contains("topic `a b`"));
     assert!(refused(Publication::raw("shop", "a b", vec![0x80])).await.contains("event `a b`"));
     assert!(refused(paid(1).event().group("")).await.contains("group"));
-    assert!(Publication::from_json("shop", "paid", "[1]").unwrap_err().to_string().contains("is no JSON object"));
+    assert!(Publication::from_json("shop", "paid", "[1]").unwrap_err().to_string().contains("is not a JSON object"));
     let inspector = client.inspector();
     assert!(inspector.set_retention("shop", Retention { count: Some(0), ..Retention::default() }).await.is_err());
     // A producer of jobs has no way into the log, and a topic is no queue.
