@@ -236,16 +236,13 @@ async fn an_optional_parameter_that_is_left_out_is_none() {
     let producer = async || ship::job(17, None, 3, HOME).id("one").delay(LATER).enqueue(&client).await;
     let job = producer().await.unwrap();
     let edit = |json: &str| Edit::new().task(ship::definition()).payload_json(json);
-    for same in [r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#, r#"{"order":17,"note":null,"boxes":3,"at":[127,0,0,1]}"#] {
+    for same in [r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#, r#"{"order":17,"note":null,"boxes":3,"at":"127.0.0.1"}"#] {
         assert_eq!(inspector.edit(job.address(), &edit(same)).await.unwrap().changes, [], "{same}");
     }
     // There and back, without the parameter.
     inspector.edit(job.address(), &edit(r#"{"order":18,"boxes":3,"at":"127.0.0.1"}"#)).await.unwrap();
     inspector.edit(job.address(), &edit(r#"{"order":17,"boxes":3,"at":"127.0.0.1"}"#)).await.unwrap();
-    assert_eq!(
-        inspector.show(job.address()).await.unwrap().payload_json().unwrap(),
-        r#"{"at":[127,0,0,1],"boxes":3,"note":null,"order":17}"#
-    );
+    assert_eq!(inspector.show(job.address()).await.unwrap().payload_json().unwrap(), r#"{"at":"127.0.0.1","boxes":3,"order":17}"#);
     assert!(producer().await.unwrap().existing());
     // A job from the command line is that of the producer too. One with a default keeps it open.
     let raw = |json: &str| RawJob::from_json(ship::definition(), json).unwrap().id("one").delay(LATER);
