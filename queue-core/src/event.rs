@@ -7,7 +7,7 @@ use crate::{
     draft::Options,
     error::{Error, Result},
     outcome::Outcome,
-    payload::{self, Fields, PayloadWriter},
+    payload::{self, Fields, OfEvent, PayloadWriter},
     task::ParamDef,
 };
 
@@ -34,7 +34,7 @@ use crate::{
     message = "`{Self}` is not an event",
     note = "put `#[derive(Event)]` and `#[event(topic = \"...\")]` on a struct with named fields"
 )]
-pub trait Event: Fields + Send + 'static {
+pub trait Event: Fields<OfEvent> + Send + 'static {
     /// The topic to which it is published.
     const TOPIC: &'static str;
 
@@ -43,7 +43,7 @@ pub trait Event: Fields + Send + 'static {
 
     /// Its fields.
     #[doc(hidden)]
-    const PARAMS: &'static [ParamDef] = <Self as Fields>::PARAMS;
+    const PARAMS: &'static [ParamDef] = <Self as Fields<OfEvent>>::PARAMS;
 
     /// Its tags: the name of each, and the field whose value it has.
     #[doc(hidden)]
@@ -58,13 +58,13 @@ pub trait Event: Fields + Send + 'static {
     /// Encodes a JSON object with its fields.
     #[doc(hidden)]
     fn payload_from_json(json: &str) -> Result<Vec<u8>> {
-        payload::fields_from_json::<Self>(Self::TYPE, json)
+        payload::fields_from_json::<Self, OfEvent>(Self::TYPE, json)
     }
 
     /// Checks that an encoded payload has its fields, and no others.
     #[doc(hidden)]
     fn check_payload(payload: &[u8]) -> Result<()> {
-        payload::check_fields::<Self>(Self::TYPE, payload)
+        payload::check_fields::<Self, OfEvent>(Self::TYPE, payload)
     }
 
     /// The event with options, to be [published](Publication::publish).

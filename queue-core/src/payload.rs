@@ -18,7 +18,7 @@ use crate::{
 mod check;
 mod fields;
 
-pub use self::fields::{Fields, check_fields, fields_from_json, read_fields};
+pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, read_fields};
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
 #[diagnostic::on_unimplemented(
@@ -98,7 +98,7 @@ impl PayloadWriter {
     }
 
     /// The payload that the fields of a struct are.
-    pub fn of<F: Fields>(fields: &F) -> Self {
+    pub fn of<F: Fields<Of>, Of>(fields: &F) -> Self {
         let mut bytes = Vec::with_capacity(codec::USUAL);
         let problem = fields.write(&mut Writer::of_payload(&mut bytes, F::PARAMS)).err().map(|problem| match problem.path.is_empty() {
             true => problem.message,

@@ -120,7 +120,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     problems.finish().ok()?;
 
     let (name, topic) = (&input.ident, options.topic.as_ref()?);
-    let (items, asks) = (crate::params::fields(name, &params, &container, core), options.tags.asks(&params));
+    let (items, asks) = (crate::params::fields(name, &params, &container, &quote!(OfEvent), core), options.tags.asks(&params));
     let tags = options.tags.array(&params);
     Some(quote! {
         #[allow(
@@ -152,7 +152,7 @@ fn fallback(name: &Ident, core: &TokenStream) -> TokenStream {
             const TYPE: &'static ::core::primitive::str = "";
         }
         #[allow(unused, clippy::all, reason = "stands in for an event with a mistake")]
-        impl #core::__private::Fields for #name {
+        impl #core::__private::Fields<#core::__private::OfEvent> for #name {
             const PARAMS: &'static [#core::task::ParamDef] = &[];
             fn write<S: #core::__private::serde::Serializer>(&self, _: S) -> ::core::result::Result<S::Ok, S::Error> {
                 ::core::unreachable!()

@@ -42,7 +42,7 @@ impl Definition<'_> {
         let named = |name: &Ident| of_payload().find(|((_, param), _)| name.unraw() == param.name.unraw()).map(|(_, local)| local.clone());
         let checks = self.options.unique.as_ref().map(|unique| unique.checks(&payload, self.params, named));
         let writes = match self.fields {
-            Some(_) => quote!(let mut #payload = __queue::PayloadWriter::of(&self);),
+            Some(_) => quote!(let mut #payload = __queue::PayloadWriter::of::<_, __queue::OfTask>(&self);),
             None => quote!(let mut #payload = __queue::PayloadWriter::new(#count); #(#fields)*),
         };
         quote! {
@@ -67,7 +67,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let (name, task_name, return_type) = (task.name, &task.task_name, task.return_type);
     let accesses: Vec<(Ident, TokenStream)> = task.params.iter().enumerate().map(|(index, param)| param.access(index)).collect();
     let items = match task.fields {
-        Some(container) => fields(name, task.params, container, &core),
+        Some(container) => fields(name, task.params, container, &quote!(OfTask), &core),
         None => {
             let items = accesses.iter().map(|(_, item)| item);
             let defaults = task.params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
@@ -93,11 +93,11 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     });
     let (definitions, from_json, check, arguments) = match task.fields {
         Some(_) => (
-            quote!(<#name as __queue::Fields>::PARAMS),
-            quote!(__queue::fields_from_json::<#name>(#task_name, __queue_json)),
-            quote!(__queue::check_fields::<#name>(#task_name, __queue_bytes)),
+            quote!(<#name as __queue::Fields<__queue::OfTask>>::PARAMS),
+            quote!(__queue::fields_from_json::<#name, __queue::OfTask>(#task_name, __queue_json)),
+            quote!(__queue::check_fields::<#name, __queue::OfTask>(#task_name, __queue_bytes)),
             quote!(fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#name,), #core::outcome::Outcome> {
-                __queue::read_fields::<#name>(__queue_call.payload()).map(|__queue_fields| (__queue_fields,))
+                __queue::read_fields::<#name, __queue::OfTask>(__queue_call.payload()).map(|__queue_fields| (__queue_fields,))
             }),
         ),
         None => (

@@ -255,7 +255,7 @@ pub(crate) fn key_of(name: &Ident, params: &[Param]) -> String {
 }
 
 /// The items of a struct whose fields are the payload: the struct for which serde derives, and its implementation of `Fields`.
-pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, core: &TokenStream) -> TokenStream {
+pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, role: &TokenStream, core: &TokenStream) -> TokenStream {
     let attributes = &container.attributes;
     let (fields, functions): (Vec<_>, Vec<_>) = params.iter().enumerate().map(|(index, param)| param.field(index)).unzip();
     let defaults = params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
@@ -287,7 +287,7 @@ pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container,
 
         #default
 
-        impl __queue::Fields for #of {
+        impl __queue::Fields<__queue::#role> for #of {
             const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
             const NILS: &'static [(&'static ::core::primitive::str, ::core::primitive::bool)] = &[#(#nils),*];
 

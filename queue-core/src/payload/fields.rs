@@ -16,8 +16,16 @@ use crate::{
     task::ParamDef,
 };
 
+/// What `#[derive(Task)]` implements [`Fields`] for.
+#[derive(Debug)]
+pub enum OfTask {}
+
+/// What `#[derive(Event)]` implements [`Fields`] for: a struct may have both derives.
+#[derive(Debug)]
+pub enum OfEvent {}
+
 /// A struct whose fields are the parameters of a payload. Written by the macros, for `#[derive(Task)]` and `#[derive(Event)]`.
-pub trait Fields: Sized {
+pub trait Fields<Of>: Sized {
     /// Its parameters. With `#[serde(flatten)]` there may be others.
     const PARAMS: &'static [ParamDef];
 
@@ -41,12 +49,12 @@ pub trait Fields: Sized {
 ///
 /// # Errors
 /// When it is no map, or out of bounds; when a parameter is missing or does not fit.
-pub fn read_fields<F: Fields>(payload: &[u8]) -> Result<F, Outcome> {
+pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
     let reader = PayloadReader::new(payload)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
         let names = reader.names().unwrap_or_default();
         let missing = F::PARAMS.iter().find(|param| param.required && !names.contains(&param.name));
-        let (name, path, told) = place::<F>(payload, problem);
+        let (name, path, told) = place::<F, Of>(payload, problem);
         Outcome::Undecodable(codec::in_few_words(match missing {
             _ if !name.is_empty() => format!("parameter `{name}`{path}: {told}"),
             Some(param) => format!("parameter `{}` is missing", param.name),
@@ -56,7 +64,7 @@ pub fn read_fields<F: Fields>(payload: &[u8]) -> Result<F, Outcome> {
 }
 
 /// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the problem.
-fn place<F: Fields>(payload: &[u8], problem: Problem) -> (String, String, String) {
+fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String, String) {
     let mut track = Track::new();
     let mut reader = Reader::of_payload(payload, F::NILS);
     let problem = F::read(serde_path_to_error::Deserializer::new(&mut reader, &mut track)).err().unwrap_or(problem);
@@ -70,28 +78,28 @@ fn place<F: Fields>(payload: &[u8], problem: Problem) -> (String, String, String
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
-pub fn fields_from_json<F: Fields>(task: &str, json: &str) -> Result<Vec<u8>> {
+pub fn fields_from_json<F: Fields<Of>, Of>(task: &str, json: &str) -> Result<Vec<u8>> {
     let encode = |problem| Error::Encode { task: task.to_owned(), problem };
     let (values, mut stored) = (serde_json::Value::Object(object(task, F::PARAMS, json)?), Vec::new());
     codec::encode_into(&mut stored, &FromJson(&values), Form::Array).map_err(|problem| encode(problem.to_string()))?;
-    PayloadWriter::of(&checked::<F>(task, &stored)?).finish(task)
+    PayloadWriter::of(&checked::<F, Of>(task, &stored)?).finish(task)
 }
 
 /// Checks that an encoded payload has the parameters, and no others.
 ///
 /// # Errors
 /// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
-pub fn check_fields<F: Fields>(task: &str, payload: &[u8]) -> Result<()> {
-    checked::<F>(task, payload).map(drop)
+pub fn check_fields<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<()> {
+    checked::<F, Of>(task, payload).map(drop)
 }
 
-fn checked<F: Fields>(task: &str, payload: &[u8]) -> Result<F> {
+fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
     let encode = |problem| Error::Encode { task: task.to_owned(), problem };
     let names = PayloadReader::of(payload).and_then(|reader| reader.names()).map_err(encode)?;
-    let known = Names::of::<F>();
+    let known = Names::of::<F, Of>();
     check_names(task, F::PARAMS, |name| known.is_none_or(|known| known.contains(&name)), &names)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
-        let (name, path, told) = place::<F>(payload, problem);
+        let (name, path, told) = place::<F, Of>(payload, problem);
         let ty = F::PARAMS.iter().find(|param| param.name == name).map_or("", |param| param.ty);
         if name.is_empty() { Error::invalid("parameters", task, told) } else { misfit(format!("{name}{path}"), ty, &told) }
     })
@@ -101,7 +109,7 @@ fn checked<F: Fields>(task: &str, payload: &[u8]) -> Result<F> {
 struct Names<'n>(&'n mut Option<&'static [&'static str]>);
 
 impl Names<'_> {
-    fn of<F: Fields>() -> Option<&'static [&'static str]> {
+    fn of<F: Fields<Of>, Of>() -> Option<&'static [&'static str]> {
         let mut names = None;
         // It always fails: there is nothing to read.
         drop(F::read(Names(&mut names)));

@@ -107,7 +107,7 @@ fn ship() -> Ship {
     }
 }
 
-fn stored(fields: &impl Fields) -> Vec<u8> {
+fn stored<F: Fields<Of>, Of>(fields: &F) -> Vec<u8> {
     queue_core::payload::PayloadWriter::of(fields).finish("task").unwrap()
 }
 
@@ -118,13 +118,13 @@ fn a_field_is_stored_as_serde_says() {
     let ship = ship();
     let payload = stored(&ship);
     assert_eq!(queue_core::payload::to_json(&payload).unwrap(), JSON);
-    assert_eq!(queue_core::payload::read_fields::<Ship>(&payload).unwrap(), ship);
+    assert_eq!(queue_core::payload::read_fields::<Ship, _>(&payload).unwrap(), ship);
     assert_eq!((Ship::definition().payload_from_json)(JSON).unwrap(), payload);
     (Ship::definition().check_payload)(&payload).unwrap();
     let short = (Ship::definition().payload_from_json)(
         r#"{"orderId":17,"tenant":"acme","price":"1.5","comment":4,"tags":[],"data":[1],"more":{},"lines":[300]}"#,
     );
-    let read = queue_core::payload::read_fields::<Ship>(&short.unwrap()).unwrap();
+    let read = queue_core::payload::read_fields::<Ship, _>(&short.unwrap()).unwrap();
     assert_eq!((read.tries, &*read.place, read.note, read.lines, read.data), (3, "here", Some(4), vec![300], vec![1]));
 }
 
@@ -137,7 +137,7 @@ fn what_does_not_fit_names_the_parameter_as_it_is_stored() {
     assert!(whole("17", "-17").contains("orderId` does not fit `u64`"), "{}", whole("17", "-17"));
     assert!(whole(r#""9":2"#, r#""9":256"#).contains("more.9` does not fit"), "{}", whole(r#""9":2"#, r#""9":256"#));
     assert!(whole("1.50", "x").contains("price` does not fit"), "{}", whole("1.50", "x"));
-    let read = |payload: &[u8]| format!("{:?}", queue_core::payload::read_fields::<Ship>(payload).unwrap_err());
+    let read = |payload: &[u8]| format!("{:?}", queue_core::payload::read_fields::<Ship, _>(payload).unwrap_err());
     assert!(read(b"\x80").contains("parameter `orderId` is missing"), "{}", read(b"\x80"));
     let wrong = codec::from_json(&JSON.replace(r#""9":2"#, r#""9":"x""#)).unwrap();
     assert!(read(&wrong).contains("parameter `more`.9: "), "{}", read(&wrong));
@@ -171,7 +171,7 @@ fn flattened_fields_are_parameters() {
     };
     let payload = stored(&fields);
     assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"floor":3,"from":"a","x":4,"zip":"1"}"#);
-    assert_eq!(queue_core::payload::read_fields::<Move>(&payload).unwrap(), fields);
+    assert_eq!(queue_core::payload::read_fields::<Move, _>(&payload).unwrap(), fields);
     assert_eq!((Move::definition().payload_from_json)(r#"{"zip":"1","x":4,"from":"a","floor":3}"#).unwrap(), payload);
 }
 
@@ -185,6 +185,41 @@ fn events_have_the_attributes_of_their_struct() {
     assert_eq!(OrderPaid::TAGS, &[("order", "ORDER-ID")]);
     assert!(OrderPaid::decode(b"\x81\xa1x\x01").is_err(), "it denies unknown fields");
     assert!(matches!(OrderPaid::check_payload(b"\x81\xa1x\x01"), Err(Error::Invalid { .. })));
+}
+
+/// A struct that is a task and an event.
+#[derive(Task, Event, Clone, Debug, PartialEq)]
+#[task(tag(order))]
+#[event(topic = "orders", name = "order.closed", tag(order))]
+#[serde(rename_all = "UPPERCASE", default)]
+struct Close {
+    order: u64,
+    #[default(2)]
+    copies: u8,
+    note: Maybe,
+}
+
+impl Default for Close {
+    fn default() -> Self {
+        Close { order: 7, copies: 3, note: None }
+    }
+}
+
+impl Handler for Close {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[test]
+fn a_struct_is_a_task_and_an_event() {
+    let close = Close { order: 17, copies: 1, note: Some(1) };
+    let json = r#"{"COPIES":1,"NOTE":1,"ORDER":17}"#;
+    let payload = (Close::definition().payload_from_json)(json).unwrap();
+    assert_eq!(Close::payload_from_json(json).unwrap(), payload);
+    assert_eq!(Close::decode(&payload).unwrap(), close);
+    assert_eq!((Close::TYPE, Close::definition().name), ("order.closed", "Close"));
+    drop((close.clone().event(), close.job()));
 }
 
 #[task(unique)]
