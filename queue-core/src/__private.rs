@@ -30,6 +30,14 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
     Some(if at > now { at } else { at + Duration::from_secs(DAY) })
 }
 
+/// JSON as it was written, with each float as its text says.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn json(text: &str) -> Result<serde_json::Value, String> {
+    crate::any_json::read(text).map_err(|problem| problem.to_string())
+}
+
 pub use crate::inject::Injected;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
 pub use crate::payload::{Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, json_object, read_fields};

@@ -1,14 +1,16 @@
 //! A stored value of any kind as JSON, for people, and back. What JSON does not have becomes the nearest that it has: keys that are no
 //! text become texts, and binary is shown as base64 under a marker, which is read back as binary.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{self, MapAccess, SeqAccess, Visitor},
     ser::Error as _,
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, value::RawValue};
+
+use crate::codec::{Digits, Problem};
 
 /// The key of the one entry of a map that stands for binary.
 const MARKER: &str = "$base64";
@@ -87,6 +89,48 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
+/// Reads JSON, and each number as its text says. Without its feature `float_roundtrip`, serde_json reads some floats as their
+/// neighbors; without `arbitrary_precision`, it reads whole numbers beyond 64 bits as floats.
+///
+/// # Errors
+/// What is wrong with the JSON; the place of a number beyond 64 bits.
+pub(crate) fn read(json: &str) -> Result<Value, Problem> {
+    let value = serde_json::from_str(json).map_err(de::Error::custom)?;
+    if has_float(&value) { exact(serde_json::from_str(json).map_err(de::Error::custom)?) } else { Ok(value) }
+}
+
+fn has_float(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => !number.is_u64() && !number.is_i64(),
+        Value::Array(items) => items.iter().any(has_float),
+        Value::Object(map) => map.values().any(has_float),
+        _ => false,
+    }
+}
+
+/// Reads a text that was read once, and is not too deep.
+fn exact(raw: &RawValue) -> Result<Value, Problem> {
+    let json = raw.get();
+    Ok(match json.as_bytes().first() {
+        Some(b'{') => {
+            let entries: BTreeMap<String, &RawValue> = serde_json::from_str(json).map_err(de::Error::custom)?;
+            let read = |(key, raw): (String, _)| exact(raw).map_err(|problem| problem.inside(&key)).map(|value| (key, value));
+            Value::Object(entries.into_iter().map(read).collect::<Result<_, _>>()?)
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(json).map_err(de::Error::custom)?;
+            let read = |(at, raw)| exact(raw).map_err(|problem| problem.at(at));
+            Value::Array(items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?)
+        }
+        Some(b'-' | b'0'..=b'9') => Value::Number(match Digits::of(json)? {
+            Digits::Unsigned(value) => value.into(),
+            Digits::Signed(value) => value.into(),
+            Digits::Float(value) => Number::from_f64(value).ok_or_else(|| Digits::beyond(json))?,
+        }),
+        _ => serde_json::from_str(json).map_err(de::Error::custom)?,
+    })
+}
+
 /// JSON of people that is to be stored: what they see as binary is binary again.
 pub(crate) struct FromJson<'v>(pub(crate) &'v Value);
 
@@ -158,6 +202,23 @@ mod tests {
         for wrong in ["[]", "7", "\"a\"", "\"ab=\"", "\"YR==\"", "\"YQ===\"", "\"Y Q=\"", "\"=\"", "\"====\""] {
             let problem = codec::from_json(&format!("{{\"a\":{{\"$base64\":{wrong}}}}}")).unwrap_err();
             assert!(problem.starts_with("`a`: `$base64` is a text in base64"), "{wrong}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_what_its_text_says() {
+        let numbers = [0.1 + 0.2, 7.038_531e-26, 1.797_693_134_862_315_7e308, 5e-324, 123_456_789_012_345_680_000.0, -0.0, 1.5];
+        // Those that serde_json reads as their neighbors without `float_roundtrip` are among them.
+        let random = std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |seed| Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1)));
+        for number in numbers.into_iter().chain(random.map(f64::from_bits).filter(|number| number.is_finite()).take(1_000)) {
+            let json = format!(r#"{{"a":[{number:?}]}}"#);
+            let stored = codec::encode(&std::collections::BTreeMap::from([("a", [number])])).unwrap();
+            assert_eq!(codec::from_json(&json).unwrap(), stored, "{json}");
+            assert_eq!(codec::from_json(&to_json(&stored).unwrap()).unwrap(), stored, "{json}");
+        }
+        for wrong in ["18446744073709551616", "-9223372036854775809", "1e400"] {
+            let problem = codec::from_json(&format!(r#"{{"a":[1.5,{wrong}]}}"#)).unwrap_err();
+            assert!(problem.contains("beyond 64 bits") && problem.starts_with("`a[1]`: ") || problem.contains("out of range"), "{problem}");
         }
     }
 

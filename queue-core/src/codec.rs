@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de, ser};
 
 pub(crate) use self::{
     read::Reader,
-    write::{Form, Writer, close_map, open_map, text_at},
+    write::{Digits, Form, Writer, close_map, open_map, text_at},
 };
 
 /// Deepest nesting of arrays and maps; a variant with content is a map.
@@ -43,14 +43,14 @@ impl Problem {
         Problem { path: String::new(), message: format!("it is nested more than {DEPTH_MAX} deep"), is_whole: true }
     }
 
-    fn inside(mut self, key: &str) -> Self {
+    pub(crate) fn inside(mut self, key: &str) -> Self {
         if !self.is_whole {
             self.path = format!(".{key}{}", self.path);
         }
         self
     }
 
-    fn at(mut self, index: usize) -> Self {
+    pub(crate) fn at(mut self, index: usize) -> Self {
         if !self.is_whole {
             self.path = format!("[{index}]{}", self.path);
         }
@@ -117,7 +117,7 @@ pub(crate) fn decode_scanned<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<
 /// # Errors
 /// What is wrong with the JSON.
 pub fn from_json(json: &str) -> Result<Vec<u8>, String> {
-    let value: serde_json::Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let value = crate::any_json::read(json).map_err(|problem| problem.to_string())?;
     encode(&crate::any_json::FromJson(&value))
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    any_json::{AnyJson, FromJson},
+    any_json::{self, AnyJson, FromJson},
     codec::{self, Form, Reader, Writer},
     error::{Error, Result},
     outcome::Outcome,
@@ -352,9 +352,11 @@ pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result
 }
 
 fn object(task: &str, params: &[ParamDef], json: &str) -> Result<serde_json::Map<String, serde_json::Value>> {
-    let value: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| Error::invalid("args", json, format!("is not JSON: {error}")))?;
-    match value {
+    let read = any_json::read(json).map_err(|problem| match problem.path.is_empty() {
+        true => Error::invalid("args", json, format!("is not JSON: {problem}")),
+        false => Error::Encode { task: task.to_owned(), problem: format!("parameter {problem}") },
+    });
+    match read? {
         serde_json::Value::Object(values) => Ok(values),
         _ => Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes(task, params)))),
     }
@@ -390,7 +392,12 @@ fn missing(task: &str, param: &ParamDef) -> String {
 /// # Errors
 /// What cannot be read.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
-    codec::decode::<AnyJson>(bytes).map(|AnyJson(value)| value.to_string())
+    to_value(bytes).map(|value| value.to_string())
+}
+
+/// The same as a value.
+pub(crate) fn to_value(bytes: &[u8]) -> Result<serde_json::Value, String> {
+    codec::decode::<AnyJson>(bytes).map(|AnyJson(value)| value)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Secrets {
 
     /// A JSON text for people, on several lines, with its secrets hidden.
     pub(crate) fn json(&self, text: &str) -> Result<String, String> {
-        let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut value = queue_core::__private::json(text)?;
         self.hide(&mut value, 0);
         serde_json::to_string_pretty(&value).map_err(|error| error.to_string())
     }

@@ -111,23 +111,14 @@ impl<'o> Writer<'o> {
 
     /// A number that serde_json has as text, because its feature `arbitrary_precision` is on.
     fn number(&mut self, text: &str) -> Result<(), Problem> {
-        if let Ok(value) = text.parse() {
-            self.unsigned(value);
-            return Ok(());
+        let significant = text.split(['e', 'E']).next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect::<String>();
+        match Digits::of(text)? {
+            Digits::Unsigned(value) => self.unsigned(value),
+            Digits::Signed(value) => self.signed(value),
+            Digits::Float(value) if significant.trim_matches('0').len() <= 17 => self.tail(0xcb, &value.to_be_bytes()),
+            Digits::Float(_) => return Err(Digits::beyond(text)),
         }
-        if let Ok(value) = text.parse() {
-            self.signed(value);
-            return Ok(());
-        }
-        let digits = text.split(['e', 'E']).next().unwrap_or_default().chars().filter(char::is_ascii_digit);
-        let digits = digits.collect::<String>().trim_start_matches('0').trim_end_matches('0').len();
-        match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && digits <= 17 && text.contains(['.', 'e', 'E']) => {
-                self.tail(0xcb, &value.to_be_bytes());
-                Ok(())
-            }
-            _ => Err(beyond(text)),
-        }
+        Ok(())
     }
 
     /// Begins a map or a list of about `expected` entries.
@@ -151,8 +142,25 @@ impl<'o> Writer<'o> {
     }
 }
 
-fn beyond(number: impl Display) -> Problem {
-    ser::Error::custom(format_args!("{number} is a number beyond 64 bits; send it as a text"))
+/// A number, by the text that JSON has of it.
+pub(crate) enum Digits {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+}
+
+impl Digits {
+    pub(crate) fn of(text: &str) -> Result<Self, Problem> {
+        let whole = || text.parse().map(Digits::Unsigned).or_else(|_| text.parse().map(Digits::Signed)).ok();
+        let float = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Digits::Float);
+        let found = if text.contains(['.', 'e', 'E']) { float() } else { whole() };
+        found.ok_or_else(|| Digits::beyond(text))
+    }
+
+    /// Why a number cannot be stored.
+    pub(crate) fn beyond(number: impl Display) -> Problem {
+        ser::Error::custom(format_args!("{number} is a number beyond 64 bits; send it as a text"))
+    }
 }
 
 fn no_number(number: impl Display) -> Problem {
@@ -289,7 +297,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
         match (u64::try_from(value), i64::try_from(value)) {
             (Ok(value), _) => self.serialize_u64(value),
             (_, Ok(value)) => self.serialize_i64(value),
-            _ => Err(beyond(value)),
+            _ => Err(Digits::beyond(value)),
         }
     }
 
@@ -311,7 +319,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     }
 
     fn serialize_u128(self, value: u128) -> Result<(), Problem> {
-        u64::try_from(value).map_err(|_| beyond(value)).and_then(|value| self.serialize_u64(value))
+        u64::try_from(value).map_err(|_| Digits::beyond(value)).and_then(|value| self.serialize_u64(value))
     }
 
     fn serialize_f32(self, value: f32) -> Result<(), Problem> {
@@ -604,9 +612,7 @@ impl SerializeStruct for Struct<'_, '_> {
             }
             Struct::Number(writer) => writer.number(&text()?),
             Struct::Raw(writer) => {
-                let value: serde_json::Value =
-                    serde_json::from_str(&text()?).map_err(|problem| -> Problem { ser::Error::custom(problem) })?;
-                value.serialize(&mut **writer)
+                crate::any_json::read(&text()?)?.serialize(&mut **writer)
             }
         }
     }

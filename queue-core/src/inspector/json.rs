@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{AttemptError, JobLog, JobRecord, LogLine, Progress, Reason, Running, UnreadableBy};
 use crate::{
     address::{JobAddress, JobId},
+    any_json,
     broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, history::FailureKind},
     error::Error,
     fingerprint::Fingerprint,
@@ -240,7 +241,7 @@ fn problem(error: Error) -> String {
 }
 
 fn value(json: &str) -> Result<Value, String> {
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    any_json::read(json).map_err(|problem| problem.to_string())
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -8,6 +8,7 @@ use std::{
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
+    any_json,
     broker::{
         Begin, ENTRIES_READ, JobState, MOST_TAKEN, QueueStats, Retention, StoredEvent, StoredSubscription, Subscribe, Trimmed, Unknown,
     },
@@ -147,9 +148,10 @@ impl From<StoredEvent> for EventInfo {
     fn from(stored: StoredEvent) -> Self {
         let is_json = stored.payload.first() == Some(&b'{');
         let payload = if is_json {
-            serde_json::from_slice::<serde_json::Value>(&stored.payload)
-                .map(|value| value.to_string())
+            str::from_utf8(&stored.payload)
                 .map_err(|problem| problem.to_string())
+                .and_then(|json| any_json::read(json).map_err(|problem| problem.to_string()))
+                .map(|value| value.to_string())
         } else {
             payload::to_json(&stored.payload)
         };

@@ -176,7 +176,7 @@ impl ScheduleRecord {
         problem = problem.or(unread);
         let body = definition.body;
         let envelope = Envelope::decode(&body.envelope).ok();
-        let args = envelope.and_then(|envelope| payload::to_json(envelope.payload).ok()).and_then(|json| serde_json::from_str(&json).ok());
+        let args = envelope.and_then(|envelope| payload::to_value(envelope.payload).ok());
         let expression = queue_calendar::Expression::parse(&body.expression);
         problem = problem.or_else(|| ReadRules::of(&stored.name, &body).err().map(|error| error.to_string()));
         let run = |run: &crate::broker::ScheduleRun| ScheduleRan {

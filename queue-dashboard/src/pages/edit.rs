@@ -14,7 +14,6 @@ use axum::{
     response::Response,
 };
 use queue_core::{Edit, Edited, Error, JobAddress, JobId, JobRecord, JobState, Priority, Registry};
-use serde_json::Value;
 
 use super::{
     Content,
@@ -130,8 +129,8 @@ async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -
 /// The parameters as they are edited, or why they are not.
 fn payload_of(job: &JobRecord, secrets: &Secrets) -> Result<String, &'static str> {
     let json = job.payload_json().map_err(|_| "They cannot be decoded.")?;
-    let whole = serde_json::from_str::<Value>(&json).and_then(|value| serde_json::to_string_pretty(&value));
-    let whole = whole.map_err(|_| "They cannot be decoded.")?;
+    let whole = queue_core::__private::json(&json).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
+    let whole = whole.ok_or("They cannot be decoded.")?;
     if secrets.json(&json).ok().as_deref() != Some(&*whole) {
         return Err("Some of them are hidden here: edit them on the command line.");
     }

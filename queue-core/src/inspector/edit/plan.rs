@@ -12,12 +12,13 @@ use super::{
 };
 use crate::{
     address::JobAddress,
+    any_json,
     broker::{EditJob, GroupName, JobLimits, LONGEST, LimitKey, SeenJob, Standing, UniqueKey},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
     key,
-    payload::to_json,
+    payload::{to_json, to_value},
     task::TaskDef,
 };
 
@@ -143,10 +144,9 @@ fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
 
 /// Whether a JSON text has the parameters that are there. Of a known task an optional one that is missing is none.
 fn is_same(json: &str, task: Option<&TaskDef>, payload: &[u8]) -> bool {
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    let Some(own) = to_json(payload).ok().as_deref().and_then(read) else { return false };
-    let whole = |task: &TaskDef, json: &str| to_json(&(task.payload_from_json)(json).ok()?).ok().as_deref().and_then(read);
-    read(json).as_ref() == Some(&own)
+    let Ok(own) = to_value(payload) else { return false };
+    let whole = |task: &TaskDef, json: &str| to_value(&(task.payload_from_json)(json).ok()?).ok();
+    any_json::read(json).is_ok_and(|value| value == own)
         || task.is_some_and(|task| {
             let wanted = whole(task, json);
             wanted.is_some() && (wanted.as_ref() == Some(&own) || wanted == whole(task, &own.to_string()))
@@ -236,8 +236,11 @@ fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTr
     if task.is_some() || payload == old.payload || old.tags.is_empty() {
         return BTreeMap::new();
     }
-    let read = |payload: &[u8]| to_json(payload).ok().and_then(|json| serde_json::from_str::<serde_json::Map<_, _>>(&json).ok());
-    let (before, after) = (read(old.payload).unwrap_or_default(), read(payload).unwrap_or_default());
+    let read = |payload: &[u8]| match to_value(payload) {
+        Ok(serde_json::Value::Object(map)) => map,
+        _ => serde_json::Map::new(),
+    };
+    let (before, after) = (read(old.payload), read(payload));
     let text = |value: &serde_json::Value| match value {
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -106,7 +106,7 @@ pub(super) fn row(topic: TopicInfo) -> Row {
 
 pub(super) fn event(event: EventInfo) -> Event {
     let (payload, problem) = match event.payload {
-        Ok(json) => (serde_json::from_str(&json).ok(), None),
+        Ok(json) => (queue_core::__private::json(&json).ok(), None),
         Err(problem) => (None, Some(problem)),
     };
     Event {
