@@ -1,11 +1,7 @@
 //! Whether the type of a parameter fits. The expansion asks here, once for each parameter, so that a type that does not fit gives
 //! one message, and the message says what the type lacks.
 
-use std::{
-    collections::HashSet,
-    marker::PhantomData,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashSet, fmt::Display, marker::PhantomData};
 
 use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
@@ -71,32 +67,30 @@ impl<T: ?Sized> Has<Data<T>> {
     pub const DATA: bool = true;
 }
 
-macro_rules! no_words {
-    ($($constant:ident: $($ty:ty),+;)+) => {$($(
+macro_rules! floats {
+    ($($ty:ty),+) => {$(
         impl Has<$ty> {
-            /// It names nothing: floats that look equal need not be; the others are lists, maps or structs.
-            pub const $constant: bool = true;
+            /// It is a float: those that look equal need not be.
+            pub const FLOAT: bool = true;
         }
 
         impl Has<Option<$ty>> {
             /// The same.
-            pub const $constant: bool = true;
+            pub const FLOAT: bool = true;
         }
-    )+)+};
+    )+};
 }
 
-no_words! {
-    FLOAT: f32, f64, Duration, SystemTime, ();
+floats!(f32, f64);
+
+impl<T: Display> Has<T> {
+    /// It is shown as one text.
+    pub const DISPLAY: bool = true;
 }
 
-impl<T: IntoIterator> Has<T> {
-    /// It is a list or a map, or an `Option`.
-    pub const LIST: bool = true;
-}
-
-impl<T: IntoIterator> Has<Option<T>> {
-    /// There may be a list or a map in it.
-    pub const OPTIONAL_LIST: bool = true;
+impl<T: Display> Has<Option<T>> {
+    /// The same of what may be in it.
+    pub const OPTIONAL_DISPLAY: bool = true;
 }
 
 /// What a type does not have.
@@ -111,8 +105,8 @@ pub trait Lacks {
     const BYTES: bool = false;
     const SORTED: bool = false;
     const FLOAT: bool = false;
-    const LIST: bool = false;
-    const OPTIONAL_LIST: bool = false;
+    const DISPLAY: bool = false;
+    const OPTIONAL_DISPLAY: bool = false;
 }
 
 impl<T> Lacks for Has<T> {}
@@ -297,10 +291,10 @@ impl<T> Field<T, false> {
 )]
 pub trait Shared {}
 
-/// Whether values of a type may be a text, a whole number or a bool, as far as its name can tell that.
-pub const fn is_word(float: bool, list: bool, option: bool, optional_list: bool) -> bool {
-    // An `Option` is iterated over, too.
-    !float && !optional_list && (!list || option)
+/// Whether values of a type may be a text, a whole number or a bool, as far as its implementations tell. Serde tells it only of a
+/// value: `Display` is what a text, a number, an id and a date have, and a list, a map, a tuple and most structs lack.
+pub const fn is_word(float: bool, display: bool, optional_display: bool) -> bool {
+    !float && (display || optional_display)
 }
 
 /// The question whether a parameter can name a group; `FIT` as far as its type tells.
@@ -342,15 +336,17 @@ impl<T> Tag<T, false> {
 /// Told of a type that names no group.
 #[diagnostic::on_unimplemented(
     message = "a group cannot be named by a `{Self}`",
-    label = "this parameter is a float, a list, a map or a struct",
-    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a group with `.group(..)`"
+    label = "this parameter is a float, or its type lacks `std::fmt::Display`",
+    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a group with `.group(..)`",
+    note = "a type of your own that serde writes as one of these, such as an enum without fields, needs an `impl std::fmt::Display`"
 )]
 pub trait NamesGroup {}
 
 /// Told of a type that is no value of a tag.
 #[diagnostic::on_unimplemented(
     message = "a tag cannot have a `{Self}` as its value",
-    label = "this parameter is a float, a list, a map or a struct",
-    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a tag with `.tag(..)`"
+    label = "this parameter is a float, or its type lacks `std::fmt::Display`",
+    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a tag with `.tag(..)`",
+    note = "a type of your own that serde writes as one of these, such as an enum without fields, needs an `impl std::fmt::Display`"
 )]
 pub trait TagValue {}

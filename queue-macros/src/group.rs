@@ -125,7 +125,7 @@ impl Group {
             None => problems.add(name.span(), unknown_parameter(name, params)),
             Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
             Some(param) => {
-                if let Some((kind, because)) = kind_of(&param.ty) {
+                if let Some((kind, because)) = kind_of(param) {
                     let way_out = "name a text, a whole number or a bool, or give each job a group with `.group(..)`";
                     problems.add(name.span(), format!("`{name}` is a {kind}, which names no group{because}; {way_out}"));
                 }
@@ -158,10 +158,15 @@ impl Group {
 
 /// An item that asks whether the type of a parameter is a text, a number or a bool, as far as that can be told of a type.
 pub(crate) fn asks(name: &Ident, params: &[Param], what: &TokenStream) -> Option<TokenStream> {
-    let ty = &params.iter().find(|param| param.name.unraw() == name.unraw())?.ty;
+    let param = params.iter().find(|param| param.name.unraw() == name.unraw())?;
+    let ty = &param.ty;
+    // What a function of the user's makes of it is not known.
+    if !param.is_stored_as_it_is() {
+        return None;
+    }
     let has = quote!(__queue::Has::<#ty>);
     Some(
-        quote_spanned!(name.span()=> const _: () = __queue::#what::<#ty, { __queue::is_word(#has::FLOAT, #has::LIST, #has::OPTION, #has::OPTIONAL_LIST) }>::check();),
+        quote_spanned!(name.span()=> const _: () = __queue::#what::<#ty, { __queue::is_word(#has::FLOAT, #has::DISPLAY, #has::OPTIONAL_DISPLAY) }>::check();),
     )
 }
 
@@ -214,7 +219,11 @@ fn unknown(name: &str) -> String {
 }
 
 /// What a type is that is no text, number or bool, as far as its name says, and what is said of it besides.
-pub(crate) fn kind_of(ty: &Type) -> Option<(&'static str, &'static str)> {
+pub(crate) fn kind_of(param: &Param) -> Option<(&'static str, &'static str)> {
+    if param.is_stored_as_it_is() { kind_of_type(&param.ty) } else { None }
+}
+
+fn kind_of_type(ty: &Type) -> Option<(&'static str, &'static str)> {
     let segment = match ty {
         Type::Tuple(_) | Type::Array(_) => return Some(("list", "")),
         _ => last_segment(ty)?,
@@ -226,7 +235,7 @@ pub(crate) fn kind_of(ty: &Type) -> Option<(&'static str, &'static str)> {
         "Option" | "Box" | "Arc" => {
             let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
             arguments.args.iter().find_map(|argument| match argument {
-                GenericArgument::Type(ty) => kind_of(ty),
+                GenericArgument::Type(ty) => kind_of_type(ty),
                 _ => None,
             })
         }

@@ -86,7 +86,7 @@ impl Tags {
                 None => problems.add(name.span(), unknown_of(lacks, name, params)),
                 Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) => {
-                    if let Some((kind, because)) = kind_of(&param.ty) {
+                    if let Some((kind, because)) = kind_of(param) {
                         let way_out = "name a text, a whole number or a bool, or give each job a tag with `.tag(..)`";
                         problems.add(name.span(), format!("`{name}` is a {kind}, which is no value of a tag{because}; {way_out}"));
                     }

@@ -29,7 +29,7 @@ type Tags = HashSet<String>;
 type Blob = Vec<u8>;
 
 #[derive(Task, Clone, Debug, PartialEq)]
-#[task(tag(order = order_id), group = tenant_name, unique(by = [order_id]))]
+#[task(tag(order = order_id, price), group = tenant_name, unique(by = [order_id]))]
 #[serde(rename_all = "camelCase")]
 struct Ship {
     order_id: u64,

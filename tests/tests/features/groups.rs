@@ -294,9 +294,15 @@ async fn by_number(account: i64) {
     let _ = account;
 }
 
-/// What serde makes of a type is not known before there is a value.
+/// What serde makes of a type is not known before there is a value: this one is a map, although it has a text.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Tags(BTreeMap<String, String>);
+
+impl std::fmt::Display for Tags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tags", self.0.len())
+    }
+}
 
 #[task(queue = "grouped", group = tags)]
 async fn by_a_map_of_its_own(tags: Tags) {
