@@ -146,7 +146,7 @@ fn what_does_not_fit_names_the_parameter_as_it_is_stored() {
 #[test]
 fn group_tag_and_key_are_found_under_the_stored_names() {
     let def = Ship::definition();
-    assert_eq!((def.group, def.tags), (Some("tenant"), &[("order", "orderId")][..]));
+    assert_eq!((def.group, def.tags), (Some("tenant"), &[("order", "orderId"), ("price", "price")][..]));
     assert_eq!(def.unique.unwrap().by, Some(&["orderId"][..]));
     let names: Vec<_> = def.params.iter().map(|param| (param.name, param.required, param.option)).collect();
     assert!(!names.iter().any(|(name, ..)| *name == "cached"));
