@@ -40,7 +40,9 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
 
 pub use crate::inject::Injected;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
-pub use crate::payload::{Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, json_object, read_fields};
+pub use crate::payload::{
+    Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, json_object, read_fields,
+};
 use crate::{
     context::JobContext,
     handler::{Handler, Wanted},

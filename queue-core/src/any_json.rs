@@ -209,7 +209,8 @@ mod tests {
     fn a_number_is_what_its_text_says() {
         let numbers = [0.1 + 0.2, 7.038_531e-26, 1.797_693_134_862_315_7e308, 5e-324, 123_456_789_012_345_680_000.0, -0.0, 1.5];
         // Those that serde_json reads as their neighbors without `float_roundtrip` are among them.
-        let random = std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |seed| Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1)));
+        let random =
+            std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |seed| Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1)));
         for number in numbers.into_iter().chain(random.map(f64::from_bits).filter(|number| number.is_finite()).take(1_000)) {
             let json = format!(r#"{{"a":[{number:?}]}}"#);
             let stored = codec::encode(&std::collections::BTreeMap::from([("a", [number])])).unwrap();

@@ -59,7 +59,7 @@ impl<T> Param<T> {
     where
         T: Payload,
     {
-        Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T>, form: Form::Array, option: false }
+        Param { encode: encode::<T>, decode: decode::<T>, json: encode_json::<T>, form: Form::Array, option: false }
     }
 
     /// The same of a type that is an `Option` without another default, is written as binary, or as a sorted list.
@@ -100,7 +100,12 @@ impl PayloadWriter {
     /// The payload that the fields of a struct are.
     pub fn of<F: Fields<Of>, Of>(fields: &F) -> Self {
         let mut bytes = Vec::with_capacity(codec::USUAL);
-        let problem = fields.write(&mut Writer::of_payload(&mut bytes, F::PARAMS)).err().map(|problem| match problem.path.is_empty() {
+        let mut writer = Writer::of_payload(&mut bytes, F::PARAMS);
+        let (mut written, is_wide) = (fields.write(&mut writer), writer.is_wide);
+        if is_wide {
+            written = written.and_then(|()| fields::check_wide::<F, Of>(&bytes));
+        }
+        let problem = written.err().map(|problem| match problem.path.is_empty() {
             true => problem.message,
             false => format!("parameter {problem}"),
         });
@@ -292,6 +297,20 @@ fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result
     (param.decode)(value).map_err(|problem| Outcome::Undecodable(codec::in_few_words(format!("parameter `{name}`{problem}"))))
 }
 
+fn encode<T: Payload>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), codec::Problem> {
+    let start = bytes.len();
+    let mut writer = Writer::new(bytes, form);
+    value.serialize(&mut writer)?;
+    if writer.is_wide {
+        codec::decode_scanned::<T>(&bytes[start..]).map_err(|problem| unread(&problem))?;
+    }
+    Ok(())
+}
+
+fn unread(problem: &impl fmt::Display) -> codec::Problem {
+    serde::ser::Error::custom(format_args!("it cannot be read back: {problem}"))
+}
+
 /// The problem begins with the path inside the value, if there is one, and `: `.
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     codec::decode_scanned(bytes).map_err(|error| {
@@ -318,7 +337,7 @@ fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form:
         let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
         JsonProblem::Misfit(path.to_owned(), codec::in_few_words(problem.to_owned()))
     })?;
-    codec::encode_into(bytes, &value, form).map_err(JsonProblem::Encode)
+    encode(bytes, &value, form).map_err(JsonProblem::Encode)
 }
 
 /// The arguments of a command line: a JSON object whose names were checked.

@@ -11,7 +11,6 @@ use serde::{
 };
 
 use super::{Problem, value_end, write::RAW};
-use crate::payload::to_json;
 
 /// Reads values from bytes that passed the scan.
 pub(crate) struct Reader<'de> {
@@ -196,8 +195,9 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         if name != RAW {
             return visitor.visit_newtype_struct(self);
         }
-        let json = to_json(self.skip()?).map_err(Problem::custom)?;
-        visitor.visit_map(MapDeserializer::new([(RAW, json)].into_iter()))
+        // Not as it is shown to people, who see some maps with other keys.
+        let value: serde_json::Value = super::decode_scanned(self.skip()?)?;
+        visitor.visit_map(MapDeserializer::new([(RAW, value.to_string())].into_iter()))
     }
 
     // Binary is read as a list of bytes by types that want one.

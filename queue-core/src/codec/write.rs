@@ -57,16 +57,18 @@ pub(crate) struct Writer<'o> {
     form: Form,
     /// The parameters, if the next struct or map is a payload: those that are `None` are left out.
     params: Option<&'static [ParamDef]>,
+    /// Whether there was an integer of 128 bits: inside some enums and structs, serde writes what it does not read.
+    pub(crate) is_wide: bool,
 }
 
 impl<'o> Writer<'o> {
     pub(crate) fn new(out: &'o mut Vec<u8>, form: Form) -> Self {
-        Writer { out, depth: 0, form, params: None }
+        Writer { out, depth: 0, form, params: None, is_wide: false }
     }
 
     /// For the fields of a payload.
     pub(crate) fn of_payload(out: &'o mut Vec<u8>, params: &'static [ParamDef]) -> Self {
-        Writer { out, depth: 0, form: Form::Array, params: Some(params) }
+        Writer { out, depth: 0, form: Form::Array, params: Some(params), is_wide: false }
     }
 
     fn deeper(&mut self) -> Result<(), Problem> {
@@ -257,7 +259,7 @@ pub(crate) fn close_map(out: &mut Vec<u8>, body: usize, count: usize, is_sorted:
     if !is_sorted {
         sort(out, body, 2, |entry| text_at(entry, 0))?;
     }
-    Writer { out, depth: 1, form: Form::Array, params: None }.close(Kind::Map, Open { start: 0, body, count })
+    Writer { out, depth: 1, form: Form::Array, params: None, is_wide: false }.close(Kind::Map, Open { start: 0, body, count })
 }
 
 impl<'w, 'o> Serializer for &'w mut Writer<'o> {
@@ -294,6 +296,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     }
 
     fn serialize_i128(self, value: i128) -> Result<(), Problem> {
+        self.is_wide = true;
         match (u64::try_from(value), i64::try_from(value)) {
             (Ok(value), _) => self.serialize_u64(value),
             (_, Ok(value)) => self.serialize_i64(value),
@@ -319,6 +322,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     }
 
     fn serialize_u128(self, value: u128) -> Result<(), Problem> {
+        self.is_wide = true;
         u64::try_from(value).map_err(|_| Digits::beyond(value)).and_then(|value| self.serialize_u64(value))
     }
 
@@ -611,9 +615,7 @@ impl SerializeStruct for Struct<'_, '_> {
                 map.value(value)
             }
             Struct::Number(writer) => writer.number(&text()?),
-            Struct::Raw(writer) => {
-                crate::any_json::read(&text()?)?.serialize(&mut **writer)
-            }
+            Struct::Raw(writer) => crate::any_json::read(&text()?)?.serialize(&mut **writer),
         }
     }
 

@@ -74,6 +74,16 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     (name.to_owned(), path.to_owned(), codec::in_few_words(problem.to_string()))
 }
 
+/// Checks that what has integers of 128 bits can be read back.
+pub(super) fn check_wide<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
+    F::read(&mut Reader::of_payload(payload, F::NILS)).map(drop).map_err(|problem| {
+        let (name, path, told) = place::<F, Of>(payload, problem);
+        let mut problem = super::unread(&told);
+        problem.path = format!(".{name}{path}");
+        problem
+    })
+}
+
 /// Turns a JSON object with the parameters into a payload.
 ///
 /// # Errors

@@ -108,7 +108,8 @@ pub struct All {
     pub uuid: Uuid,
     pub address: IpAddr,
     pub socket: SocketAddr,
-    pub chrono: (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::FixedOffset>, chrono::NaiveDate, chrono::NaiveDateTime, chrono::NaiveTime),
+    pub chrono:
+        (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::FixedOffset>, chrono::NaiveDate, chrono::NaiveDateTime, chrono::NaiveTime),
     pub jiff: (jiff::Timestamp, jiff::civil::Date, jiff::civil::DateTime, jiff::SignedDuration),
     pub time: (time::OffsetDateTime, time::Date, time::PrimitiveDateTime, time::Duration),
     pub decimals: Vec<Decimal>,
