@@ -178,6 +178,12 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     steps.push(command("applications", "the crates resolve beside others", words(&["xtask", "resolve"])));
     steps.push(command("applications", "applications with lock files of their own", words(&["xtask", "apps"])));
     steps.push(Step { group: "packages", name: "licenses and advisories".to_owned(), seed: None, run: Box::new(deny) });
+    steps.push(Step {
+        group: "applications",
+        name: "payloads with all features of serde_json".to_owned(),
+        seed: None,
+        run: Box::new(|| serde_json(setting)),
+    });
     steps.push(command("other languages", "programs in Python and Node publish events", words(&["xtask", "foreign"])));
     Ok(steps)
 }
@@ -238,6 +244,16 @@ fn fuzz() -> Ended {
     build.args(["run", "nightly", "cargo", "build", "--manifest-path", "fuzz/Cargo.toml"]).current_dir(root());
     // A target folder of its own: another compiler would build the workspace again in ours.
     run(build.env("CARGO_TARGET_DIR", crate::run::target().join("fuzz")).env("RUSTFLAGS", "--cfg fuzzing").env_remove("CARGO"))
+}
+
+/// What is stored does not depend on the features of serde_json that another crate of a program turns on.
+fn serde_json(setting: &Setting<'_>) -> Ended {
+    let features = "serde_json/arbitrary_precision,serde_json/preserve_order,serde_json/float_roundtrip";
+    let mut test = cargo();
+    test.args(["test", "--quiet", "-p", "queue-core", "-p", "queue-tests", "--all-features", "--features", features]);
+    test.args(["--lib", "--test", "stored", "--", "values::", "codec::", "payload::", "any_json::"]);
+    test.envs(setting.variables.iter().map(|(name, value)| (name, value)));
+    run(test.env("QUEUE_TEST_SERDE_JSON", "all"))
 }
 
 fn deny() -> Ended {

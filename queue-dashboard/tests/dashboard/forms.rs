@@ -10,6 +10,7 @@ use queue_core::{
 };
 
 crate::on_brokers! {
+    a_parameter_of_any_type_is_shown_and_edited
     an_edit_of_one_field_leaves_the_others_as_they_are
     an_edit_of_a_parameter_makes_the_group_of_it_anew
     an_edit_without_parameters_is_refused
@@ -45,6 +46,30 @@ async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) 
     }
     let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
     site.post("operate", "/jobs/edit", &form).await
+}
+
+#[path = "../../../tests/tests/stored/values/table.rs"]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
+mod table;
+
+/// The form that a browser sends back unchanged changes nothing, and an edit of one parameter changes no other.
+async fn a_parameter_of_any_type_is_shown_and_edited(bed: Bed) {
+    let site = bed.site().await;
+    table::all().job().id("all").delay(HOUR).enqueue(&bed.client).await.unwrap();
+    let page = site.get("/jobs/values/all").await.body;
+    for part in ["550e8400-e29b-41d4-a716-446655440000", "2026-11-18T11:06:40.25", "0.30000000000000004", "19.90", "$base64"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let before = show(&bed, "values/all").await;
+    let answer = edit(&site, "values/all", "/jobs/values/all/edit", &[]).await;
+    assert!(answer.headers["location"].ends_with("did=edit-none"), "{answer:?}");
+    assert_eq!(show(&bed, "values/all").await.payload_json().unwrap(), before.payload_json().unwrap());
+    let written = field(&site.get("/jobs/values/all/edit").await.body, "payload").replace("\"note\": 1", "\"note\": 2");
+    let answer = edit(&site, "values/all", "/jobs/values/all/edit", &[("payload", &written)]).await;
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert_eq!(show(&bed, "values/all").await.payload::<table::All>().unwrap(), table::All { note: 2, ..table::all() });
+    let found = bed.client.inspector().search("payload~550e8400".parse().unwrap()).queue("values").next().await.unwrap().unwrap();
+    assert_eq!(found.jobs.len(), 1);
 }
 
 async fn an_edit_of_one_field_leaves_the_others_as_they_are(bed: Bed) {
