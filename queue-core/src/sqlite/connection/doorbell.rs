@@ -164,7 +164,8 @@ mod street {
         let _entered = io.handle().enter();
         let socket = tokio::net::UnixDatagram::from_std(socket).ok()?;
         io.spawn(Box::pin(async move {
-            let mut buffer = [0; 256];
+            // The longest message names a job and a subscription, at its topic.
+            let mut buffer = [0; 1024];
             while let Ok(size) = socket.recv(&mut buffer).await {
                 let message = std::str::from_utf8(&buffer[..size]).ok().and_then(|text| text.split_once(' '));
                 if let Some((Ok(at), queue)) = message.map(|(at, queue)| (at.parse(), queue)) {
