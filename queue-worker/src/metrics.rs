@@ -220,7 +220,8 @@ struct Gauges {
 
 struct QueueMetrics {
     depths: [Gauge; DEPTHS.len()],
-    events: [Counter; broker::Counter::ALL.len()],
+    /// With the total that was read last.
+    events: [(Counter, Option<u64>); broker::Counter::ALL.len()],
     oldest: Gauge,
     workers: Gauge,
     paused: Gauge,
@@ -235,7 +236,7 @@ impl QueueMetrics {
         QueueMetrics {
             depths: DEPTHS.map(|state| metrics::gauge!("queue_jobs", "queue" => queue.clone(), "state" => state.name())),
             events: broker::Counter::ALL
-                .map(|event| metrics::counter!("queue_events_total", "queue" => queue.clone(), "event" => event.name())),
+                .map(|event| (metrics::counter!("queue_events_total", "queue" => queue.clone(), "event" => event.name()), None)),
             oldest: metrics::gauge!("queue_oldest_ready_seconds", "queue" => queue.clone()),
             workers: metrics::gauge!("queue_workers", "queue" => queue.clone()),
             paused: metrics::gauge!("queue_paused", "queue" => queue),
@@ -266,8 +267,13 @@ impl Pass for Gauges {
             for (state, depth) in DEPTHS.into_iter().zip(&handles.depths) {
                 depth.set(stats.count(state) as f64);
             }
-            for (event, counter) in broker::Counter::ALL.into_iter().zip(&handles.events) {
-                counter.absolute(stats.total(event));
+            for (event, (counter, last)) in broker::Counter::ALL.into_iter().zip(&mut handles.events) {
+                let total = stats.total(event);
+                match last.replace(total) {
+                    None => counter.absolute(total),
+                    // The counters of the broker were lost and begin anew: this one goes on.
+                    Some(last) => counter.increment(total.checked_sub(last).unwrap_or(total)),
+                }
             }
             handles.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
