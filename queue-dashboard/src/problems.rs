@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use queue_core::{Durability, JobState, WorkerMode, WorkerRecord};
+use queue_core::{Durability, JobRecord, JobState, WorkerMode, WorkerRecord};
 
 use crate::{
     format::{count, number, short, span},
     params::query,
+    paths::path_of,
     snapshot::{Group, Queue, SAMPLE, Snapshot, Unreadable},
 };
 
@@ -98,6 +99,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     all.extend(few(queues(&|_, queue| waits_long(queue)), "queues whose jobs wait long"));
     all.extend(few(queues(&paused), "paused queues"));
     all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
+    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process died"));
     all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
     all.sort_by_key(|finding| finding.tone);
     all
@@ -218,6 +220,15 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     let mut finding = Finding::new(tone, text, way_out).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
     finding.quote = error.as_deref().map(|error| short(error, 160));
     finding
+}
+
+/// A job that was running when its process died, and has not ended since.
+fn suspect(job: &JobRecord) -> Finding {
+    let (queue, id) = (&job.address.queue, &job.address.id);
+    let task = job.task.as_deref().map_or_else(String::new, |task| format!(" of the task `{task}`"));
+    let text = format!("The job `{id}` in `{queue}`{task} was running when its process died ({}).", count(u64::from(job.crashes), "crash"));
+    let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job is buried.";
+    Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, way_out) }
 }
 
 /// Whether its lease is over, and it has not said that it stops.

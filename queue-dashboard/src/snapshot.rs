@@ -76,6 +76,8 @@ pub(crate) struct Details {
     pub(crate) workers: Vec<WorkerRecord>,
     /// What is alike among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
+    /// Jobs that were running when their process died, of those that were looked at and have not ended.
+    pub(crate) suspects: Vec<JobRecord>,
     /// How many jobs wait for what, by the name of the reason.
     pub(crate) waiting: BTreeMap<&'static str, u64>,
     /// How many of the looked-at active jobs a worker runs, and since when the first of them.
@@ -161,7 +163,8 @@ impl Details {
         }
         // A queue that cannot be read is told of by its statistics, or by the doctor.
         let workers = WorkerRecord::merged(together(calls).await.into_iter().flatten().flatten());
-        let mut groups = Vec::new();
+        let (mut groups, mut suspects) = (Vec::new(), Vec::new());
+        let crashed = |jobs: Vec<JobRecord>| jobs.into_iter().filter(|job| job.crashes > 0);
         for state in [JobState::Dead, JobState::Retry, JobState::Parked] {
             for queue in most(queues, state) {
                 groups.extend(look_into(inspector, queue, state).await);
@@ -169,15 +172,23 @@ impl Details {
         }
         let mut holds = BTreeMap::new();
         for queue in most(queues, JobState::Active) {
-            for job in sample(inspector, queue, JobState::Active).await {
-                if let Some(running) = job.running {
-                    let (jobs, since) = holds.entry(running.worker).or_insert((0, running.since));
-                    (*jobs, *since) = (*jobs + 1, running.since.min(*since));
-                }
+            let active = sample(inspector, queue, JobState::Active).await;
+            for running in active.iter().filter_map(|job| job.running.as_ref()) {
+                let (jobs, since) = holds.entry(running.worker).or_insert((0, running.since));
+                (*jobs, *since) = (*jobs + 1, running.since.min(*since));
             }
+            suspects.extend(crashed(active));
+        }
+        for queue in most(queues, JobState::Retry) {
+            suspects.extend(crashed(sample(inspector, queue, JobState::Retry).await));
+        }
+        for queue in most(queues, JobState::Ready) {
+            // Suspects are the first of a listing.
+            let first = inspector.list(&queue.name, JobState::Ready, 0, SAMPLE).await.map(|page| page.jobs);
+            suspects.extend(crashed(first.unwrap_or_default()));
         }
         let waiting = waiting(inspector, queues).await;
-        Ok(Details { taken: Instant::now(), durability, workers, groups, waiting, holds })
+        Ok(Details { taken: Instant::now(), durability, workers, groups, suspects, waiting, holds })
     }
 }
 
