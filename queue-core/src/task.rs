@@ -108,6 +108,8 @@ pub struct TaskDef {
     pub queue: &'static str,
     /// Most attempts; `None`: the worker's setting.
     pub max_attempts: Option<u32>,
+    /// The number of crashes that buries a job; `None`: the worker's setting.
+    pub max_crashes: Option<u32>,
     /// Longest run; `None`: the worker's setting.
     pub timeout: Option<Duration>,
     /// Backoff; `None`: the worker's setting.
@@ -154,6 +156,7 @@ impl TaskDef {
             aliases: &[],
             queue: DEFAULT_QUEUE,
             max_attempts: None,
+            max_crashes: None,
             timeout: None,
             backoff: None,
             priority: Priority::Normal,

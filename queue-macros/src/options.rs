@@ -13,10 +13,11 @@ use syn::{
 
 use crate::{from::From, group::Group, limit::Limit, params::Param, schedule::Schedule, suggest::nearest, tag::Tags, unique::Unique};
 
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "name",
     "queue",
     "max_attempts",
+    "max_crashes",
     "timeout",
     "backoff",
     "priority",
@@ -75,6 +76,7 @@ pub(crate) struct Options {
     pub name: Option<String>,
     queue: Option<String>,
     max_attempts: Option<u32>,
+    max_crashes: Option<u32>,
     timeout: Option<Duration>,
     backoff: Option<(Option<Duration>, Option<Duration>)>,
     priority: Option<Ident>,
@@ -157,6 +159,13 @@ impl Options {
                     _ => return Err(Error::new(number.span(), "`max_attempts` is a number from 1: 1 means no retry")),
                 }
             }
+            "max_crashes" => {
+                let number: LitInt = value(key, input, "3")?;
+                match number.base10_parse::<u32>() {
+                    Ok(crashes) if crashes > 0 => self.max_crashes = Some(crashes),
+                    _ => return Err(Error::new(number.span(), "`max_crashes` is a number from 1: 1 means that no crash is forgiven")),
+                }
+            }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),
             "aging" => self.aging = Some(interval(&value(key, input, "\"60s\"")?)?),
             "retention" => self.retention = Some(duration(&value(key, input, "\"1h\"")?, false)?),
@@ -227,6 +236,7 @@ impl Options {
         };
         let queue = self.queue.as_ref().map(|queue| quote!(__queue_def.queue = #queue;));
         let max_attempts = some(quote!(max_attempts), self.max_attempts.map(|attempts| quote!(#attempts)));
+        let max_crashes = some(quote!(max_crashes), self.max_crashes.map(|crashes| quote!(#crashes)));
         let timeout = some(quote!(timeout), self.timeout.map(time));
         let retention = some(quote!(retention), self.retention.map(time));
         let aging = some(quote!(aging), self.aging.map(time));
@@ -244,7 +254,7 @@ impl Options {
         let tags = (!self.tags.is_empty()).then(|| self.tags.array(params)).map(|tags| quote!(__queue_def.tags = #tags;));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(__queue_def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #tags #aliases)
+        quote!(#queue #max_attempts #max_crashes #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #tags #aliases)
     }
 }
 
@@ -387,6 +397,7 @@ mod tests {
         assert!(problem("timeout = \"0s\"").contains("no time"));
         assert!(problem("timeout = 30").contains("write `timeout = \"30s\"`"));
         assert!(problem("max_attempts = 0").contains("from 1"));
+        assert!(problem("max_crashes = 0").contains("from 1"));
         assert!(problem("priority = \"urgent\"").contains("\"critical\""));
         assert!(problem("queue = \"a b\"").contains("letters"));
         assert!(problem("backoff(base = \"2h\", max = \"1h\")").contains("shorter"));

@@ -7,7 +7,7 @@ mod limits;
 
 pub(crate) use self::check::{GroupRules, Limits};
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, iter, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
     Backoff, Client, Middleware, Schedule,
@@ -15,6 +15,7 @@ use queue_core::{
     handler::Runnable,
     middleware::Stack,
     registry::Registry,
+    task::TaskDef,
 };
 
 use crate::{
@@ -192,7 +193,8 @@ impl Worker {
         self
     }
 
-    /// The number of crashes within 72 hours that buries a job as `crashed`. Default: 3.
+    /// The number of crashes within 72 hours that buries a job as `crashed`. Default: 3. A task may have its own number: `#[task(max_crashes = 10)]`, by the worker that
+    /// takes the job back.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.crashes.max_crashes = crashes;
         self
@@ -360,6 +362,8 @@ impl Worker {
         let subscriptions = self.subscriptions().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
+        let mut settings = self.settings;
+        settings.crashes.tasks = crashes_of(&self.registry);
         let client = metrics::observed(&self.client);
         let environment = Arc::new(Environment::new(self.data, Some(client.clone())));
         let plan = engine::Plan {
@@ -367,7 +371,7 @@ impl Worker {
             registry: self.registry,
             environment,
             queues,
-            settings: self.settings,
+            settings,
             middleware: self.middleware,
             health: self.health,
             release: identity::release(self.release.as_deref()),
@@ -387,4 +391,13 @@ impl Worker {
             () = stopping => unreachable!("it waits forever once it has told the engine"),
         }
     }
+}
+
+/// How many crashes bury a job of the tasks that say so, by all their names. It is kept for as long as the process lives: a worker is started once.
+fn crashes_of(registry: &Registry) -> &'static [(&'static str, u32)] {
+    let of_task = |task: &'static TaskDef| Some((task, task.max_crashes?));
+    let named =
+        |(task, most): (&'static TaskDef, u32)| iter::once(task.name).chain(task.aliases.iter().copied()).map(move |name| (name, most));
+    let tasks: Vec<(&str, u32)> = registry.tasks().filter_map(of_task).flat_map(named).collect();
+    if tasks.is_empty() { &[] } else { tasks.leak() }
 }

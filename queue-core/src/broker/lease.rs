@@ -119,7 +119,7 @@ impl OverdueLanes {
 /// How the crash of a process is charged to the jobs that it held.
 ///
 /// If the process held suspects, each suspect is charged one crash. If it held none, each of its jobs is charged one crash and becomes a
-/// suspect. So the job that kills its process is found, and the jobs beside it are not punished. If the process has another lane whose
+/// suspect. A job that has run for longer than it may have when its process died is suspected no more: it is judged like its neighbours. So the job that kills its process is found, and the jobs beside it are not punished. If the process has another lane whose
 /// lease stands, it has not died: the broker had forgotten the lane, and nothing is charged. All lanes of a process should
 /// therefore have the same lease and be renewed together. Nothing is charged to the jobs of a lane that has said that it is
 /// [leaving](Extend::leaving).
@@ -127,6 +127,8 @@ impl OverdueLanes {
 pub struct CrashRule {
     /// The number of crashes that buries a job. Default: 3.
     pub max_crashes: u32,
+    /// The same of jobs of some tasks, by name, in place of `max_crashes`.
+    pub tasks: &'static [(&'static str, u32)],
     /// A crash later than this after the first starts a new count. Default: 72 h.
     pub window: Duration,
     /// How long a charged job waits in `retry`: this time multiplied by its crashes. An uncharged job goes to the head of `ready`.
@@ -136,7 +138,16 @@ pub struct CrashRule {
 
 impl Default for CrashRule {
     fn default() -> Self {
-        CrashRule { max_crashes: 3, window: Duration::from_secs(72 * 3600), delay: Duration::from_secs(1) }
+        CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(72 * 3600), delay: Duration::from_secs(1) }
+    }
+}
+
+impl CrashRule {
+    /// For brokers: the number of crashes that buries a job with this envelope.
+    pub fn most_of(&self, envelope: &[u8]) -> u32 {
+        let length = envelope.get(1).map_or(0, |length| usize::from(*length));
+        let task = envelope.get(2..2 + length).unwrap_or_default();
+        self.tasks.iter().find(|(name, _)| name.as_bytes() == task).map_or(self.max_crashes, |(_, most)| *most)
     }
 }
 

@@ -310,6 +310,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// How many crashes it was charged with; above zero it is a suspect.
     pub crashes: u32,
+    /// Of a suspect: how long its run may have lasted at most when its process died. When this run has lasted longer, the job is suspected no more. Zero: it is not known.
+    pub suspected_for: Duration,
     /// How often it has snoozed.
     pub snoozes: u32,
     /// How often a service that it calls has had enough: [`Ending::RateLimited`].
@@ -329,6 +331,6 @@ pub(crate) fn snoozes_of(stored: u64) -> (u32, u32) {
 impl Delivery {
     /// A delivery with clean counters.
     pub fn new(id: JobId, claim: u64, envelope: Vec<u8>) -> Self {
-        Delivery { id, claim, envelope, attempts: 0, crashes: 0, snoozes: 0, rate_limited: 0, void: false }
+        Delivery { id, claim, envelope, attempts: 0, crashes: 0, suspected_for: Duration::ZERO, snoozes: 0, rate_limited: 0, void: false }
     }
 }

@@ -13,7 +13,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, Lane, ack, envelope, eventually, finish, nack};
 use crate::Changes as _;
 
-pub(super) const RULE: CrashRule = CrashRule { max_crashes: 3, window: LONG, delay: Duration::ZERO };
+pub(super) const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: LONG, delay: Duration::ZERO };
 
 pub(super) fn name(group: &str) -> GroupName {
     GroupName::new(group).expect("it is a name")

@@ -13,7 +13,7 @@ use crate::Changes as _;
 const THOROUGH: Audit = Audit { repair: false, thorough: true };
 
 /// Charged jobs come back almost at once.
-const RULE: CrashRule = CrashRule { max_crashes: 2, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+const RULE: CrashRule = CrashRule { max_crashes: 2, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
 /// Whatever way a job ends, its key is free, and it stays so when the record goes.
 pub async fn every_end_frees_the_key(bed: Bed) {

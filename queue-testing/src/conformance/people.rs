@@ -173,7 +173,7 @@ pub async fn a_promoted_job_with_crashes_is_a_suspect(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lost = bed.dying_lane().await;
     lost.claim(2).await;
-    let slow = CrashRule { max_crashes: 3, window: LONG, delay: LONG };
+    let slow = CrashRule { max_crashes: 3, tasks: &[], window: LONG, delay: LONG };
     assert_eq!(bed.reclaim(&[&lost], slow).await.charged, 2);
     assert_eq!(promote(&bed, &ids).await, [true, true]);
     let mut lane = bed.lane().await;

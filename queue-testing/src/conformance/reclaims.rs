@@ -11,7 +11,7 @@ use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
 use crate::Changes as _;
 
 /// Charged jobs come back almost at once.
-const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
 /// Charged jobs stay in `retry` for as long as the case looks.
 const SLOW: CrashRule = CrashRule { delay: Duration::from_secs(100), ..RULE };
@@ -109,6 +109,18 @@ pub async fn the_last_crash_buries_the_job(bed: Bed) {
     assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Crashed), 0));
     assert_eq!((bed.counter(Counter::Dead).await, bed.counter(Counter::Crashed).await), (1, 3));
     assert!(bed.lane().await.claim(1).await.is_empty());
+}
+
+/// A task may say for itself how many crashes bury a job of it.
+pub async fn a_task_has_its_own_number_of_crashes(bed: Bed) {
+    const TASKS: CrashRule = CrashRule { tasks: &[("suite.other", 1), ("suite.task", 4)], ..RULE };
+    let id = bed.put(1).await.remove(0);
+    for crashes in 1..=4 {
+        let mut lane = bed.dying_lane().await;
+        assert_eq!(wait_for(&mut lane, &id).await.crashes, crashes - 1);
+        assert_eq!(bed.reclaim(&[&lane], TASKS).await.buried.len(), usize::from(crashes == 4));
+    }
+    assert_eq!(bed.show(&id).await.expect("the dead are kept").reason, Some(BuryReason::Crashed));
 }
 
 /// Crashes far apart are no series.
@@ -331,9 +343,15 @@ pub async fn a_half_done_sweep_with_a_suspect_is_judged_the_same(bed: Bed) {
     lane.claim_one().await;
     bed.reclaim(&[&lane], RULE).await;
     let mut lane = bed.dying_lane().await;
-    wait_for(&mut lane, &suspect).await;
+    super::eventually("the suspect is ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.state(&suspect).await == Some(JobState::Ready)).then_some(())
+    })
+    .await;
     bed.put(JOBS).await;
-    assert_eq!(lane.claim(JOBS).await.len(), JOBS);
+    // In one turn: the process has not lived for longer than at the first crash.
+    assert_eq!(lane.claim(JOBS + 1).await.len(), JOBS + 1);
     let reclaimed = bed.reclaim(&[&lane], SLOW).await;
     assert_eq!((reclaimed.charged, reclaimed.released), (1, JOBS));
 }

@@ -12,7 +12,7 @@ use super::bed::{Bed, Lane, envelope, finish, given};
 use crate::Changes as _;
 
 const STEPS: usize = 400;
-const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
 /// What the model knows of the jobs.
 #[derive(Default)]

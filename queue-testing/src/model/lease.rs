@@ -137,25 +137,27 @@ impl Model {
             processes.entry(name.process().to_owned()).or_default().push(name.clone());
         }
         for (process, lanes) in processes {
-            let mut held: Vec<(u64, JobId, bool)> = Vec::new();
+            let mut held: Vec<(u64, JobId, PartyName)> = Vec::new();
             let mut has_suspect = false;
             for (id, job) in self.jobs.iter() {
                 let Place::Active { lane, claim } = job.place() else { continue };
                 if lane.process() == process {
                     // Also one that a lane of the process holds whose own lease still stands.
-                    has_suspect |= job.crashes > 0;
+                    has_suspect |= self.is_suspected(id, lane, *claim);
                     if lanes.contains(lane) {
-                        held.push((*claim, id.clone(), self.lanes[lane].leaving));
+                        held.push((*claim, id.clone(), lane.clone()));
                     }
                 }
             }
             held.sort();
             // Then it has not died: these lanes were forgotten, and it goes on under other names.
             let lives = self.lanes.iter().any(|(name, other)| name.process() == process && !other.fenced && other.deadline > self.now);
-            let is_charged = |id: &JobId, leaves: bool| !leaves && !lives && (!has_suspect || self.jobs[id].crashes > 0);
             let (mut charged, mut free) = (Vec::new(), Vec::new());
-            for (_, id, leaves) in held {
-                if is_charged(&id, leaves) { charged.push(id) } else { free.push((id, leaves)) }
+            for (claim, id, lane) in held {
+                let (leaves, until) = (self.lanes[&lane].leaving, self.lanes[&lane].deadline.min(self.now));
+                let is_charged = !leaves && !lives && (!has_suspect || self.is_suspected(&id, &lane, claim));
+                let ran = until.saturating_sub(claim.cast_signed()).max(0);
+                if is_charged { charged.push((id, ran)) } else { free.push((id, leaves)) }
             }
             let all = free.len() + charged.len();
             let room = RECLAIM_ITEMS - reclaimed.moved();
@@ -175,10 +177,10 @@ impl Model {
             }
             reclaimed.released += released - stopped;
             forgotten += if lives { released } else { 0 };
-            for id in charged.iter().take(room - released) {
+            for (id, ran) in charged.iter().take(room - released) {
                 if self.end_stopped(id, By::Others) {
                     stopped += 1;
-                } else if self.charge(id, rule) {
+                } else if self.charge(id, *ran, rule) {
                     reclaimed.buried.push(id.clone());
                 } else {
                     reclaimed.charged += 1;
@@ -199,19 +201,28 @@ impl Model {
         reclaimed
     }
 
+    /// Whether a job has crashed, and its process has lived no longer in this run than it may have in that one, as far as is known of it.
+    fn is_suspected(&self, id: &JobId, lane: &PartyName, claim: u64) -> bool {
+        let (job, lane) = (&self.jobs[id], &self.lanes[lane]);
+        let term = i64::try_from(lane.term.as_millis()).unwrap_or(i64::MAX);
+        let renewed = Some(lane.deadline.saturating_sub(term)).filter(|renewed| lane.fenced && (0..=self.now).contains(renewed));
+        job.crashes > 0 && renewed.unwrap_or(0).saturating_sub(claim.cast_signed()) <= job.ran
+    }
+
     /// True: that was one crash too many.
-    fn charge(&mut self, id: &JobId, rule: &CrashRule) -> bool {
+    fn charge(&mut self, id: &JobId, ran: i64, rule: &CrashRule) -> bool {
         let now = self.now;
         let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
         let job = self.jobs.edit(id);
         if job.crashes == 0 || now.saturating_sub(job.first_crash) > window {
-            (job.crashes, job.first_crash) = (0, now);
+            (job.crashes, job.first_crash, job.ran) = (0, now, 0);
         }
+        job.ran = job.ran.max(ran);
         job.crashes += 1;
         job.fail(now, "the process that ran it died, or lost the broker");
         let crashes = job.crashes;
         let out = self.settle(id, By::Others).expect("a held job is active");
-        let too_many = crashes >= rule.max_crashes;
+        let too_many = crashes >= rule.most_of(&self.jobs[id].envelope);
         if too_many {
             self.end(out, End::Dead(BuryReason::Crashed));
         } else {

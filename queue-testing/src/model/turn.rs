@@ -96,6 +96,9 @@ impl Model {
         let mut delivery = Delivery::new(id.clone(), claim, job.envelope.clone());
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (job.attempts, job.crashes, job.snoozes);
         delivery.rate_limited = job.rate_limited;
+        if job.crashes > 0 {
+            delivery.suspected_for = Duration::from_millis(job.ran.unsigned_abs());
+        }
         delivery
     }
 

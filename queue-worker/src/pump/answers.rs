@@ -187,7 +187,9 @@ impl Pump {
         lane.held += 1;
         queue.used += 1;
         if suspect {
-            self.suspects.began();
+            // A beat later, so that the broker knows that the process lives.
+            let lasts = Some(delivery.suspected_for).filter(|lasts| !lasts.is_zero());
+            self.suspects.began(lasts.and_then(|lasts| since.checked_add(lasts + self.shared.settings.beat())));
         }
         self.slots[index] = Some(Held {
             generation: slot.generation,

@@ -51,6 +51,7 @@ impl Pump {
             self.tick_at = now + self.shared.settings.tick();
             self.shared.pulse.set(now);
             self.look_at_handlers(now);
+            self.look_at_suspects(now);
             self.look_at_turns(now);
             self.shared.outage.look(now);
         }

@@ -1,7 +1,8 @@
 //! Who may run a suspect, a job whose process has died before: a process has one at most, and the queues in which some wait are
-//! asked one after the other.
+//! asked one after the other. A job that has run for longer than it had when its process died is suspected no more: other suspects do
+//! not wait for its end.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
 use super::{Pump, reason::Reason};
 use crate::lane::LaneId;
@@ -10,6 +11,8 @@ use crate::lane::LaneId;
 pub(super) struct Suspects {
     /// How many run.
     running: usize,
+    /// Until when the one that runs is suspected, if that is known.
+    until: Option<Instant>,
     /// The lane whose turn in flight asks for one.
     asked: Option<LaneId>,
     /// The queues in which some wait, as far as that is known.
@@ -50,12 +53,18 @@ impl Suspects {
         }
     }
 
-    pub(super) fn began(&mut self) {
-        self.running += 1;
+    /// One runs, and is suspected until this time at most.
+    pub(super) fn began(&mut self, until: Option<Instant>) {
+        (self.running, self.until) = (self.running + 1, until);
     }
 
     pub(super) fn ended(&mut self) {
-        self.running -= 1;
+        (self.running, self.until) = (self.running - 1, None);
+    }
+
+    /// Whether the one that runs is suspected no more.
+    pub(super) fn is_cleared(&self, now: Instant) -> bool {
+        self.runs() && self.until.is_some_and(|until| until <= now)
     }
 
     /// The queue whose turn it is, among those with room for one.
@@ -68,6 +77,15 @@ impl Suspects {
 }
 
 impl Pump {
+    /// A suspect that has run for long enough is a job like others.
+    pub(super) fn look_at_suspects(&mut self, now: Instant) {
+        if self.suspects.is_cleared(now) {
+            self.slots.iter_mut().flatten().for_each(|held| held.suspect = false);
+            self.suspects.ended();
+            self.look_for_suspects();
+        }
+    }
+
     /// If a suspect may run now, lets a queue ask in which some wait.
     pub(super) fn look_for_suspects(&mut self) {
         let queues = &self.queues;
@@ -79,6 +97,8 @@ impl Pump {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const fn lane(queue: usize) -> LaneId {
@@ -92,10 +112,22 @@ mod tests {
         suspects.answered(lane(1));
         assert!(!suspects.is_free(), "the answer to another turn changes nothing");
         suspects.answered(lane(0));
-        suspects.began();
+        suspects.began(None);
         assert!(!suspects.ask(lane(1)));
         suspects.ended();
         assert!(suspects.ask(lane(1)));
+    }
+
+    #[test]
+    fn one_that_has_run_for_long_enough_keeps_no_other_waiting() {
+        let (mut suspects, began) = (Suspects::default(), Instant::now());
+        let until = began + Duration::from_secs(60);
+        suspects.began(Some(until));
+        assert!(!suspects.is_cleared(began) && suspects.is_cleared(until));
+        suspects.ended();
+        assert!(!suspects.is_cleared(until));
+        suspects.began(None);
+        assert!(!suspects.is_cleared(until), "it is not known how long it ran before");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Nobody is buried for crashes here.
-pub(crate) const RULE: CrashRule = CrashRule { max_crashes: 1000, window: LONG, delay: Duration::ZERO };
+pub(crate) const RULE: CrashRule = CrashRule { max_crashes: 1000, tasks: &[], window: LONG, delay: Duration::ZERO };
 
 /// What lies in the queue, by names that cases use.
 #[derive(Clone, Debug, Default)]

@@ -27,7 +27,7 @@ use crate::{
     why::{foresees, is_kept_back, same_standings},
 };
 
-const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
 /// Jobs, lanes and deliveries that numbers can name: the latest of them.
 const NAMED: usize = 12;

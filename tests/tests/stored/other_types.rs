@@ -64,7 +64,7 @@ const KEYS: [(&str, &str); 39] = [
     ("terms", "zset"),
     ("knows", "hash"),
     ("workers", "hash"),
-    ("fenced", "set"),
+    ("fenced", "hash"),
     ("leaving", "set"),
     ("gone", "hash"),
     ("producers", "hash"),

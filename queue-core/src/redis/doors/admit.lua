@@ -101,7 +101,9 @@ local function describe(ids)
   if has('c') then
     crashes = call('HMGET', K.crashes, unpack(ids))
     for at, crash in ipairs(crashes) do
-      crashes[at] = crash and string.match(crash, '^%d+') or false
+      -- The number, and how long the job may have run at the last.
+      local number, ran = string.match(crash or '', '^(%d+):%d+(:?%d*)$')
+      crashes[at] = crash and (number and number .. ran or string.match(crash, '^%d+')) or false
     end
   end
   if has('z') then

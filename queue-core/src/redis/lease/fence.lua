@@ -1,4 +1,5 @@
--- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every request of it is `Forgotten`.
+-- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every request of it is `Forgotten`. Of a fenced lane it is kept until when
+-- its process may have lived, and until when it has: its last renewal. That is not known of a lane whose lease was written by another clock.
 --- include script/prelude, script/clock, script/schema, lease/terms, lease/deregister
 
 local answers, fenced = {}, {}
@@ -6,7 +7,9 @@ for i = 1, #ARGV, 2 do
   -- One that is named twice is fenced once.
   local deadline = not fenced[ARGV[i]] and call('ZSCORE', K.leases, ARGV[i])
   if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_ahead(ARGV[i], deadline)) then
-    call('SADD', K.fenced, ARGV[i])
+    local term = whole(call('ZSCORE', K.terms, ARGV[i]) or '')
+    local renewed = term > 0 and term <= whole(deadline) and whole(deadline) - term <= now and whole(deadline) - term or 0
+    call('HSET', K.fenced, ARGV[i], ms(math.min(whole(deadline), now)) .. ':' .. ms(renewed))
     fenced[ARGV[i]], fenced[#fenced + 1] = true, ARGV[i]
     table.insert(answers, 1)
   else

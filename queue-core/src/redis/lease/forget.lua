@@ -2,4 +2,4 @@
 --- include script/prelude
 
 redis.pcall('SREM', K.leaving, unpack(ARGV))
-return call('SREM', K.fenced, unpack(ARGV))
+return call('HDEL', K.fenced, unpack(ARGV))

@@ -17,4 +17,4 @@ if shortest then
     end
   end
 end
-return { expired, call('SCARD', K.fenced), ahead }
+return { expired, call('HLEN', K.fenced), ahead }

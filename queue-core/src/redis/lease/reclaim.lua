@@ -1,10 +1,20 @@
--- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
--- goes free, 'f' if it does because its process lives, whose lane was forgotten. The jobs of a lane that has left go free.
+-- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their names and numbers, then triples of an id, its tag, and `+RAN` if it is charged a crash after a run of at
+-- most so many milliseconds, '0' if it goes free, 'f' if it does because its process lives, whose lane was forgotten. The jobs of a lane that has left go free.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
 local released, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
-local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
-for i = 4, #ARGV, 3 do
+local window, delay, most_of, first_job = tonumber(ARGV[2]), tonumber(ARGV[3]), {}, 5 + 2 * ARGV[4]
+for i = 5, first_job - 1, 2 do
+  most_of[ARGV[i]] = tonumber(ARGV[i + 1])
+end
+
+-- How many crashes bury a job.
+local function most_crashes(id)
+  local body = first_job > 5 and call('HGET', K.jobs, id) or ''
+  return #body > 1 and most_of[string.sub(body, 3, 2 + byte(body, 2))] or tonumber(ARGV[1])
+end
+
+for i = first_job, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
     settle({ id })
@@ -12,7 +22,7 @@ for i = 4, #ARGV, 3 do
     if is_stopped(id) then
       end_unrun(id, 'cancelled', C.stopped)
       stopped = stopped + 1
-    elseif ARGV[i + 2] ~= '1' or leaves then
+    elseif byte(ARGV[i + 2]) ~= 43 or leaves then
       freed = freed + 1
       if leaves then
         count_release(id)
@@ -23,15 +33,16 @@ for i = 4, #ARGV, 3 do
       forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
     else
       local stored = call('HGET', K.crashes, id) or ''
-      local crashes, first = string.match(stored, '^(%d+):(%d+)$')
-      crashes, first = tonumber(crashes or '0'), tonumber(first or '0')
+      local crashes, first, ran = string.match(stored, '^(%d+):(%d+):?(%d*)$')
+      crashes, first, ran = tonumber(crashes or '0'), tonumber(first or '0'), whole(ran or '')
       if crashes == 0 or now - first > window then
-        crashes, first = 0, now
+        crashes, first, ran = 0, now, 0
       end
+      ran = math.max(ran, whole(string.sub(ARGV[i + 2], 2)))
       crashes = crashes + 1
-      put_rare('c', K.crashes, id, ms(crashes) .. ':' .. ms(first))
+      put_rare('c', K.crashes, id, ms(crashes) .. ':' .. ms(first) .. ':' .. ms(ran))
       add_failure(id, 'the process that ran it died, or lost the broker')
-      if crashes >= tonumber(ARGV[1]) then
+      if crashes >= most_crashes(id) then
         end_dead(id, 'crashed')
         table.insert(buried, id)
       else

@@ -24,18 +24,38 @@ struct Held {
     tag: Vec<u8>,
     process: String,
     claim: u64,
-    fenced: bool,
+    /// Of one whose lane is fenced: until when its process may have lived, and when it renewed the lease last.
+    fenced: Option<(u64, u64)>,
     suspect: bool,
+}
+
+impl Held {
+    /// How long the job has run at most.
+    fn ran(&self) -> u64 {
+        self.fenced.map_or(0, |(until, _)| until.saturating_sub(self.claim))
+    }
+
+    /// Whether its process lived for longer in this run than it may have in the one that it crashed in.
+    fn outlived(&self, ran: u64) -> bool {
+        self.fenced.is_some_and(|(_, renewed)| renewed.saturating_sub(self.claim) > ran)
+    }
 }
 
 /// R7. The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
 /// comes after a half-done sweep judges the same.
 pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
-    let members = broker.read(queue, &broker.keys.on("SMEMBERS", queue, Kind::Fenced)).await?;
-    let members: Vec<Vec<u8>> = array(members)?.into_iter().map(bytes).collect::<Result<_>>()?;
-    // What is no text is no lane of anybody; it is forgotten with the others.
-    let fenced: HashSet<String> = members.iter().filter_map(|name| String::from_utf8(name.clone()).ok()).collect();
+    let mut lanes = array(broker.read(queue, &broker.keys.on("HGETALL", queue, Kind::Fenced)).await?)?.into_iter();
+    let (mut members, mut fenced) = (Vec::new(), HashMap::new());
+    while let Some(name) = lanes.next() {
+        let (name, times) = (bytes(name)?, text(next(&mut lanes)?).unwrap_or_default());
+        let (until, renewed) = times.split_once(':').unwrap_or_default();
+        // What is no text is no lane of anybody; it is forgotten with the others.
+        if let Ok(lane) = String::from_utf8(name.clone()) {
+            fenced.insert(lane, (until.parse().unwrap_or(0), renewed.parse().unwrap_or(0)));
+        }
+        members.push(name);
+    }
     if members.is_empty() {
         return Ok(reclaimed);
     }
@@ -43,7 +63,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     mark_suspects(broker, queue, &mut held).await?;
     let with_suspects: HashSet<String> = held.iter().filter(|job| job.suspect).map(|job| job.process.clone()).collect();
     // A suspect that another lane of the process holds, whose own lease still stands, clears its neighbours as well.
-    held.retain(|job| job.fenced);
+    held.retain(|job| job.fenced.is_some());
     let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
     let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
     // A scan has no order: as they were claimed, and among those of one claim as they were made.
@@ -53,12 +73,15 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
 
     if !held.is_empty() {
         let mut call = RECLAIM.call(&broker.keys, queue);
-        call.arg(rule.max_crashes).arg(ms(rule.window)).arg(ms(rule.delay));
+        call.arg(rule.max_crashes).arg(ms(rule.window)).arg(ms(rule.delay)).arg(rule.tasks.len());
+        for (task, most) in rule.tasks {
+            call.arg(*task).arg(*most);
+        }
         for job in &held {
             call.arg(&job.id).arg(&job.tag).arg(match is_charged(job) {
-                true => "1",
-                false if living.contains(&job.process) => "f",
-                false => "0",
+                true => format!("+{}", job.ran()),
+                false if living.contains(&job.process) => "f".to_owned(),
+                false => "0".to_owned(),
             });
         }
         let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
@@ -82,8 +105,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
 }
 
 /// The jobs that processes with fenced lanes hold; the second half says whether the scan came to its end.
-async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Result<(Vec<Held>, bool)> {
-    let dying: HashSet<String> = fenced.iter().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
+async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, u64)>) -> Result<(Vec<Held>, bool)> {
+    let dying: HashSet<String> = fenced.keys().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
     let mut held: HashMap<Vec<u8>, Held> = HashMap::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -98,7 +121,7 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Re
             let claim = claim.parse().unwrap_or(0);
             let process = PartyName::new(worker).process().to_owned();
             if dying.contains(&process) {
-                let fenced = fenced.contains(worker);
+                let fenced = fenced.get(worker).copied();
                 held.insert(id.clone(), Held { id, tag, process, claim, fenced, suspect: false });
             }
         }
@@ -123,7 +146,9 @@ async fn mark_suspects(broker: &RedisBroker, queue: &str, held: &mut [Held]) -> 
         }
         let crashes = array(broker.read(queue, &command).await?)?;
         for (job, crashes) in piece.iter_mut().zip(crashes) {
-            job.suspect = !matches!(crashes, Value::Nil);
+            let Value::BulkString(crashes) = crashes else { continue };
+            let ran = String::from_utf8_lossy(&crashes).split(':').nth(2).and_then(|ran| ran.parse().ok());
+            job.suspect = !ran.is_some_and(|ran| job.outlived(ran));
         }
     }
     Ok(())

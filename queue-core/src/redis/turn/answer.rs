@@ -42,7 +42,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     };
     let fields: [fn(&mut Delivery, Value); 3] = [
         |delivery, counted| delivery.attempts = count(counted),
-        |delivery, counted| delivery.crashes = count(counted),
+        |delivery, counted| (delivery.crashes, delivery.suspected_for) = crashes_of(counted),
         |delivery, counted| (delivery.snoozes, delivery.rate_limited) = snoozes_of(large_count(counted)),
     ];
     for set in fields {
@@ -68,6 +68,18 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
         answer.aside.push(JobId::from_bytes(&bytes(id)?)?);
     }
     Ok(Some((answer, bits)))
+}
+
+/// A number of crashes, and behind it for how many milliseconds the job may have run at the last.
+fn crashes_of(value: Value) -> (u32, Duration) {
+    let ran = match &value {
+        Value::BulkString(told) => told.iter().position(|byte| *byte == b':').map(|at| (told[..at].to_vec(), told[at + 1..].to_vec())),
+        _ => None,
+    };
+    match ran {
+        Some((crashes, ran)) => (count(Value::BulkString(crashes)), Duration::from_millis(large_count(Value::BulkString(ran)))),
+        None => (count(value), Duration::ZERO),
+    }
 }
 
 /// Microseconds, or nothing.

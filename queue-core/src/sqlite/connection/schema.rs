@@ -258,6 +258,9 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     for migration in missing {
         connection.execute_batch(migration)?;
     }
+    if !connection.column_exists(None, "queue_jobs", "ran")? {
+        connection.execute_batch("ALTER TABLE queue_jobs ADD COLUMN ran INTEGER")?;
+    }
     for tables in ASIDE {
         connection.execute_batch(tables)?;
     }

@@ -15,6 +15,7 @@ use super::{
     aging, end, groups,
     ready::{self, End, Waiting},
     row::{ACTIVE, PARKED, Tag},
+    settle,
 };
 use crate::{
     address::JobId,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Names of sets of releases that could not read jobs of one task, at most, that one turn looks at.
-const PARKED_NAMES: usize = 32;
+const PARKED_NAMES: usize = 200;
 
 /// Jobs that are parked under one name and that one turn looks at beside those that it has room for, where jobs have groups: these wait for their turn.
 const PARKED_BESIDE: usize = 100;
@@ -177,6 +178,9 @@ impl Admission {
         tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes) = (attempts, crashes);
+        if crashes > 0 {
+            delivery.suspected_for = settle::suspected_for(tx, queue, &stored)?;
+        }
         Snoozes(delivery.snoozes, delivery.rate_limited) = snoozes;
         self.deliveries.push(delivery);
         Ok(())

@@ -15,7 +15,9 @@
 //! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to `back` or `end`, which come next. The ack of a job that leaves nothing goes through both
 //! doors in one statement, [`end::acked`](super::end::acked).
 
-use rusqlite::{OptionalExtension, params, types::Value};
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 use super::{
     Leaving, groups,
@@ -79,6 +81,9 @@ pub(crate) struct Held {
     crashes: i64,
     first_crash: Option<i64>,
     failures: Option<Vec<u8>>,
+    /// How long it may have run when it crashed.
+    ran: Option<i64>,
+    claim: i64,
 }
 
 impl Held {
@@ -86,9 +91,17 @@ impl Held {
         &self.id
     }
 
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.crashes > 0
+    /// Whether it has crashed, and its process lived no longer in this run than it may have in that one. `renewed`: when the process renewed its lease last.
+    pub(crate) fn is_suspect(&self, renewed: i64) -> bool {
+        self.crashes > 0 && self.ran.is_none_or(|ran| renewed.saturating_sub(self.claim) <= ran)
     }
+}
+
+/// For how long a run of a job that has crashed is suspected.
+pub(crate) fn suspected_for(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Duration> {
+    const RAN: &str = "SELECT ifnull(ran, 0) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    let ran = tx.sql(RAN)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
+    Ok(Duration::from_millis(ran.map_or(0, |Number(ran)| ran.max(0).unsigned_abs())))
 }
 
 /// The jobs that a lane holds.
@@ -98,7 +111,8 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Resul
             let (Bytes(id), Number(crashes)) = (row.get(0)?, row.get(1)?);
             let (first, failures) = (row.get::<_, Option<Number>>(2)?, row.get::<_, Option<Bytes>>(3)?);
             let (first_crash, failures) = (first.map(|Number(first)| first), failures.map(|Bytes(failures)| failures));
-            Ok(Held { id, crashes, first_crash, failures })
+            let (ran, Number(claim)) = (row.get::<_, Option<Number>>(4)?.map(|Number(ran)| ran), row.get(5)?);
+            Ok(Held { id, crashes, first_crash, failures, ran, claim })
         })?
         .collect()
 }
@@ -111,20 +125,37 @@ pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, li
     Ok(Leaving::only(held.id.as_slice()))
 }
 
-/// Takes a job from a fenced lane, and charges a crash. Gives the number of crashes within the rule's window.
-pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rule: &CrashRule) -> Result<(Leaving<'a>, i64), Failed> {
-    const CHARGE: &str = "UPDATE queue_jobs SET crashes = ?3, first_crash = ?4, failures = ?5 WHERE queue = ?1 AND id = ?2";
+/// Takes a job from a fenced lane whose process has lived until a time at most, and charges a crash. Gives the number of crashes within the rule's window, and whether that
+/// is one too many.
+pub(crate) fn charge<'a>(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    held: &'a Held,
+    until: i64,
+    rule: &CrashRule,
+) -> Result<(Leaving<'a>, i64, bool), Failed> {
+    const ENVELOPE: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    const CHARGE: &str = "UPDATE queue_jobs SET crashes = ?3, first_crash = ?4, failures = ?5, ran = ?6 WHERE queue = ?1 AND id = ?2";
     groups::give_slot_back(tx, queue, &held.id)?;
     let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
-    let (crashes, first) = match held.first_crash {
-        Some(first) if held.crashes > 0 && tx.now.saturating_sub(first) <= window => (held.crashes.saturating_add(1), first),
-        _ => (1, tx.now),
+    let ran = until.saturating_sub(held.claim).max(0);
+    let (crashes, first, ran) = match held.first_crash {
+        Some(first) if held.crashes > 0 && tx.now.saturating_sub(first) <= window => {
+            (held.crashes.saturating_add(1), first, held.ran.map_or(ran, |before| before.max(ran)))
+        }
+        _ => (1, tx.now, ran),
     };
     let failures = row::one_more_failure(held.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
-    tx.sql(CHARGE)?.execute(params![queue.key, held.id, crashes, first, failures])?;
+    tx.sql(CHARGE)?.execute(params![queue.key, held.id, crashes, first, failures, ran])?;
     tx.count(queue.key, "reclaimed", 1);
     tx.count(queue.key, "crashed", 1);
-    Ok((Leaving::only(held.id.as_slice()), crashes))
+    let most = if rule.tasks.is_empty() {
+        rule.max_crashes
+    } else {
+        let Bytes(envelope) = tx.sql(ENVELOPE)?.query_row(params![queue.key, held.id], |row| row.get(0))?;
+        rule.most_of(&envelope)
+    };
+    Ok((Leaving::only(held.id.as_slice()), crashes, crashes >= i64::from(most)))
 }
 
 /// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.

@@ -1,13 +1,13 @@
 //! R7: takes back the jobs of fenced lanes.
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use crate::{
     address::JobId,
     broker::{BuryReason, CrashRule, RECLAIM_ITEMS, Reclaimed},
     sqlite::{
         connection::{
-            lenient::Words,
+            lenient::{Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -25,12 +25,10 @@ use crate::{
 pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
-    let lanes: Vec<(i64, String)> = tx
-        .sql(sql!("fenced.sql"))?
-        .query_map([queue.key], |row| Ok((row.get(0)?, row.get::<_, Words>(1)?.0)))?
-        .collect::<rusqlite::Result<_>>()?;
+    let lanes: Vec<Lane> =
+        tx.sql(sql!("fenced.sql"))?.query_map(params![queue.key, tx.now], Lane::read)?.collect::<rusqlite::Result<_>>()?;
     let mut left = RECLAIM_ITEMS;
-    for lanes in lanes.chunk_by(|one, other| one.1 == other.1) {
+    for lanes in lanes.chunk_by(|one, other| one.process == other.process) {
         let process = Process::of(tx, &queue, lanes)?;
         // Backwards, as each goes to the head.
         for (leaves, held) in process.free.iter().rev().take(left) {
@@ -46,14 +44,14 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
             reclaimed.released += 1;
         }
         left -= process.free.len().min(left);
-        for held in process.charged.iter().take(left) {
+        for (held, until) in process.charged.iter().take(left) {
             if schedule::is_stopped(tx, &queue, held.id())? {
                 let job = settle::reclaim(tx, &queue, held, process.lives)?;
                 end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
             }
-            let (job, crashes) = settle::charge(tx, &queue, held, rule)?;
-            if crashes >= i64::from(rule.max_crashes) {
+            let (job, crashes, is_last) = settle::charge(tx, &queue, held, *until, rule)?;
+            if is_last {
                 end::bury(tx, &queue, job, BuryReason::Crashed)?;
                 // What is no id is no job of ours: nobody could look at it.
                 reclaimed.buried.extend(JobId::from_bytes(held.id()).ok());
@@ -66,13 +64,30 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
             break;
         }
         left -= process.charged.len();
-        for (lane, _) in lanes {
-            forget(tx, *lane)?;
+        for lane in lanes {
+            forget(tx, lane.key)?;
             reclaimed.forgotten += 1;
         }
     }
     tx.save(&queue)?;
     Ok(reclaimed)
+}
+
+/// A fenced lane.
+struct Lane {
+    key: i64,
+    process: String,
+    /// Until when its process may have lived.
+    until: i64,
+    /// When it renewed its lease last.
+    renewed: i64,
+}
+
+impl Lane {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Lane> {
+        let (Words(process), Number(until), Number(renewed)) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Lane { key: row.get(0)?, process, until, renewed })
+    }
 }
 
 /// What the fenced lanes of a process hold, and how it is judged.
@@ -81,26 +96,27 @@ struct Process {
     lives: bool,
     /// These go to the head, uncharged; with whether their worker has stopped and left them.
     free: Vec<(bool, Held)>,
-    /// These are charged with a crash.
-    charged: Vec<Held>,
+    /// These are charged with a crash. With until when the process may have lived.
+    charged: Vec<(Held, i64)>,
 }
 
 impl Process {
-    fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[(i64, String)]) -> Result<Self, Failed> {
+    fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[Lane]) -> Result<Self, Failed> {
         const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
         const LEAVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_leaving WHERE lane = ?1)";
-        let process = &lanes[0].1;
+        let process = &lanes[0].process;
         let mut held = Vec::new();
-        for (lane, _) in lanes {
-            let leaves: bool = tx.sql(LEAVES)?.query_row([lane], |row| row.get(0))?;
-            held.extend(settle::held(tx, queue, *lane)?.into_iter().map(|job| (leaves, job)));
+        for lane in lanes {
+            let leaves: bool = tx.sql(LEAVES)?.query_row([lane.key], |row| row.get(0))?;
+            held.extend(settle::held(tx, queue, lane.key)?.into_iter().map(|job| (leaves, lane, job)));
         }
-        let has_suspect: bool = tx.sql(sql!("has_suspect.sql"))?.query_row(params![queue.key, process, ACTIVE], |row| row.get(0))?;
+        let has_suspect: bool =
+            tx.sql(sql!("has_suspect.sql"))?.query_row(params![queue.key, process, ACTIVE, tx.now], |row| row.get(0))?;
         let lives: bool = tx.sql(LIVES)?.query_row(params![queue.key, process, tx.now], |row| row.get(0))?;
         let (mut charged, mut free) = (Vec::new(), Vec::new());
-        for (leaves, job) in held {
-            let is_charged = !leaves && !lives && (!has_suspect || job.is_suspect());
-            if is_charged { charged.push(job) } else { free.push((leaves, job)) }
+        for (leaves, lane, job) in held {
+            let is_charged = !leaves && !lives && (!has_suspect || job.is_suspect(lane.renewed));
+            if is_charged { charged.push((job, lane.until)) } else { free.push((leaves, job)) }
         }
         Ok(Process { lives, free, charged })
     }

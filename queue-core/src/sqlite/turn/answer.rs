@@ -15,7 +15,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
-        doors::{pauses, ready, row::ACTIVE},
+        doors::{pauses, ready, row::ACTIVE, settle},
     },
 };
 
@@ -58,6 +58,9 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
         match found {
             Some(found) => {
                 (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes, delivery.rate_limited) = found;
+                if delivery.crashes > 0 {
+                    delivery.suspected_for = settle::suspected_for(tx, queue, delivery.id.as_bytes())?;
+                }
             }
             None => delivery.void = true,
         }

@@ -145,6 +145,8 @@ pub struct Job {
     pub crashes: u32,
     /// When the first of these crashes was.
     pub first_crash: i64,
+    /// How long it may have run when it crashed.
+    pub ran: i64,
     /// How often it wanted to come back later.
     pub snoozes: u32,
     /// How often it was rate limited.
@@ -255,6 +257,7 @@ impl Job {
             attempts: 0,
             crashes: 0,
             first_crash: 0,
+            ran: 0,
             snoozes: 0,
             rate_limited: 0,
             releases: (0, None),

@@ -25,6 +25,7 @@ CREATE TABLE queue_jobs (
     ended INTEGER,
     note TEXT,
     result BLOB,
+    ran INTEGER,
     PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
 CREATE INDEX queue_jobs_order ON queue_jobs (queue, state, rank, pos);
