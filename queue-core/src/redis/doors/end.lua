@@ -3,7 +3,9 @@
 -- out of the place where it was: `settle`, `unwait`, `forget_record`, `exhume`.
 --
 -- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
--- do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
+-- do, or looks like that. It has those that are kept for about as long as the first of them: between the same powers of two. The others are in
+-- `lapsing`, by the time until which they are kept. So no record waits until one goes that is kept for more than twice as long. `meta` has the power
+-- of the list under `lapse`, and `:1` behind it while there may be others. `records` has what is known of each besides its envelope, which stays in `jobs`.
 --- include script/tools, script/has
 --- with unique
 --- include doors/keys
@@ -96,10 +98,28 @@ local function state_of(record)
   return (unpacked(record) or {}).s
 end
 
+local lapse = nil
+
+-- The power of two of the list, if it is known, and whether there may be records beside it.
+local function known_lapse()
+  lapse = lapse or call('HGET', K.meta, 'lapse') or ''
+  local power, beside = string.match(lapse, '^(%d+)(:?1?)$')
+  return tonumber(power or ''), beside == ':1'
+end
+
+local function note_lapse(power, beside)
+  lapse = ms(power) .. (beside and ':1' or '')
+  call('HSET', K.meta, 'lapse', lapse)
+end
+
 -- Takes the record of an id away, and its bytes out of the count. The list keeps its line until its turn comes.
 local function forget_record(id, record)
   local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
+  local _, beside = known_lapse()
+  if beside then
+    call('ZREM', K.lapsing, id)
+  end
   count('.kept_bytes', -whole(kept.b))
   if type(kept.s) == 'string' then
     --- with all
@@ -176,7 +196,24 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     end
   end
   put_all(K.records, records)
-  many('RPUSH', K.ended, lines)
+  local power, beside = known_lapse()
+  local _, own = math.frexp(keep_ms)
+  if power ~= own and (not power or call('EXISTS', K.ended) == 0) then
+    power = own
+    note_lapse(power, beside)
+  end
+  if power == own then
+    many('RPUSH', K.ended, lines)
+  else
+    if not beside then
+      note_lapse(power, true)
+    end
+    local members = {}
+    for i, id in ipairs(ids) do
+      members[2 * i - 1], members[2 * i] = until_ms, id
+    end
+    many('ZADD', K.lapsing, members)
+  end
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
   strip(ids)
@@ -227,27 +264,31 @@ local function exhume(id)
 end
 --- end
 
--- Removes at most `items` of the oldest kept jobs, while they are past their time or over a limit.
+-- Until when the first of the list is kept.
+local function first_lapse()
+  local line = call('LRANGE', K.ended, 0, 0)[1]
+  local upto, id = string.match(line or '', '^(%d+):(.*)$')
+  return line and whole(upto or (unpacked(call('HGET', K.records, id or line) or '') or {}).u) or FOREVER
+end
+
+-- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept for the shortest time while they are over a limit.
 local function trim_ended(items, max_count, max_bytes)
-  local removed, length = 0, call('LLEN', K.ended)
+  local power, beside = known_lapse()
+  local others = beside and call('ZCARD', K.lapsing) or 0
+  local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
-  while removed < items and length > 0 do
-    -- The first alone says mostly that there is nothing to do.
-    local lines = call('LRANGE', K.ended, 0, removed == 0 and 0 or math.min(items - removed, PIECE) - 1)
-    local ids, untils = {}, {}
-    for i, line in ipairs(lines) do
-      local upto, id = string.match(line, '^(%d+):(.*)$')
-      ids[i], untils[i] = id or line, upto
-    end
+
+  -- Removes the first of these, while they are past their time or there are too many: says how many.
+  local function remove(ids, untils, latest)
     local records = call('HMGET', K.records, unpack(ids))
     local gone, passed = {}, 0
     for i, id in ipairs(ids) do
       local record = records[i] and (unpacked(records[i]) or { u = untils[i] })
       local upto = untils[i] or record and record.u
-      if upto and whole(upto) > now and length <= max_count and bytes <= max_bytes then
+      if upto and whole(upto) > now and (whole(upto) > latest or all <= max_count and bytes <= max_bytes) then
         break
       end
-      passed, length = i, length - 1
+      passed, all = i, all - 1
       -- A later job of the same given id has a record of its own, and a line of its own.
       if record and record.u == upto and not gone[id] then
         gone[id] = true
@@ -258,10 +299,6 @@ local function trim_ended(items, max_count, max_bytes)
         end
       end
     end
-    if passed == 0 then
-      break
-    end
-    call('LTRIM', K.ended, passed, -1)
     many('HDEL', K.records, gone)
     --- with all
     drop_tags(gone)
@@ -271,6 +308,35 @@ local function trim_ended(items, max_count, max_bytes)
     forget_remarks(gone)
     --- end
     removed = removed + passed
+    return passed
+  end
+
+  if others > 0 then
+    local latest = (all > max_count or bytes > max_bytes) and first_lapse() or 0
+    local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items, PIECE))
+    local ids, untils = {}, {}
+    for at = 1, #found, 2 do
+      ids[#ids + 1], untils[#untils + 1] = found[at], ms(whole(found[at + 1]))
+    end
+    if #ids > 0 then
+      many('ZREM', K.lapsing, { unpack(ids, 1, remove(ids, untils, latest)) })
+    end
+  elseif beside then
+    note_lapse(power, false)
+  end
+  while removed < items and all > 0 do
+    -- The first alone says mostly that there is nothing to do.
+    local lines = call('LRANGE', K.ended, 0, removed == 0 and 0 or math.min(items - removed, PIECE) - 1)
+    local ids, untils = {}, {}
+    for i, line in ipairs(lines) do
+      local upto, id = string.match(line, '^(%d+):(.*)$')
+      ids[i], untils[i] = id or line, upto
+    end
+    local passed = #lines > 0 and remove(ids, untils, FOREVER) or 0
+    if passed == 0 then
+      break
+    end
+    call('LTRIM', K.ended, passed, -1)
     if passed < #lines then
       break
     end

@@ -230,12 +230,34 @@ fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
     jobs.into_iter().map(StoredJob::listed).collect()
 }
 
-/// The three states of jobs that ended share a list. A line whose job was removed, or whose id has ended once more, stays there until
+/// The three states of jobs that ended share a list, and a set of those that are kept for a time unlike that of the list. A line whose job was removed, or whose id has ended once more, stays there until
 /// its time is over; it is known by its time, if it has one, which is not that of the record.
 async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
-    let (lines, next) = page(range(broker, queue, between(&mut command, offset, limit)).await?, offset, limit);
+    let mut lines = range(broker, queue, between(&mut command, offset, limit)).await?;
+    if offset == LAST {
+        lines.extend(lapsing(broker, queue, offset, limit).await?);
+        let mut jobs = listed(ended_jobs(broker, queue, &lines).await?, &[state]);
+        jobs.sort_by_key(|job| job.at_ms);
+        return Ok(StoredPage::new(jobs.split_off(jobs.len().saturating_sub(limit)), None));
+    }
+    if lines.len() <= limit {
+        let length: u64 = number(broker.read(queue, &broker.keys.on("LLEN", queue, Kind::Ended)).await?)?;
+        lines.extend(lapsing(broker, queue, offset.saturating_sub(length), limit - lines.len()).await?);
+    }
+    let (lines, next) = page(lines, offset, limit);
     Ok(StoredPage::new(listed(ended_jobs(broker, queue, &lines).await?, &[state]), next))
+}
+
+/// Some of the set, as lines, and one more.
+async fn lapsing(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
+    let mut command = broker.keys.on("ZRANGE", queue, Kind::Lapsing);
+    between(&mut command, offset, limit).arg("WITHSCORES");
+    let (mut found, mut lines) = (range(broker, queue, &command).await?.into_iter(), Vec::new());
+    while let (Some(id), Some(until)) = (found.next(), found.next()) {
+        lines.push([until.as_slice(), b":", &id].concat());
+    }
+    Ok(lines)
 }
 
 async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Result<Vec<StoredJob>> {
@@ -278,7 +300,7 @@ fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
 }
 
 /// The places of a page, and one more.
-fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &redis::Cmd {
+fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &mut redis::Cmd {
     if offset == LAST {
         return command.arg(format!("-{limit}")).arg(-1);
     }

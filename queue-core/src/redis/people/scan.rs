@@ -56,7 +56,7 @@ enum Where {
     Ended,
 }
 
-const PLACES: [(Where, &[JobState]); 13] = [
+const PLACES: [(Where, &[JobState]); 14] = [
     (Where::List(Kind::Suspect), &[JobState::Ready]),
     (Where::List(Kind::Ready0), &[JobState::Ready]),
     (Where::List(Kind::Ready1), &[JobState::Ready]),
@@ -70,6 +70,7 @@ const PLACES: [(Where, &[JobState]); 13] = [
     (Where::Set(Kind::Parked), &[JobState::Parked]),
     (Where::Set(Kind::Dead), &[JobState::Dead]),
     (Where::Ended, &[JobState::Done, JobState::Cancelled, JobState::Expired]),
+    (Where::Set(Kind::Lapsing), &[JobState::Done, JobState::Cancelled, JobState::Expired]),
 ];
 
 /// The places of a scan that meets the jobs that move. Those come first from which a job may come to a later one: a job that goes the other way has failed or ended since.

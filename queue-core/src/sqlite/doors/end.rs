@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use rusqlite::{
-    ToSql, params,
+    OptionalExtension, ToSql, params,
     types::{Value, ValueRef},
 };
 
@@ -220,16 +220,27 @@ pub(crate) fn evict_kept(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Re
 /// Removes at most `items` kept jobs while there are more of them than the limits allow.
 pub(crate) fn trim(tx: &mut Tx<'_>, queue: &Queue<'_>, limits: KeepLimits, items: usize) -> Result<usize, Failed> {
     let over = |value: i64, limit: u64| u64::try_from(value).unwrap_or(0) > limit;
-    let too_many =
-        |tx: &Tx<'_>| Ok(over(tx.counter(queue.key, ".kept")?, limits.count) || over(tx.counter(queue.key, ".kept_bytes")?, limits.bytes));
-    let mut removed = 0;
+    let too_many = |tx: &Tx<'_>| {
+        Ok::<_, Failed>(over(tx.counter(queue.key, ".kept")?, limits.count) || over(tx.counter(queue.key, ".kept_bytes")?, limits.bytes))
+    };
     if !too_many(tx)? {
-        return Ok(removed);
+        return Ok(0);
     }
-    for state in [DONE, CANCELLED, EXPIRED] {
-        removed += evict(tx, queue, state, items - removed, |tx, _| too_many(tx))?;
+    // First what is over, then what was to be kept for the shortest time.
+    let mut removed = evict_kept(tx, queue, items)?;
+    while removed < items && too_many(tx)? {
+        let first = |state| oldest(tx, queue, state).map(|found| found.map(|(_, until, _)| (until, state)));
+        let heads = [first(DONE)?, first(CANCELLED)?, first(EXPIRED)?];
+        let Some((_, state)) = heads.into_iter().flatten().min() else { break };
+        removed += evict(tx, queue, state, 1, |_, _| Ok(true))?;
     }
     Ok(removed)
+}
+
+/// The first record of a final state: its id, its `pos` and its bytes.
+fn oldest(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<Option<(Value, i64, i64)>> {
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0));
+    tx.sql(sql!("end_oldest.sql"))?.query_row(params![queue.key, state], read).optional()
 }
 
 /// Removes the first records of a final state, at most `items`, for as long as `goes` says so of their `pos`.
@@ -242,15 +253,7 @@ fn evict(
 ) -> Result<usize, Failed> {
     let mut removed = 0;
     while removed < items {
-        let first = {
-            let mut first = tx.sql(sql!("end_oldest.sql"))?;
-            let mut rows = first.query(params![queue.key, state])?;
-            match rows.next()? {
-                Some(row) => Some((row.get::<_, Value>(0)?, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0)),
-                None => None,
-            }
-        };
-        let Some((id, pos, bytes)) = first else { break };
+        let Some((id, pos, bytes)) = oldest(tx, queue, state)? else { break };
         if !goes(tx, pos)? {
             break;
         }
