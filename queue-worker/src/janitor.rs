@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use queue_core::{
@@ -16,7 +16,8 @@ use crate::{
     duty::Pass,
     engine::Shared,
     letters,
-    tuning::{AUDIT, CALLS, CLAMPED, ROUND, TOLD},
+    time::now,
+    tuning::{AUDIT, CALLS, CLAMPED, ROUND, SWEPT_AGAIN, SWEPT_FOR, TOLD},
 };
 
 pub(crate) struct Janitor {
@@ -24,6 +25,8 @@ pub(crate) struct Janitor {
     rounds: u32,
     /// By queue: where the next look at schedules that are due far ahead begins.
     ahead: Vec<u64>,
+    /// Whether the last round has left something that is over.
+    left: bool,
 }
 
 /// What one round over all queues has done.
@@ -35,24 +38,42 @@ pub(crate) struct Round {
     pub(crate) repaired: usize,
     /// Calls that failed; the next round goes on.
     pub(crate) failed: usize,
+    /// Whether something is left that is over.
+    pub(crate) left: bool,
+}
+
+/// A call has left something that is over. Gives the broker as much time as the call took; true: this queue has had its time in this round.
+async fn rests(began: Instant, asked: Instant, round: &mut Round) -> bool {
+    let answered = now();
+    let is_over = answered.saturating_duration_since(began) >= SWEPT_FOR;
+    if !is_over {
+        tokio::time::sleep(answered.saturating_duration_since(asked)).await;
+    }
+    round.left |= is_over;
+    is_over
 }
 
 impl Janitor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let ahead = vec![0; shared.queues.len()];
-        Janitor { shared, rounds: 0, ahead }
+        Janitor { shared, rounds: 0, ahead, left: false }
     }
 
     async fn sweep(&self, at: usize, round: &mut Round) {
         let queue = &*self.shared.queues[at];
-        for _ in 0..CALLS {
+        let began = now();
+        loop {
+            let asked = now();
             match self.shared.broker.sweep(queue, &self.shared.settings.sweep).await {
                 Ok(swept) if swept.is_empty() => return,
                 Ok(swept) => {
                     letters::buried(&self.shared, queue, &swept.buried, BuryReason::Undecodable).await;
                     self.shared.tallies.buried(at, swept.buried.len());
-                    round.removed += swept.producers + swept.remembered + swept.dead + swept.ended;
+                    round.removed += swept.removed();
                     tracing::debug!(queue, ?swept, "sweep done");
+                    if !swept.more || rests(began, asked, round).await {
+                        return;
+                    }
                 }
                 Err(error) => {
                     round.failed += 1;
@@ -97,7 +118,9 @@ impl Janitor {
 
     /// Removes what the topics of its subscriptions do not keep, and producers that have published nothing for long.
     async fn trim(&self, topic: &str, round: &mut Round) {
-        for _ in 0..CALLS {
+        let began = now();
+        loop {
+            let asked = now();
             match self.shared.broker.trim_topic(topic).await {
                 Ok(trimmed) => {
                     round.removed += usize::try_from(trimmed.entries).unwrap_or(usize::MAX);
@@ -108,7 +131,7 @@ impl Janitor {
                             "subscriptions were too far behind: events are gone that they have not read; `topics show` tells whose"
                         );
                     }
-                    if !trimmed.more {
+                    if !trimmed.more || rests(began, asked, round).await {
                         break;
                     }
                 }
@@ -120,7 +143,10 @@ impl Janitor {
             }
         }
         match self.shared.broker.sweep(&topic_address(topic), &self.shared.settings.sweep).await {
-            Ok(swept) => round.removed += swept.producers,
+            Ok(swept) => {
+                round.removed += swept.removed();
+                round.left |= swept.more;
+            }
             Err(error) => {
                 round.failed += 1;
                 tracing::debug!(topic, %error, "the producers of the topic are swept in the next round");
@@ -157,15 +183,21 @@ impl Pass for Janitor {
 
     /// Workers that were started together do not sweep together.
     fn pause(&mut self) -> Duration {
+        if self.left {
+            return SWEPT_AGAIN;
+        }
         ROUND.mul_f64(0.5 + fastrand::f64())
     }
 
     /// One round over all queues.
     async fn tick(&mut self) -> Round {
         let mut round = Round::default();
+        // A round that only goes on where the last one has left something looks for no damage.
+        let audits = !self.left && self.rounds.is_multiple_of(AUDIT);
+        self.rounds += u32::from(!self.left);
         for at in 0..self.shared.queues.len() {
             self.sweep(at, &mut round).await;
-            if self.rounds.is_multiple_of(AUDIT) {
+            if audits {
                 self.repair(&self.shared.queues[at], &mut round).await;
                 if self.shared.has_schedules[at].load(Ordering::Relaxed) {
                     self.clamp(at, &mut round).await;
@@ -177,7 +209,7 @@ impl Pass for Janitor {
         for topic in topics {
             self.trim(topic, &mut round).await;
         }
-        self.rounds += 1;
+        self.left = round.left;
         round
     }
 }

@@ -134,7 +134,13 @@ pub(crate) const ROUND: Duration = Duration::from_secs(60);
 /// Between two looks for operations whose runner is gone: one read of each queue. A person who has started one and left waits up to so much longer.
 pub(crate) const OPERATIONS: Duration = Duration::from_secs(40);
 
-/// Sweeps, at most, of one queue in one round; the next round goes on.
+/// For how long one queue is swept in one round. While something is left, the next round follows at once. Longer would keep other queues waiting.
+pub(crate) const SWEPT_FOR: Duration = Duration::from_secs(1);
+
+/// Between two rounds while something is left. Each call is followed by a pause as long as the call: the broker has half of its time for jobs.
+pub(crate) const SWEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// Looks, at most, at schedules of one queue that are due far ahead, in one round; the next round goes on.
 pub(crate) const CALLS: usize = 50;
 
 /// Rounds between two looks for damage. It reads more than a sweep.

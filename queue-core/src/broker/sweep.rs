@@ -68,11 +68,24 @@ pub struct Swept {
     pub ended: usize,
     /// Keys that were held for a time which is over.
     pub keys: usize,
+    /// Keys of limits whose rates are over: nothing need be known of them any more.
+    pub rates: usize,
+    /// Groups that have nothing to do and whose turns are over.
+    pub groups: usize,
+    /// Marks of callers who waited for the end of a job.
+    pub waiters: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,
+    /// Whether more is left of some kind than one call removes.
+    pub more: bool,
 }
 
 impl Swept {
+    /// How many entries were removed.
+    pub fn removed(&self) -> usize {
+        self.producers + self.remembered + self.dead + self.ended + self.keys + self.rates + self.groups + self.waiters
+    }
+
     /// True if there was nothing to do.
     pub fn is_empty(&self) -> bool {
         *self == Swept::default()

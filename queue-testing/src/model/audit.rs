@@ -5,7 +5,7 @@ use queue_core::{
     broker::{Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, SweepLimits, Swept},
 };
 
-use super::{Model, Place, doors::End};
+use super::{Job, Model, Place, doors::End};
 
 impl Model {
     /// The only damage that comes of a broker's own doing: that its clock was put back.
@@ -70,6 +70,10 @@ impl Model {
         }
         swept.keys = self.prune_keys(limits.items);
         swept.ended += self.trim(limits.keep, limits.items - swept.ended);
+        (swept.groups, swept.rates) = (self.forget_groups(limits.items), self.forget_rates(limits.items));
+        swept.waiters = self.forget_waiters(limits.items);
+        let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.groups, swept.rates, swept.waiters];
+        swept.more = swept.buried.len() >= limits.items || removed.into_iter().any(|removed| removed >= limits.items);
         swept
     }
 
@@ -88,7 +92,7 @@ impl Model {
         over
     }
 
-    /// Removes at most so many kept jobs, the oldest first, while there are too many of them.
+    /// Removes at most so many kept jobs, those that were to be kept for the shortest time first, while there are too many of them.
     pub(super) fn trim(&mut self, limits: KeepLimits, items: usize) -> usize {
         let mut removed = 0;
         while removed < items {
@@ -97,7 +101,11 @@ impl Model {
             if kept().count() as u64 <= limits.count && bytes <= limits.bytes {
                 break;
             }
-            let Some(oldest) = kept().min_by_key(|(_, job)| job.place().order()).map(|(id, _)| id.clone()) else { break };
+            let until = |job: &Job| match job.place() {
+                Place::Ended { until, .. } => *until,
+                _ => i64::MAX,
+            };
+            let Some(oldest) = kept().min_by_key(|(_, job)| (until(job), job.place().order())).map(|(id, _)| id.clone()) else { break };
             let out = self.leave(&oldest);
             self.end(out, End::Over);
             removed += 1;

@@ -168,11 +168,20 @@ impl Model {
     /// Marks a job as one for whose end somebody waits, unless it has ended.
     pub fn watch(&mut self, id: &JobId) {
         let has_ended = |job: &Job| matches!(job.place(), Place::Ended { .. } | Place::Dead { .. });
-        if self.jobs.get(id).is_some_and(|job| !has_ended(job)) && self.watched.len() < MOST_WATCHED {
+        if self.jobs.get(id).is_some_and(|job| !has_ended(job)) && (self.watched.len() < MOST_WATCHED || self.forget_waiters(100) > 0) {
             let until = self.after(WATCHED);
             self.watched.insert(id.clone(), until);
             self.watch_told = true;
         }
+    }
+
+    /// Forgets marks of callers that have gone, at most so many.
+    fn forget_waiters(&mut self, items: usize) -> usize {
+        let over: Vec<JobId> = self.watched.iter().filter(|(_, until)| **until <= self.now).map(|(id, _)| id.clone()).take(items).collect();
+        for id in &over {
+            self.watched.remove(id);
+        }
+        over.len()
     }
 
     /// Whether a mark was set since the last call, for those who listen.

@@ -50,6 +50,10 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         ended: number(next(&mut values)?)?,
         keys: number(next(&mut values)?)?,
         buried: array(next(&mut values)?)?.into_iter().map(|id| JobId::from_bytes(&bytes(id)?)).collect::<Result<_>>()?,
+        rates: number(next(&mut values)?)?,
+        groups: number(next(&mut values)?)?,
+        waiters: number(next(&mut values)?)?,
+        more: number::<i64>(next(&mut values)?)? != 0,
     })
 }
 

@@ -1,8 +1,16 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, keys, ids of the buried.
+-- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
+-- more is left of some kind.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
 local items = tonumber(ARGV[1])
+local more = false
+
+-- Notes that a step has removed so many entries of a kind.
+local function step(removed)
+  more = more or removed >= items
+  return removed
+end
 
 -- Jobs that no release has read within their time are buried. One that waits or runs otherwise is looked at again in a minute.
 local buried = {}
@@ -18,10 +26,12 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT'
     call('ZADD', K.unreadable, ms(now + 60000), id)
   end
 end
+step(#buried)
 
 -- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
 -- enqueue.
 local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, math.min(10 * items, PIECE))
+more = #old >= math.min(10 * items, PIECE)
 local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
 local silent, marked, looked = {}, {}, {}
 for at, producer in ipairs(old) do
@@ -44,6 +54,7 @@ if #old < items then
     old = call('ZRANGE', K.remembered, 0, #old + math.min(excess, items - #old) - 1)
   end
 end
+step(#old)
 many('ZREM', K.remembered, old)
 many('HDEL', K.given, old)
 
@@ -89,29 +100,54 @@ while dead < items do
   end
   dead = dead + 1
 end
-count('dead_evicted', dead)
+count('dead_evicted', step(dead))
 
-local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
+local ended = step(trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8])))
 -- Keys that were held for a time which is over; a time that no clock could have set is brought back.
-local keys = has('u') and prune_keys(items) or 0
+local keys = has('u') and step(prune_keys(items)) or 0
 
--- Rates of keys whose time is over say nothing any more.
-if has('m') then
+-- Rates of keys whose time is over say nothing any more. A scan goes on with the next call; it rests where a few pages had none.
+local rates = 0
+if has('m') and call('EXISTS', K.tat) == 1 then
   local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'
-  local page, over = call('HSCAN', K.tat, cursor, 'COUNT', items), {}
-  for at = 1, #page[2], 2 do
-    local tat, closed = string.match(page[2][at + 1], '^(%d+):%d*:%d*:(%d*)$')
-    if not tat or whole(tat) <= micros and whole(closed) <= now then
-      over[#over + 1] = page[2][at]
+  for _ = 1, 5 do
+    local page, over = call('HSCAN', K.tat, cursor, 'COUNT', items), {}
+    for at = 1, #page[2], 2 do
+      local tat, closed = string.match(page[2][at + 1], '^(%d+):%d*:%d*:(%d*)$')
+      if not tat or whole(tat) <= micros and whole(closed) <= now then
+        over[#over + 1] = page[2][at]
+      end
+    end
+    -- A scan may meet a key twice.
+    cursor, rates = page[1], rates + (many('HDEL', K.tat, over) or 0)
+    if rates >= items or cursor == '0' then
+      break
     end
   end
-  many('HDEL', K.tat, over)
-  call('HSET', K.meta, 'rates', page[1])
+  call('HSET', K.meta, 'rates', cursor)
+  more = more or rates > 0 and cursor ~= '0'
+end
+
+-- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
+local groups = 0
+if has('g') then
+  local waits = call('EXISTS', K.turns, K.doubts, K.ready0, K.ready1, K.ready2, K.ready3) > 0
+  local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
+  many('ZREM', K.rested, old)
+  groups = step(#old)
+  if not waits and #old < items and virtual_time() > 0 and call('EXISTS', K.shut) == 0 then
+    -- Time begins anew, so that it never ends.
+    local plain = whole(call('HGET', K.meta, 'plain') or '')
+    call('HSET', K.meta, 'virtual', '0', 'plain', ms(math.max(plain - virtual_time(), 0)))
+  end
 end
 
 -- Who waited has gone.
+local waiters = 0
 if has('w') then
-  many('ZREM', K.watched, call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items))
+  local gone = call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items)
+  many('ZREM', K.watched, gone)
+  waiters = step(#gone)
 end
 
 if has('v') then
@@ -120,4 +156,4 @@ end
 
 -- What is gone, and what other hands have brought.
 recount_bits()
-return { #silent, #old, dead, ended, keys, buried }
+return { #silent, #old, dead, ended, keys, buried, rates, groups, waiters, more and 1 or 0 }

@@ -3,8 +3,19 @@
 
 local id = ARGV[1]
 local job = shown(id)
+
+-- Whether one more may wait. Marks of callers that have gone are no reason to refuse one.
+local function has_room()
+  if call('ZCARD', K.watched) < C.most_watched then
+    return true
+  end
+  local over = call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, 100)
+  many('ZREM', K.watched, over)
+  return #over > 0
+end
+
 -- Where a worker does not know the mark, who waits has to look.
-if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and call('ZCARD', K.watched) < C.most_watched then
+if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and has_room() then
   mark('w')
   call('ZADD', K.watched, ms(now + C.watched_ms), id)
   -- Once in a second, however many wait.

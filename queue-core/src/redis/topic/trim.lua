@@ -24,39 +24,48 @@ for _, name in ipairs(call('HKEYS', K.subscriptions)) do
   end
 end
 
--- The subscriptions that have not read an entry.
-local function waiting_for(id)
-  local waiting = {}
-  for _, of in ipairs(subscriptions) do
-    if is_behind(id, of.cursor) then
-      waiting[#waiting + 1] = of
-    end
-  end
-  return waiting
+-- How far the slowest subscription has read.
+local slowest = nil
+for _, of in ipairs(subscriptions) do
+  slowest = slowest and is_behind(of.cursor, slowest) and slowest or of.cursor
 end
 
-local gone, lost, bytes, stays = 0, 0, 0, false
+local gone, lost, bytes, stays, ids = 0, 0, 0, false, {}
 local from = '-'
 while gone < C.trim_step and bytes < C.max_bytes and not stays do
   local asked = entries_to_read(gone, bytes)
   local entries = call('XRANGE', K.log, from, '+', 'COUNT', ms(asked))
   for _, entry in ipairs(entries) do
-    local id, old, waiting = entry[1], now - tonumber(string.match(entry[1], '^%d+')), waiting_for(entry[1])
+    local id, old = entry[1], now - tonumber(string.match(entry[1], '^%d+'))
     local is_over = old > age or length - gone > most
-    stays = not is_over or #waiting > 0 and old <= lag
+    stays = not is_over or old <= lag and slowest and is_behind(id, slowest)
     if stays then
       break
     end
     gone, from = gone + 1, '(' .. id
+    ids[gone] = id
     for _, value in ipairs(entry[2]) do
       bytes = bytes + #value
     end
-    for _, of in ipairs(waiting) do
-      lost, of.lost, of.cursor, of.changed = lost + 1, of.lost + 1, id, true
-      of.position, of.upto_position = of.position and of.position + 1, nil
-    end
   end
   stays = stays or #entries < asked
+end
+-- Of the entries that are gone each subscription has lost those behind its cursor.
+for _, of in ipairs(slowest and gone > 0 and is_behind(ids[gone], slowest) and subscriptions or {}) do
+  local low, high = 1, gone + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_behind(ids[middle], of.cursor) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  local missed = gone + 1 - low
+  if missed > 0 then
+    lost, of.lost, of.cursor, of.changed = lost + missed, of.lost + missed, ids[gone], true
+    of.position, of.upto_position = of.position and of.position + missed, nil
+  end
 end
 if gone > 0 then
   call('XTRIM', K.log, 'MAXLEN', '=', ms(length - gone))

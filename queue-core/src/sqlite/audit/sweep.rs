@@ -12,7 +12,7 @@ use crate::{
             tx::{Failed, Tx},
             unsigned::Unsigned,
         },
-        doors::{end, groups, keys, limits, transitions, watched},
+        doors::{end, groups, keys, limits as rates, transitions, watched},
     },
 };
 
@@ -27,10 +27,12 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     swept.remembered = end::forget(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;
-    watched::prune(tx, &queue, items)?;
+    swept.waiters = watched::prune(tx, &queue, items)?;
     transitions::prune(tx, items)?;
-    groups::prune(tx, &queue, items)?;
-    limits::prune(tx, &queue, items)?;
+    swept.groups = groups::prune(tx, &queue, items)?;
+    swept.rates = rates::prune(tx, &queue, items)?;
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;
+    let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.groups, swept.rates];
+    swept.more = swept.buried.len() >= items || removed.into_iter().any(|removed| removed >= items);
     Ok(swept)
 }

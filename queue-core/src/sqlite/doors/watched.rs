@@ -20,7 +20,9 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     const MARK: &str = "INSERT OR REPLACE INTO queue_watched (queue, id, until) VALUES (?1, ?2, ?3)";
     let state: Option<i64> = tx.sql(STATE)?.query_row(params![queue.key, id.as_bytes()], |row| row.get(0)).optional()?;
     let waits = state.is_some_and(|state| ![DONE, DEAD, CANCELLED, EXPIRED].contains(&state));
-    if waits && tx.sql(ROOM)?.query_row(params![queue.key, Unsigned(MOST_WATCHED)], |row| row.get(0))? {
+    let has_room = || tx.sql(ROOM)?.query_row(params![queue.key, Unsigned(MOST_WATCHED)], |row| row.get::<_, bool>(0));
+    // Marks of callers that have gone are no reason to refuse one.
+    if waits && (has_room()? || prune(tx, queue, 100)? > 0) {
         tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
         tx.note_watched();
         tx.hint(&watches_of(queue.name), tx.now);
@@ -51,11 +53,11 @@ fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<b
 }
 
 /// Removes at most so many marks of those who have gone.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<()> {
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str =
         "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";
-    if tx.watched() {
-        tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])?;
+    if !tx.watched() {
+        return Ok(0);
     }
-    Ok(())
+    tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])
 }
