@@ -14,6 +14,9 @@ use crate::{
 /// By how much the virtual start of a group of weight 1 grows with a job of it that is claimed.
 pub const TURN_COST: u64 = 10_000;
 
+/// By how much the start of a group that comes lies behind the virtual time. It is small against the cost of a job.
+pub const TURN_APART: u64 = 100;
+
 /// Up to how many jobs and groups are counted for the share of plain jobs.
 pub const SHARE_COUNTED: u64 = 256;
 

@@ -22,6 +22,7 @@ pub(in crate::redis) enum Kind {
     Releases,
     Dead,
     Ended,
+    Lapsing,
     Records,
     Attempts,
     Snoozes,
@@ -40,6 +41,7 @@ pub(in crate::redis) enum Kind {
     Grouped,
     Line,
     Turns,
+    Doubts,
     Rested,
     Holders,
     Rules,
@@ -112,6 +114,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Releases,
     Kind::Dead,
     Kind::Ended,
+    Kind::Lapsing,
     Kind::Records,
     Kind::Attempts,
     Kind::Snoozes,
@@ -130,6 +133,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Grouped,
     Kind::Line,
     Kind::Turns,
+    Kind::Doubts,
     Kind::Rested,
     Kind::Holders,
     Kind::Rules,
@@ -200,6 +204,7 @@ impl Kind {
             Kind::Releases => "releases",
             Kind::Dead => "dead",
             Kind::Ended => "ended",
+            Kind::Lapsing => "lapsing",
             Kind::Records => "records",
             Kind::Attempts => "attempts",
             Kind::Snoozes => "snoozes",
@@ -218,6 +223,7 @@ impl Kind {
             Kind::Grouped => "grouped",
             Kind::Line => "line",
             Kind::Turns => "turns",
+            Kind::Doubts => "doubts",
             Kind::Rested => "rested",
             Kind::Holders => "holders",
             Kind::Rules => "rules",
@@ -292,6 +298,7 @@ impl Kind {
             | Kind::Parked
             | Kind::Unreadable
             | Kind::Dead
+            | Kind::Lapsing
             | Kind::Remembered
             | Kind::Leases
             | Kind::Terms
@@ -299,6 +306,7 @@ impl Kind {
             | Kind::Within
             | Kind::Line
             | Kind::Turns
+            | Kind::Doubts
             | Kind::Rested
             | Kind::Holders
             | Kind::Open
@@ -312,7 +320,7 @@ impl Kind {
             | Kind::Transitions
             | Kind::Resumes
             | Kind::Tags => "zset",
-            Kind::Fenced | Kind::Leaving | Kind::Declared => "set",
+            Kind::Leaving | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Log => "stream",
             Kind::Meta
@@ -325,6 +333,7 @@ impl Kind {
             | Kind::Released
             | Kind::Crashes
             | Kind::Errors
+            | Kind::Fenced
             | Kind::Priority
             | Kind::Notes
             | Kind::Given

@@ -406,6 +406,7 @@ macro_rules! __conformance_cases {
                 another_process_is_judged_for_itself
                 uncharged_jobs_return_to_the_head
                 the_last_crash_buries_the_job
+                a_task_has_its_own_number_of_crashes
                 crashes_outside_the_window_start_a_new_count
                 a_finished_run_clears_the_crashes
                 a_turn_brings_one_suspect_at_most
@@ -419,6 +420,22 @@ macro_rules! __conformance_cases {
                 a_half_done_sweep_with_a_suspect_is_judged_the_same
                 a_job_cancelled_under_a_lost_worker_stays_cancelled
                 a_job_buried_for_its_crashes_can_be_requeued;
+            floods:
+                groups_that_were_used_once_are_forgotten
+                a_flood_of_new_groups_passes_nobody_who_waits
+                groups_that_a_limit_holds_back_keep_nobody_from_its_turn
+                rates_of_keys_that_were_used_once_are_forgotten
+                cancelled_suspects_keep_no_other_waiting
+                a_record_waits_for_none_that_is_kept_for_longer
+                a_bound_removes_no_record_while_another_is_over;
+            suspects:
+                groups_with_suspects_alone_keep_nobody_from_its_turn
+                suspects_that_may_not_start_keep_no_other_from_its_turn
+                suspects_of_groups_take_turns
+                an_ordered_group_whose_holder_is_a_suspect_waits_for_it
+                a_suspect_that_has_outlived_its_crash_is_suspected_no_more
+                a_suspect_that_has_outlived_its_crash_goes_free_beside_another
+                a_subscription_reads_on_beside_groups_with_suspects;
             people:
                 a_cancelled_job_never_starts
                 a_cancel_keeps_its_reason

@@ -709,7 +709,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/lease/reclaim.lua" {
         "reclaim: crashes count in their window": "now - first > window" => "false";
-        "reclaim: the last crash buries": "if crashes >= tonumber(ARGV[1]) then" => "if false then";
+        "reclaim: the last crash buries": "if crashes >= most_crashes(id) then" => "if false then";
     }
     REDIS "queue-core/src/redis/audit/sweep.lua" {
         "sweep: remembered ids are bounded": "if excess > 0 then" => "if false then";
@@ -799,9 +799,9 @@ mutants! {
         "sqlite promote: who waits hears of it": "tx.hint(queue.name, tx.now)" => "()";
     }
     SQLITE "queue-core/src/sqlite/lease/reclaim.rs" {
-        "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.is_suspect())" => "true";
+        "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.is_suspect(lane.renewed))" => "true";
         "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if process.charged.len() > left || process.free.len() + process.charged.len() > RECLAIM_ITEMS {" => "if false {";
-        "sqlite reclaim: the last crash buries": "if crashes >= i64::from(rule.max_crashes) {" => "if false {";
+        "sqlite reclaim: the last crash buries": "if is_last {" => "if false {";
     }
     SQLITE "queue-core/src/sqlite/doors/settle_tell.sql" {
         "sqlite cancel: a worker hears of it": "VALUES (?1, ?2, ?3)" => "SELECT ?1, ?2, ?3 WHERE 0";
@@ -970,7 +970,7 @@ mutants! {
         "sqlite watch: nobody hears of what is not watched": "forget(tx, queue, &id)?" => "(forget(tx, queue, &id)? || true)";
     }
     SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
-        "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])?" => "0";
+        "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])" => "Ok(0)";
     }
     REDIS "queue-core/src/redis/turn/acks.lua" {
         "watch: a job that is not kept is kept for who waits": "has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}" => "{}";
@@ -1078,7 +1078,6 @@ mutants! {
     GROUPS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "groups: plain jobs pay for their turns": "entry.start = entry.start + plain_cost" => "entry.start = entry.start + 0";
         "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0";
-        "groups: a suspect waits while its group is full": "if not call('ZSCORE', K.turns, group) or holder and holder ~= id then" => "if not group then";
         "groups: who runs has a slot": "many('ZADD', K.holders, slots)" => "call('ZCARD', K.holders)";
     }
     GROUPS_REDIS "queue-core/src/redis/doors/groups.lua" {
@@ -1086,7 +1085,8 @@ mutants! {
         "groups: one that is full is out of the turns": "if room_of(group) <= 0 then" => "if false then";
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then";
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
-        "groups: who comes back at once gains nothing": "math.max(virtual_time(), whole(rested[at] or ''))" => "virtual_time()";
+        "groups: a suspect waits while its group is full": "if not has_suspect(group) or room_of(group) <= 0 then" => "if not has_suspect(group) then";
+        "groups: who comes back at once gains nothing": "math.max(virtual_time() + C.turn_apart, whole(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
     }
     PAUSES_REDIS "queue-core/src/redis/turn/resume.lua" {
@@ -1177,7 +1177,7 @@ mutants! {
     }
     GROUPS "queue-core/src/redis/audit/audit.lua" {
         "groups: a phantom slot is found": "if call('ZSCORE', K.holders, ARGV[i]) and" => "if false and";
-        "groups: one that nobody serves is found": "if not call('ZSCORE', K.turns, group) and may_start(group) then" => "if false then";
+        "groups: one that nobody serves is found": "if is_out_of_turn(group) then" => "if false then";
     }
     GROUPS_SQLITE "queue-core/src/sqlite/doors/virtual_time.rs" {
         "sqlite groups: a group pays for its turn": "start.saturating_add(cost)" => "start";
@@ -1338,8 +1338,8 @@ mutants! {
         "topics: headers of another program are looked at": "texts_of(headers, C.most_headers, C.header_bytes)" => "unpacked(headers)";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/trim.lua" {
-        "topics: what a subscription has not read stays": "stays = not is_over or #waiting > 0 and old <= lag" => "stays = not is_over";
-        "topics: what is lost is counted": "lost, of.lost, of.cursor, of.changed = lost + 1, of.lost + 1, id, true" => "lost, of.cursor, of.changed = lost + 1, id, true";
+        "topics: what a subscription has not read stays": "stays = not is_over or old <= lag and slowest and is_behind(id, slowest)" => "stays = not is_over";
+        "topics: what is lost is counted": "lost, of.lost, of.cursor, of.changed = lost + missed, of.lost + missed, ids[gone], true" => "lost, of.cursor, of.changed = lost + missed, ids[gone], true";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/publish.lua" {
         "topics: each subscription is told": "redis.pcall('SPUBLISH'" => "tostring('SPUBLISH'";
@@ -1384,7 +1384,7 @@ mutants! {
     }
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
-        "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
+        "limits: a suspect waits for its limit": "if #chain == 1 or not limits().blocker(chain, id) then" => "if true then";
         "limits: jobs with limits have half of the turns": "math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5" => "false";
         "limits: plain jobs with limits take the place of no group": "1, limited and n + 1 or n" => "1, n";
         "limits: plain jobs with limits count for their share": "depth - chained, plain + chained" => "depth, plain";

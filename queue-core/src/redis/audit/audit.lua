@@ -215,10 +215,10 @@ elseif what == 'active' then
     local id, tag = ARGV[i], ARGV[i + 1]
     local lane = lane_of(tag)
     if call('HGET', K.active, id) == tag
-      and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('SISMEMBER', K.fenced, lane) == 1)) then
+      and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('HEXISTS', K.fenced, lane) == 1)) then
       found(id)
       if repairs and lane then
-        call('SADD', K.fenced, lane)
+        call('HSET', K.fenced, lane, '')
       elseif repairs then
         settle({ id })
         if not superseded(id) then
@@ -470,7 +470,7 @@ elseif what == 'front' then
 elseif what == 'turns' then
   -- Groups that have their turn, and nothing that may start. ARGV: groups.
   for i = 3, #ARGV do
-    if call('ZSCORE', K.turns, ARGV[i]) and not may_start(ARGV[i]) then
+    if is_out_of_turn(ARGV[i]) then
       found(ARGV[i])
       if repairs then
         review(ARGV[i])
@@ -487,7 +487,7 @@ elseif what == 'asleep' then
       break
     end
     local group, _, is_suspect = parts_of(member)
-    if not call('ZSCORE', K.turns, group) and may_start(group) then
+    if is_out_of_turn(group) then
       found(group)
       if repairs then
         review(group)

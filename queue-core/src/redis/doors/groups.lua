@@ -3,8 +3,9 @@
 -- chain is a length and as many bytes, which are the keys of limits; without any it is one zero. Suspects stand behind all others: 255, group, chain,
 -- number, id. `grouped` has of each job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
 --
--- `turns` has the groups that may be served, by their virtual start, and is right after each transition: `review` sees to it. `rested` has the others
--- that are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
+-- `turns` has the groups with a job that may start, and `doubts` those with a suspect that may, both by their virtual start. Both are right after each
+-- transition: `review` sees to it. Suspects have a set of their own because a claim takes one at most: a search for other jobs never meets them. `rested` has
+-- the groups without a turn that are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
 -- line of an ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
@@ -138,7 +139,8 @@ local function virtual_time()
   return virtual
 end
 
--- Groups that may be served and are not in `turns` come there.
+-- Groups that may be served and are not in `turns` come there, behind those that came before the last claim: so virtual time goes on even where no group ever
+-- comes again, and who waits is passed by nobody who comes later.
 local function enter(groups)
   if #groups == 0 then
     return
@@ -146,7 +148,7 @@ local function enter(groups)
   opened = opened or call('EXISTS', K.turns) == 0
   local rested, pairs_ = call('ZMSCORE', K.rested, unpack(groups)), {}
   for at, group in ipairs(groups) do
-    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(virtual_time(), whole(rested[at] or ''))), group
+    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(virtual_time() + C.turn_apart, whole(rested[at] or ''))), group
     if rested[at] then
       call('ZREM', K.rested, group)
     end
@@ -186,17 +188,22 @@ local function first_in_line(group)
   end
 end
 
--- Whether a group has a job without limits in its line, or a suspect.
+-- Whether a group has a suspect in its line.
+local function has_suspect(group)
+  return has('c') and call('ZRANGEBYLEX', K.line, '[\255' .. group, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
+end
+
+-- Whether a group has a job without limits in its line that is no suspect.
 local function has_free_job(group)
   for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
     if call('ZLEXCOUNT', K.line, '[' .. group .. digit .. '\0', '(' .. group .. digit .. '\1') > 0 then
       return true
     end
   end
-  return has('c') and call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') > 0
+  return false
 end
 
--- Whether a group may be served.
+-- Whether a group has a job that may start, suspects left out.
 local function may_start(group)
   if room_of(group) <= 0 then
     return false
@@ -204,14 +211,38 @@ local function may_start(group)
   local holder = holder_of_line(group)
   if holder then
     local member = is_in_line(holder)
-    return member and is_open(member)
+    return member and byte(member) ~= 255 and is_open(member)
   elseif has('m') and is_in_order(group) then
     local member = first_in_line(group)
-    return member and is_open(member) or has('c') and call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') > 0
+    return member and is_open(member)
   elseif has('m') then
     return limits().has_open(group) or has_free_job(group)
   end
-  return depth_of(group) > 0
+  return call('ZRANGEBYLEX', K.line, '[' .. group .. '!', '(' .. group .. '4', 'LIMIT', 0, 1)[1]
+end
+
+-- Whether a group has a suspect that may start, limits apart.
+local function may_doubt(group)
+  if not has_suspect(group) or room_of(group) <= 0 then
+    return false
+  end
+  local holder = holder_of_line(group)
+  local member = holder and is_in_line(holder)
+  return not holder or member and byte(member) == 255
+end
+
+-- Decides anew whether a group is among those with a suspect that may start. Its start is that of its turn.
+local function review_doubt(group, turn)
+  local start, may = call('ZSCORE', K.doubts, group), may_doubt(group)
+  if may then
+    turn = turn or start or ms(math.max(virtual_time() + C.turn_apart, whole(call('ZSCORE', K.rested, group) or '')))
+    if start ~= turn then
+      opened = opened or not start and call('EXISTS', K.doubts) == 0
+      call('ZADD', K.doubts, turn, group)
+    end
+  elseif start then
+    call('ZREM', K.doubts, group)
+  end
 end
 
 -- Decides anew whether a group is among those that may be served.
@@ -223,6 +254,14 @@ local function review(group)
     call('ZREM', K.turns, group)
     call('ZADD', K.rested, start, group)
   end
+  if has('c') then
+    review_doubt(group, may and call('ZSCORE', K.turns, group))
+  end
+end
+
+-- Whether a group is in the wrong set.
+local function is_out_of_turn(group)
+  return not call('ZSCORE', K.turns, group) ~= not may_start(group) or not call('ZSCORE', K.doubts, group) ~= not may_doubt(group)
 end
 
 -- Pushes those ids that have a group to their places. Gives the others, and whether idle workers have to hear of it.
@@ -241,11 +280,11 @@ local function push_grouped(ids, at_head)
   end
   local priorities, crashes = has('p') and levels_of(grouped, 1, n), has('c') and call('HMGET', K.crashes, unpack(grouped))
   local number = MIDDLE + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
-  local members, places, groups, seen = {}, {}, {}, {}
+  local members, places, groups, seen, doubted = {}, {}, {}, {}, {}
   for at, id in ipairs(grouped) do
     local group, digit = group_in(stored[id]), '2'
     if crashes and crashes[at] then
-      digit = ' '
+      digit, doubted[group] = ' ', true
     elseif holder_of_line(group) == id then
       digit = '!'
     elseif priorities and priorities[at] then
@@ -274,10 +313,16 @@ local function push_grouped(ids, at_head)
   else
     local starts, missing = call('ZMSCORE', K.turns, unpack(groups)), {}
     for at, group in ipairs(groups) do
-      -- What has come may be shut for its limits.
-      missing[#missing + 1] = not starts[at] and (not has('m') or may_start(group)) and group or nil
+      -- What has come may be shut for its limits, or be suspects alone.
+      missing[#missing + 1] = not starts[at] and (not has('m') and not doubted[group] or may_start(group)) and group or nil
     end
     enter(missing)
+    for _, group in ipairs(has('c') and missing or {}) do
+      doubted[group] = true
+    end
+    for group in pairs(doubted) do
+      review_doubt(group, call('ZSCORE', K.turns, group))
+    end
   end
   local told = opened
   opened = opened or before

@@ -109,7 +109,7 @@ end
 -- are few: those of one name are passed over together.
 local function readable_by(release, task)
   local names, from = {}, '[' .. task .. '\1'
-  for _ = 1, 32 do
+  for _ = 1, 200 do
     local name = string.match(call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\2', 'LIMIT', 0, 1)[1] or '', '^(%Z+)%z')
     if not name then
       break

@@ -195,8 +195,8 @@ local function choose(n, plain)
       if member then
         picks[#picks + 1] = { entry = entry, member = member, start = entry.start }
         entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and (not entry.heads or entry.heads[entry.next])
-      elseif looked <= n + 100 then
-        -- It has suspects alone: the next one is looked at instead.
+      elseif looked <= n + (has('m') and C.limit_step + 500 or 100) then
+        -- Its chains are shut now: the next one is looked at instead.
         local other = call('ZRANGE', K.turns, looked, looked, 'WITHSCORES')
         looked = looked + 1
         if other[1] and other[1] ~= NO_GROUP then
@@ -236,12 +236,15 @@ local function start_in_groups(members, admitted)
   end
 end
 
--- Virtual time goes on; what is behind it need not be remembered.
+-- Virtual time goes on; what is behind it need not be remembered. More goes than one claim brings; a sweep removes what is left of a flood.
 local function served_at(start)
   if start > virtual_time() then
     virtual = start
     call('HSET', K.meta, 'virtual', ms(start))
-    call('ZREMRANGEBYSCORE', K.rested, '-inf', ms(start))
+    local old = call('ZRANGEBYSCORE', K.rested, '-inf', ms(start), 'LIMIT', 0, 2 * #ids + 10)
+    if #old > 0 then
+      call('ZREM', K.rested, unpack(old))
+    end
   end
 end
 
@@ -305,38 +308,57 @@ local function take_picks(picks)
   served_at(latest)
 end
 
--- The suspect that stands first in the line of a group that may be served.
+-- The suspect that comes first: of the group with the least start, the first that no limit holds back. Limits may hold back all that a search looks at: then
+-- nothing is found, and it says where the next one has to begin.
 local function next_suspect()
-  local from = '[\255'
-  for _ = 1, 100 do
-    local member = call('ZRANGEBYLEX', K.line, from, '+', 'LIMIT', 0, 1)[1]
-    if not member then
-      return nil
+  local skipped, looked = whole(call('HGET', K.meta, 'doubted') or ''), 0
+  local groups = call('ZRANGE', K.doubts, skipped, skipped + C.limit_step - 1)
+  for _, group in ipairs(groups) do
+    local holder, from = holder_of_line(group), '[\255' .. group
+    while looked < C.limit_step do
+      local member = holder and is_in_line(holder) or not holder and call('ZRANGEBYLEX', K.line, from, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
+      if not member then
+        break
+      end
+      looked = looked + 1
+      local _, id, _, chain = parts_of(member)
+      if #chain == 1 or not limits().blocker(chain, id) then
+        return { member, group, id, chain }
+      elseif holder then
+        break
+      end
+      -- Those behind it in its chain wait for the same.
+      from = '(\255' .. group .. chain .. '\255'
     end
-    local group, id, _, chain = parts_of(member)
-    local holder = holder_of_line(group)
-    if not call('ZSCORE', K.turns, group) or holder and holder ~= id then
-      from = '(\255' .. group .. '\255'
-    elseif #chain > 1 and limits().blocker(chain, id) then
-      from = '(' .. member
-    else
-      return member, group, id, chain
+    if looked >= C.limit_step then
+      break
     end
+    skipped = skipped + 1
   end
+  return nil, skipped < call('ZCARD', K.doubts) and skipped + (looked >= C.limit_step and 1 or 0) or 0
 end
 
 -- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
 local function claim_suspect_of_group()
-  local member, group, id, chain = next_suspect()
+  local found, further = next_suspect()
+  if not found then
+    local began = whole(call('HGET', K.meta, 'doubted') or '')
+    if further ~= began then
+      call('HSET', K.meta, 'doubted', ms(further))
+    end
+    return
+  end
+  local member, group, id, chain = unpack(found)
   local before = #ids
-  if member and admit({ id }) > 0 then
-    local start = whole(call('ZSCORE', K.turns, group))
+  if admit({ id }) > 0 then
+    local start = ms(whole(call('ZSCORE', K.doubts, group)) + cost_of(rule_of(group).weight))
     if #chain > 1 and ids[before + 1] then
       limits().take(chain, id)
       limits().write()
     end
     start_in_groups({ member }, { [ids[before + 1] or ''] = true })
-    call('ZADD', K.turns, ms(start + cost_of(rule_of(group).weight)), group)
+    call('ZADD', call('ZSCORE', K.turns, group) and K.turns or K.rested, start, group)
+    call('ZADD', K.doubts, start, group)
     review(group)
   end
 end

@@ -18,26 +18,26 @@ local function needed_bits()
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
     K.released, K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
-    K.logs, K.tags, K.chains, K.tat, K.costs, K.rising, K.risen, K.resumes) == 0 then
+    K.logs, K.tags, K.chains, K.tat, K.costs, K.rising, K.risen, K.resumes, K.rested) == 0 then
     return needed
   end
   local function add(bit, ...)
     needed = call('EXISTS', ...) > 0 and needed .. bit or needed
   end
   add('f', K.attempts, K.errors)
-  add('k', K.records, K.ended)
+  add('k', K.records, K.ended, K.lapsing)
   if not told[2] then
     add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)
     add('o', K.rising, K.risen)
   end
-  add('c', K.crashes, K.suspect)
+  add('c', K.crashes, K.suspect, K.doubts)
   add('z', K.snoozes, K.released)
   add('t', K.tomb)
   add('a', K.parked, K.unreadable)
   add('u', K.keyed, K.unique, K.held, K.within)
   add('s', K.ticked)
   add('w', K.watched)
-  add('g', K.grouped, K.line, K.holders)
+  add('g', K.grouped, K.line, K.holders, K.rested)
   add('j', K.progress, K.logs)
   add('e', K.resumes)
   add('i', K.tags)

@@ -58,7 +58,7 @@ end
 -- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. A suspect is one here too; those that are passed over stay parked.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
-  local found = parked_of(task, (has('c') or has('g')) and room + 100 or room)
+  local found = parked_of(task, has('c') and room + 500 or has('g') and room + 100 or room)
   if has('g') then
     found = wait_for_their_groups(task, found, may_suspect, room)
   end
@@ -80,14 +80,16 @@ end
 
 -- A job that was held by a process that died, or whose process was lost: one at a time. Tombs make a further round necessary; a few, so that the script stays short.
 local function claim_suspect()
-  local before = #ids
+  local before, all = #ids, wanted
+  wanted = before + 1
   for _ = 1, 5 do
-    local passed = admit(heads(9, 1), 9)
+    local passed = admit(heads(9, has('t') and 100 or 1), 9)
     take(9, passed)
     if passed == 0 or #ids > before then
-      return
+      break
     end
   end
+  wanted = all
 end
 
 -- Jobs at the head of a list. Tombs make a further round necessary; a few, so that the script stays short.

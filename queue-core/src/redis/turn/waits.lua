@@ -18,7 +18,7 @@ local function what_waits(drained)
   end
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)
-    if has('g') and suspects == 0 and next_suspect() then
+    if has('g') and suspects == 0 and call('EXISTS', K.doubts) == 1 and next_suspect() then
       suspects = 2
     end
   end

@@ -4,12 +4,13 @@
 //! | table | a row |
 //! |---|---|
 //! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
-//! | `queue_groups` | a group that has or had a line: its virtual start, whether it has its turn, and who holds its line if it is ordered |
+//! | `queue_groups` | a group that has or had a line: its virtual start, whether it has its turn ([`TURN`], [`DOUBT`]), and who holds its line if it is ordered |
 //! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
 //! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
 //! | `queue_turns` | the virtual time of a queue, and the virtual start of its plain jobs |
 //!
-//! After each transition a group has its turn if it has a job that may start: [`review`] sees to it.
+//! After each transition a group has its turn if it has a job that may start: [`review`] sees to it. A group with a suspect that may start is in doubt, too. The two are
+//! apart because a claim takes one suspect at most: a search for other jobs never meets suspects.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
@@ -17,7 +18,7 @@ pub(super) use super::rules::rule;
 pub(crate) use super::rules::{store_rule, stored_rule, stored_text};
 use super::{
     limits,
-    row::{CHAINED, LINED, LINED_SUSPECT},
+    row::{CHAINED, LINED, LINED_SUSPECT, READY},
     virtual_time,
 };
 use crate::{
@@ -31,13 +32,19 @@ use crate::{
     },
 };
 
+/// A bit of `turn`: the group has a job that may start, suspects left out.
+const TURN: i64 = 1;
+
+/// Another one: it has a suspect that may start, limits apart.
+const DOUBT: i64 = 2;
+
 /// Numbers in a line run both ways from here.
 const MIDDLE: i64 = 1 << 52;
 
 /// A row of `queue_groups`.
 pub(super) struct Row {
     pub(super) line: i64,
-    pub(super) turn: bool,
+    pub(super) turn: i64,
     pub(super) front: Option<Vec<u8>>,
 }
 
@@ -59,14 +66,14 @@ pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Resu
     const ROW: &str = "SELECT line, turn, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
     let read = |row: &rusqlite::Row<'_>| {
         let (Number(line), Number(turn)) = (row.get(0)?, row.get(1)?);
-        Ok(Row { line, turn: turn != 0, front: row.get::<_, Option<Bytes>>(2)?.map(|Bytes(front)| front) })
+        Ok(Row { line, turn, front: row.get::<_, Option<Bytes>>(2)?.map(|Bytes(front)| front) })
     };
     tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
 }
 
 /// The groups whose turn comes first.
 pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
-    const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
+    const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn & 1 ORDER BY start, name LIMIT ?2";
     if !tx.grouped() {
         return Ok(Vec::new());
     }
@@ -185,12 +192,12 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     }
     let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
     line.held_by = front.and_then(|front| JobId::from_bytes(front).ok());
-    Ok(Some((line, row.is_some_and(|row| row.turn))))
+    Ok(Some((line, row.is_some_and(|row| row.turn & TURN != 0))))
 }
 
 /// How many groups have their turn.
 pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
-    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?2";
+    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?2";
     if tx.grouped() { tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0)) } else { Ok(0) }
 }
 
@@ -227,7 +234,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
     if !chained {
         tx.sql(sql!("ready_line.sql"))?.execute(params![queue.key, id, found.line, number, holds])?;
     }
-    if !found.turn {
+    if found.turn != TURN | DOUBT {
         review(tx, queue, &name)?;
     }
     Ok(true)
@@ -253,46 +260,51 @@ fn chain(
     Ok(true)
 }
 
-/// Whether a job stands in a line, and its limits let it be looked at.
-fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
-    const LINES: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
-    let lined: bool = tx.sql(LINES)?.query_row(params![queue.key, id, LINED, LINED_SUSPECT], |row| row.get(0))?;
-    Ok(lined || tx.limited() && limits::is_open(tx, queue, id)?)
+/// Whether a job stands in a line, and its limits let it be looked at: as one that may have its turn, or as a suspect.
+fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
+    const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    Ok(match state {
+        Some(LINED) => TURN,
+        Some(LINED_SUSPECT) => DOUBT,
+        _ if tx.limited() && limits::is_open(tx, queue, id)? => TURN,
+        _ => 0,
+    })
 }
 
-/// Whether a group may be served.
-fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<bool> {
+/// How a group may be served: [`TURN`], [`DOUBT`], both or neither.
+fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<i64> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?4)
-                       OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
-    const SUSPECT: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3)";
+                       + 2 * EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
     let rule = rule(tx, queue, name)?;
     if room(tx, queue, name, rule)? == 0 {
-        return Ok(false);
+        return Ok(0);
     }
-    match &row.front {
-        Some(front) if is_ordered(rule) => is_lined(tx, queue, front),
-        _ if tx.limited() && is_in_order(rule) => match first_in_line(tx, queue, name, row.line, 1)?.pop() {
-            Some(first) if is_lined(tx, queue, &first)? => Ok(true),
-            _ => tx.sql(SUSPECT)?.query_row(params![queue.key, LINED_SUSPECT, row.line], |row| row.get(0)),
-        },
-        _ if limits::has_open(tx, queue, name)? => Ok(true),
-        _ => tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0)),
+    if let Some(front) = row.front.as_ref().filter(|_| is_ordered(rule)) {
+        return is_lined(tx, queue, front);
     }
+    let lined: i64 = tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0))?;
+    if tx.limited() && is_in_order(rule) {
+        let first = first_in_line(tx, queue, name, row.line, 1)?.pop();
+        return Ok(lined & DOUBT | first.map_or(Ok(0), |first| is_lined(tx, queue, &first))?);
+    }
+    Ok(if limits::has_open(tx, queue, name)? { lined | TURN } else { lined })
 }
 
 /// Decides anew whether a group has its turn.
 pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<()> {
-    const COMES: &str = "UPDATE queue_groups SET turn = 1, start = max(start, ?2) WHERE line = ?1";
-    const RESTS: &str = "UPDATE queue_groups SET turn = 0 WHERE line = ?1";
+    const TURNS: &str = "UPDATE queue_groups SET turn = ?2, start = max(start, ?3) WHERE line = ?1";
     let Some(row) = row(tx, queue, name)? else { return Ok(()) };
-    match (may_start(tx, queue, name, &row)?, row.turn) {
-        (true, false) => {
-            let (now, _) = virtual_time::read(tx, queue)?;
-            tx.sql(COMES)?.execute(params![row.line, now])?;
-            tx.hint(queue.name, tx.now);
-        }
-        (false, true) => drop(tx.sql(RESTS)?.execute([row.line])?),
-        _ => {}
+    let may = may_start(tx, queue, name, &row)?;
+    if may == row.turn {
+        return Ok(());
+    }
+    let comes = may & !row.turn != 0;
+    // A group that had its turn keeps its start.
+    let earliest = if comes && row.turn & may & TURN == 0 { virtual_time::next(tx, queue)? } else { 0 };
+    tx.sql(TURNS)?.execute(params![row.line, may, earliest])?;
+    if comes {
+        tx.hint(queue.name, tx.now);
     }
     Ok(())
 }
@@ -388,9 +400,18 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
 }
 
 /// Forgets groups of which nothing is left, at most so many.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(), Failed> {
-    if tx.grouped() {
-        tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, Unsigned(items)])?;
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<usize, Failed> {
+    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)
+        OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
+    if !tx.grouped() {
+        return Ok(0);
     }
-    Ok(())
+    // Where nothing waits no group is ahead of any other.
+    let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY], |row| row.get(0))?;
+    let upto = if waits { virtual_time::read(tx, queue)?.0 } else { i64::MAX };
+    let forgotten = tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, Unsigned(items), upto])?;
+    if !waits && forgotten < items {
+        virtual_time::restart(tx, queue)?;
+    }
+    Ok(forgotten)
 }

@@ -277,7 +277,7 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
 /// Whether a chain waits that may be looked at, or a key may have room.
 pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_wakes WHERE queue = ?1 AND at <= ?2)
-        OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND turn = 1 AND EXISTS (
+        OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND turn & 1 AND EXISTS (
             SELECT 1 FROM queue_chains AS chains WHERE chains.queue = ?1 AND chains.name = groups.name AND shut IS NULL))";
     tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }
@@ -371,11 +371,11 @@ pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) ->
 }
 
 /// Forgets what is known of the rates of keys whose time is over, at most so many.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<()> {
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key IN
-        (SELECT key FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND closed <= ?3 LIMIT ?4)";
-    if tx.limited() {
-        tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, Unsigned(items)])?;
+        (SELECT key FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND closed <= ?3 ORDER BY tat LIMIT ?4)";
+    if !tx.limited() {
+        return Ok(0);
     }
-    Ok(())
+    tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, Unsigned(items)])
 }

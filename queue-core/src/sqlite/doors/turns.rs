@@ -18,7 +18,7 @@ use super::{
     virtual_time::{self, Served, charge, cost},
 };
 use crate::{
-    broker::{GroupRule, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
+    broker::{GroupRule, LIMIT_STEP, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
     sqlite::connection::{
         lenient::{Bytes, Number},
         statement::sql,
@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Groups of which nothing is ready but a suspect are passed over, at most so many.
-const PASSED: usize = 100;
+/// Groups of which a claim gets nothing because their chains have to be shut: at most so many others are looked at instead.
+const PASSED: usize = LIMIT_STEP + 500;
 
 /// A group that may be served.
 pub(super) struct Entry {
@@ -62,7 +62,7 @@ struct Picks {
 
 /// Takes jobs of the line and of groups in turn. False: no group has its turn, and nothing was done.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
-    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1)";
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)";
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(false);
     }
@@ -165,13 +165,13 @@ pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
     Ok(())
 }
 
-/// The suspect that stands first in the line of a group that may be served, its group, and the start of that.
+/// The first suspect that no limit holds back, of the group with the least start; its group, and that start. Only groups with a suspect that may start are looked at.
 pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Value, Vec<u8>, i64)>, Failed> {
     if !tx.grouped() {
         return Ok(None);
     }
     let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
-    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, Unsigned(PASSED)])?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT])?;
     while let Some(row) = rows.next()? {
         let (id, Bytes(name), Number(start)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?);
         let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
@@ -190,33 +190,13 @@ pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Val
 
 /// Whether a group waits of which a lane would get a job that runs no suspect.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
-    const TURNS: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
-    if !tx.grouped() {
-        return Ok(false);
-    }
-    if tx.limited() && limits::waits(tx, queue)? {
-        return Ok(true);
-    }
-    let mut turns = tx.sql(TURNS)?;
-    let mut rows = turns.query(params![queue.key, Unsigned(PASSED)])?;
-    while let Some(row) = rows.next()? {
-        let mut entry = entry(tx, queue, row.get::<_, Bytes>(0)?.0, 1)?;
-        if free(tx, queue, &mut entry)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    const TURNS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)";
+    Ok(tx.grouped() && (tx.sql(TURNS)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
-    const TURNS: &str = "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?3 ORDER BY start, name LIMIT ?2";
-    let passed = if next_suspect(tx, queue)?.is_some() { PASSED } else { 0 };
-    let turns: Vec<(Vec<u8>, i64)> = tx
-        .sql(TURNS)?
-        .query_map(params![queue.key, Unsigned(jobs + passed), NO_GROUP], |row| {
-            Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
+    let turns = turns_behind(tx, queue, jobs, 0)?;
+    let mut looked = turns.len();
     let mut picks = Picks::default();
     // Those without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
@@ -268,6 +248,12 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
             if goes_on {
                 order.push(Reverse((start + picks.entries[at].cost, name, at)));
             }
+        } else if tx.limited() && looked < jobs + PASSED {
+            for (name, start) in turns_behind(tx, queue, 1, looked)? {
+                looked += 1;
+                order.push(Reverse((start, name.clone(), picks.entries.len())));
+                picks.entries.push(self::entry(tx, queue, name, asked)?);
+            }
         }
     }
     if tx.limited() {
@@ -287,6 +273,14 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
     picks.entries = entries;
     picks.grouped.iter_mut().for_each(|(at, ..)| *at = kept[*at]);
     Ok(picks)
+}
+
+/// Groups that have their turn, by start, behind so many others; and their starts.
+fn turns_behind(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, skipped: usize) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
+    const TURNS: &str =
+        "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?4 ORDER BY start, name LIMIT ?2 OFFSET ?3";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0));
+    tx.sql(TURNS)?.query_map(params![queue.key, Unsigned(most), Unsigned(skipped), NO_GROUP], read)?.collect()
 }
 
 fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<Entry, Failed> {
@@ -360,7 +354,7 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
 
 /// The weight of plain jobs: their share of what waits, with limits and without.
 fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
-    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?3 LIMIT ?2)";
+    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?3 LIMIT ?2)";
     let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, Unsigned(SHARE_COUNTED), NO_GROUP], |row| Unsigned::get(row, 0))?;
     let mut grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
     let mut plain = free;

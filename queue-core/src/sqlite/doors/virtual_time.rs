@@ -4,7 +4,7 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    broker::TURN_COST,
+    broker::{TURN_APART, TURN_COST},
     sqlite::connection::{
         lenient::Number,
         tx::{Failed, Queue, Tx},
@@ -21,6 +21,19 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
     const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
+}
+
+/// The earliest start of a group that comes: behind those that came before the last claim. So virtual time goes on even where no group ever comes again, and who waits is
+/// passed by nobody who comes later.
+pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<i64> {
+    Ok(read(tx, queue)?.0.saturating_add(TURN_APART.cast_signed()))
+}
+
+/// Nothing waits, and no start is remembered: time begins anew, so that it never ends.
+pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
+    const RESTART: &str = "UPDATE queue_turns SET virtual = 0, plain = max(plain - virtual, 0) WHERE queue = ?1 AND virtual > 0
+        AND NOT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1)";
+    tx.sql(RESTART)?.execute([queue.key]).map(drop)
 }
 
 /// A job of a group was claimed at this start.

@@ -3,13 +3,13 @@
 
 mod list;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use queue_core::{
     JobId,
     broker::{
-        GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, PauseOf, Priority, RuleOf, SetGroup, TURN_COST,
-        share_of_plain,
+        GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, PauseOf, Priority, RuleOf, SetGroup, TURN_APART,
+        TURN_COST, share_of_plain,
     },
 };
 
@@ -19,9 +19,11 @@ use super::{Model, Place, limits::Chain};
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     lines: BTreeMap<GroupName, Line>,
-    /// The virtual starts of the groups that may be served.
+    /// The virtual starts of the groups with a job that may start, suspects left out.
     turns: BTreeMap<GroupName, u64>,
-    /// Those of the groups that may not be served, or have nothing that is ready.
+    /// The groups with a suspect that may start.
+    doubts: BTreeSet<GroupName>,
+    /// The virtual starts of the groups that have no turn.
     rested: BTreeMap<GroupName, u64>,
     /// The largest start that was served.
     virtual_time: u64,
@@ -131,6 +133,10 @@ impl Groups {
         }
     }
 
+    fn start_of(&self, group: &GroupName) -> u64 {
+        self.turns.get(group).or(self.rested.get(group)).copied().unwrap_or_default()
+    }
+
     fn rule(&self, of: &RuleOf) -> GroupRule {
         self.rules.get(of).copied().unwrap_or_default()
     }
@@ -234,17 +240,22 @@ impl Model {
 
     /// Whether a group is among those that may be served is decided anew.
     pub(super) fn review(&mut self, group: &GroupName) {
-        let line = self.groups.lines.get(group);
-        let stands = match self.groups.holder(group) {
-            Some(holder) => line.is_some_and(|line| line.members().any(|id| id == holder)),
-            None => line.is_some(),
-        };
-        let may = stands && self.room(group) > 0;
+        let (line, holder) = (self.groups.lines.get(group), self.groups.holder(group));
+        let fits = |id: &JobId| holder.is_none_or(|holder| holder == id);
+        let has_room = self.room(group) > 0;
+        let may = has_room && line.is_some_and(|line| line.jobs.iter().flatten().any(fits));
+        let doubt = has_room && line.is_some_and(|line| line.suspects.iter().any(fits));
         let groups = &mut self.groups;
+        let comes = doubt && !groups.doubts.contains(group);
+        if doubt {
+            groups.doubts.insert(group.clone());
+        } else {
+            groups.doubts.remove(group);
+        }
         match (may, groups.turns.get(group).copied()) {
             (true, None) => {
                 let rested = groups.rested.remove(group).unwrap_or(0);
-                groups.turns.insert(group.clone(), rested.max(groups.virtual_time));
+                groups.turns.insert(group.clone(), rested.max(groups.virtual_time + TURN_APART));
                 self.announce(self.now);
             }
             (false, Some(start)) => {
@@ -252,6 +263,14 @@ impl Model {
                 groups.rested.insert(group.clone(), start);
             }
             _ => {}
+        }
+        if comes {
+            if !self.groups.turns.contains_key(group) {
+                let earliest = self.groups.virtual_time + TURN_APART;
+                let start = self.groups.rested.entry(group.clone()).or_default();
+                *start = earliest.max(*start);
+            }
+            self.announce(self.now);
         }
     }
 
@@ -286,14 +305,16 @@ impl Model {
         group.is_some_and(|group| self.groups.effective(group).order == Some(GroupOrder::SkipFailed))
     }
 
-    /// The next suspect that stands in the line of a group that may be served.
+    /// The next suspect that may start: of the group with the least start.
     pub(in crate::model) fn next_suspect(&self) -> Option<JobId> {
-        let of = |(group, line): (&GroupName, &Line)| {
-            let may = |id: &&JobId| self.groups.turns.contains_key(group) && self.held_back(id).is_none();
-            let suspect = line.suspects.iter().find(may)?;
-            self.groups.holder(group).is_none_or(|holder| holder == suspect).then(|| suspect.clone())
-        };
-        self.groups.lines.iter().find_map(of)
+        let groups = &self.groups;
+        let mut doubts: Vec<(u64, &GroupName)> = groups.doubts.iter().map(|group| (groups.start_of(group), group)).collect();
+        doubts.sort();
+        doubts.into_iter().find_map(|(_, group)| {
+            let holder = groups.holder(group);
+            let may = |id: &&JobId| holder.is_none_or(|holder| holder == *id) && self.held_back(id).is_none();
+            groups.lines[group].suspects.iter().find(may).cloned()
+        })
     }
 
     /// What a claim of so many jobs takes: one at a time, of the group with the least start.
@@ -380,15 +401,20 @@ impl Model {
         if self.limits.used {
             return self.groups.page().any(|id| self.may_start(id, false));
         }
-        let is_open = |group: &GroupName| {
-            let line = &self.groups.lines[group];
-            match self.groups.holder(group) {
-                // It stands where others do, if it came back while its group was not ordered.
-                Some(holder) => line.jobs.iter().flatten().any(|id| id == holder),
-                None => line.jobs.iter().any(|jobs| !jobs.is_empty()),
-            }
-        };
-        self.groups.turns.keys().any(is_open)
+        self.groups.waits()
+    }
+
+    /// Forgets groups that are not ahead of the virtual time, or all where nothing waits, at most so many.
+    pub(in crate::model) fn forget_groups(&mut self, items: usize) -> usize {
+        let waits = self.groups.waits() || !self.groups.doubts.is_empty() || self.ready.priorities().iter().any(|line| !line.is_empty());
+        let upto = if waits { self.groups.virtual_time } else { u64::MAX };
+        let groups = &mut self.groups;
+        let is_over = |(group, start): &(&GroupName, &u64)| **start <= upto && !groups.lines.contains_key(*group);
+        let over: Vec<GroupName> = groups.rested.iter().filter(is_over).map(|(group, _)| group.clone()).take(items).collect();
+        for group in &over {
+            groups.rested.remove(group);
+        }
+        over.len()
     }
 
     /// A pick was claimed.
@@ -400,7 +426,7 @@ impl Model {
     /// A suspect was claimed. It is no turn of its group, which pays for it: virtual time stands still.
     pub(in crate::model) fn served_suspect(&mut self, id: &JobId) {
         let Some(group) = self.jobs[id].group.clone() else { return };
-        let start = self.groups.turns.get(&group).or(self.groups.rested.get(&group)).copied().unwrap_or(0);
+        let start = self.groups.start_of(&group);
         self.charge_turn(&group, start, cost(self.groups.effective(&group).weight.map_or(1, u64::from)));
     }
 

@@ -43,6 +43,18 @@ impl Model {
         self.jobs.iter().filter(holds).map(|(id, _)| id)
     }
 
+    /// Forgets keys whose rates are over, at most so many.
+    pub(in crate::model) fn forget_rates(&mut self, items: usize) -> usize {
+        let now = self.now;
+        let is_over = |arrival: &Arrival| arrival.tat <= now * 1000 && arrival.closed <= now;
+        let over: Vec<LimitKey> =
+            self.limits.rates.iter().filter(|(_, arrival)| is_over(arrival)).map(|(key, _)| *key).take(items).collect();
+        for key in &over {
+            self.limits.rates.remove(key);
+        }
+        over.len()
+    }
+
     fn ahead(&self, key: &LimitKey, rule: &LimitRule) -> (i64, i64) {
         let arrival = self.limits.rates.get(key).copied().unwrap_or_default();
         let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);

@@ -14,7 +14,10 @@ CREATE TABLE IF NOT EXISTS queue_groups (
     front BLOB,
     UNIQUE (queue, name)
 );
-CREATE INDEX IF NOT EXISTS queue_groups_turn ON queue_groups (queue, start, name) WHERE turn = 1;
+DROP INDEX IF EXISTS queue_groups_turn;
+CREATE INDEX IF NOT EXISTS queue_groups_turns ON queue_groups (queue, start, name) WHERE turn & 1;
+CREATE INDEX IF NOT EXISTS queue_groups_rested ON queue_groups (queue, start) WHERE turn = 0 AND front IS NULL;
+CREATE INDEX IF NOT EXISTS queue_groups_doubts ON queue_groups (queue, start, name) WHERE turn & 2;
 CREATE TABLE IF NOT EXISTS queue_holders (
     queue INTEGER NOT NULL,
     name BLOB NOT NULL,

@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS queue_rates (
     closed INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, key)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS queue_rates_tat ON queue_rates (queue, tat);
 CREATE TABLE IF NOT EXISTS queue_wakes (
     queue INTEGER NOT NULL,
     key BLOB NOT NULL,

@@ -1,0 +1,177 @@
+//! Floods: many groups, keys and ids that are used once. Nobody starves behind them, and what is known of them is forgotten.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use queue_core::{
+    JobId,
+    broker::{Ending, JobState, KeepLimits, NewJob, SweepLimits, Swept},
+};
+
+use super::{
+    bed::{Bed, LONG, Lane, eventually, finish},
+    groups::{groups, job, put, sound},
+    limits::{concurrency, key, limited, set},
+};
+use crate::Changes as _;
+
+/// How many of each.
+const MANY: usize = 250;
+
+async fn sweep(bed: &Bed) -> Swept {
+    bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a sweep is answered")
+}
+
+/// Sweeps until nothing is left, in steps. Gives how many of a kind were removed.
+async fn sweep_all(bed: &Bed, of: impl Fn(&Swept) -> usize) -> usize {
+    let mut removed = 0;
+    loop {
+        let swept = sweep(bed).await;
+        // A page of a scan may have a few more.
+        assert!(of(&swept) <= 2 * SweepLimits::default().items, "{swept:?} in one step");
+        removed += of(&swept);
+        if !swept.more {
+            return removed;
+        }
+    }
+}
+
+/// Runs all jobs that are ready.
+async fn run_all(lane: &mut Lane) {
+    loop {
+        let claimed = lane.claim(MANY).await;
+        if claimed.is_empty() {
+            return;
+        }
+        lane.ack(&claimed).await;
+    }
+}
+
+/// One group for each job: a sweep forgets them when nothing waits, and says whether it has left some.
+pub async fn groups_that_were_used_once_are_forgotten(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
+    run_all(&mut lane).await;
+    assert_eq!(sweep_all(&bed, |swept| swept.groups).await, MANY);
+    assert!(sweep(&bed).await.is_empty());
+    put(&bed, "order-7", 2).await;
+    put(&bed, "new", 1).await;
+    assert_eq!(groups(&lane.claim(5).await).matches("order-7").count(), 2);
+    sound(&bed).await;
+}
+
+/// Groups come all the time, and each has one job: one that waits is not passed by those that come later.
+pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
+    put(&bed, "zz", 1).await;
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    let mut served = Vec::new();
+    for n in 0..20 {
+        put(&bed, &format!("{}", (b'b' + n) as char), 1).await;
+        served.push(groups(&lane.claim(1).await));
+    }
+    assert!(served[..3].contains(&"zz".to_owned()), "the name decides among those alone that came together: {served:?}");
+    sound(&bed).await;
+}
+
+/// Limits hold hundreds of groups back whose turns come first: a job behind them starts at once, also with claims of one job each.
+pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) {
+    concurrency(&bed, "api", 1).await;
+    let of = key("api", "");
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored(vec![limited("holder", &[of])]).await;
+    assert_eq!(lane.claim(1).await.len(), 1);
+    let waiting: Vec<NewJob> = (0..MANY).map(|n| limited(&format!("a{n}"), &[of])).collect();
+    bed.producer().await.stored(waiting).await;
+    put(&bed, "zzzzz", 3).await;
+    assert_eq!(groups(&lane.claim(1).await), "zzzzz");
+    assert_eq!(groups(&lane.claim(5).await), "zzzzzzzzzz");
+    let turn = lane.next().claim(5);
+    let answer = lane.send(&turn).await;
+    assert!(answer.deliveries.is_empty() && !answer.more, "it is not told of what nobody gets");
+    sound(&bed).await;
+}
+
+/// One key of a rate for each job: what is known of the keys is forgotten when it says nothing any more.
+pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
+    set(&bed, "api", |rule| (rule.rate, rule.burst) = ("1000/1s".parse().ok(), Some(1))).await;
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored((0..MANY).map(|n| limited("", &[key("api", &n.to_string())])).collect()).await;
+    run_all(&mut lane).await;
+    assert_eq!(bed.depth(JobState::Ready).await, 0);
+    let mut forgotten = 0;
+    eventually("all keys are forgotten", async || {
+        forgotten += sweep_all(&bed, |swept| swept.rates).await;
+        (forgotten >= MANY).then_some(())
+    })
+    .await;
+    assert_eq!(forgotten, MANY);
+}
+
+/// Hundreds of suspects were cancelled while they waited: the one behind them comes at once.
+pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
+    let ids = bed.put(MANY + 1).await;
+    let mut dying = bed.dying_lane().await;
+    assert_eq!(dying.claim(MANY + 1).await.len(), MANY + 1);
+    bed.reclaim(&[&dying], super::groups::RULE).await;
+    let mut lane = bed.lane().await;
+    eventually("all are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(JobState::Ready).await == MANY as u64 + 1).then_some(())
+    })
+    .await;
+    let listed = bed.ids(JobState::Ready).await;
+    assert_eq!(listed.len(), ids.len());
+    bed.broker.cancel(&bed.queue, &listed[..MANY]).await.expect("they can be cancelled");
+    let claimed: Vec<_> = lane.claim(1).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(claimed, listed[MANY..]);
+}
+
+/// Ends so many jobs, which are kept for a time. Gives their ids.
+async fn keep(bed: &Bed, lane: &mut Lane, jobs: usize, keep: Duration, limits: KeepLimits) -> Vec<JobId> {
+    let ids = bed.put(jobs).await;
+    let claimed = lane.claim(jobs).await;
+    assert_eq!(claimed.len(), jobs);
+    let mut turn = lane.next().finish(claimed.iter().map(|job| finish(job, Ending::Ack { result: None, keep: Some(keep) })).collect());
+    turn.keep = limits;
+    assert!(lane.send(&turn).await.stale.is_empty());
+    ids
+}
+
+/// Records go when their time is over, although one that ended before them is kept for much longer, and another job was cancelled.
+pub async fn a_record_waits_for_none_that_is_kept_for_longer(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let long = keep(&bed, &mut lane, 1, LONG, KeepLimits::default()).await.remove(0);
+    let cancelled = bed.put(1).await.remove(0);
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&cancelled)).await.expect("it can be cancelled");
+    keep(&bed, &mut lane, MANY, Duration::from_millis(1), KeepLimits::default()).await;
+    let mut removed = 0;
+    eventually("they are removed", async || {
+        removed += sweep_all(&bed, |swept| swept.ended).await;
+        (removed >= MANY).then_some(())
+    })
+    .await;
+    assert_eq!((removed, bed.depth(JobState::Done).await), (MANY, 1));
+    assert_eq!((bed.state(&long).await, bed.state(&cancelled).await), (Some(JobState::Done), Some(JobState::Cancelled)));
+    // It is found where people look.
+    assert_eq!((bed.ids(JobState::Done).await, bed.ids(JobState::Cancelled).await), (vec![long], vec![cancelled]));
+}
+
+/// Where too many are kept, those go first whose time is over, and then those that were to be kept for the shortest time.
+pub async fn a_bound_removes_no_record_while_another_is_over(bed: Bed) {
+    let limits = KeepLimits { count: 3, ..KeepLimits::default() };
+    let mut lane = bed.lane().await;
+    let long = keep(&bed, &mut lane, 2, LONG, limits).await;
+    let short = keep(&bed, &mut lane, 2, Duration::from_secs(60), limits).await;
+    let listed = async |state| bed.ids(state).await.into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(listed(JobState::Done).await, long.iter().chain(&short[1..]).cloned().collect(), "one of the shorter ones went");
+    for _ in 0..3 {
+        keep(&bed, &mut lane, 5, Duration::from_millis(1), KeepLimits::default()).await;
+    }
+    eventually("what is over is gone, and no more", async || {
+        let swept = bed.broker.sweep(&bed.queue, &SweepLimits { keep: limits, ..SweepLimits::default() }).await.expect("it is swept");
+        (swept.ended == 0 && bed.depth(JobState::Done).await == 3).then_some(())
+    })
+    .await;
+    assert_eq!(listed(JobState::Done).await, long.into_iter().chain(short.into_iter().skip(1)).collect());
+}

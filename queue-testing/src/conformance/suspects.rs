@@ -1,0 +1,187 @@
+//! Suspects: jobs whose process has died. They are served one at a time, and nobody waits behind those that may not start.
+
+use queue_core::{
+    GroupOrder, JobId,
+    broker::{Begin, Delivery, JobState, NewJob, PauseOf, Pausing, SetPause},
+};
+
+use super::{
+    bed::{Bed, Lane, SHORT, eventually},
+    groups::{RULE, cap, groups, job, name, order, put, sound},
+    topics::{event, lane, publisher, subscribe},
+};
+
+/// Lets a process die with all jobs of these groups, one of each: they are suspects then, and ready.
+async fn suspects(bed: &Bed, groups: impl Iterator<Item = String>) -> Vec<JobId> {
+    let jobs: Vec<NewJob> = groups.map(|group| job(&group)).collect();
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    let mut dying = bed.dying_lane().await;
+    let mut held = 0;
+    while held < ids.len() {
+        held += dying.claim(ids.len() - held).await.len();
+    }
+    bed.reclaim(&[&dying], RULE).await;
+    come_back(bed, &mut bed.lane().await, ids.len() as u64).await;
+    ids
+}
+
+/// Waits until so many jobs are ready. Their time is looked at by turns that claim nothing.
+async fn come_back(bed: &Bed, lane: &mut Lane, jobs: u64) {
+    eventually("the suspects are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(JobState::Ready).await == jobs).then_some(())
+    })
+    .await;
+}
+
+/// The process of a lane lives on until a run has lasted for longer than the one in which the job crashed.
+async fn outlives(lane: &mut Lane, run: &Delivery) {
+    let lasted = i64::try_from(run.suspected_for.as_millis()).expect("it is short");
+    eventually("it has run for longer than before", async || {
+        let turn = lane.next();
+        (lane.send(&turn).await.now_ms > run.claim.cast_signed() + lasted + 5).then_some(())
+    })
+    .await;
+}
+
+/// What a lane that runs a suspect gets, and whether it is told of more.
+async fn claim_beside(lane: &mut Lane, jobs: usize) -> (String, bool) {
+    let mut turn = lane.next().claim(jobs);
+    turn.suspect = false;
+    let answer = lane.send(&turn).await;
+    (groups(&answer.deliveries), answer.more)
+}
+
+/// Hundreds of groups whose turn comes first have suspects alone: whoever runs one gets the jobs of others, and is not told of more than it can get.
+pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
+    suspects(&bed, (0..250).map(|n| format!("a{n}"))).await;
+    put(&bed, "z", 6).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(claim_beside(&mut lane, 1).await, ("z".to_owned(), true), "one job at a time");
+    assert_eq!(claim_beside(&mut lane, 16).await, ("zzzzz".to_owned(), false));
+    assert_eq!(claim_beside(&mut lane, 16).await, (String::new(), false), "nothing that it may run, and nothing that makes it ask again");
+    let turn = lane.next().claim(1);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.deliveries[0].crashes, answer.suspects), (1, 1, true));
+    sound(&bed).await;
+}
+
+/// Hundreds of suspects may not start, for their groups are paused or full: another suspect is found at once.
+pub async fn suspects_that_may_not_start_keep_no_other_from_its_turn(bed: Bed) {
+    suspects(&bed, (0..250).map(|n| format!("a{n}")).chain(["z".to_owned()])).await;
+    for n in 0..250 {
+        let pause = SetPause::pause(bed.queue.clone(), PauseOf::Group(name(&format!("a{n}"))), Pausing::new());
+        bed.broker.set_pause(&pause).await.expect("a group can be paused");
+    }
+    let mut lane = bed.lane().await;
+    let turn = lane.next().claim(1);
+    let answer = lane.send(&turn).await;
+    assert_eq!((groups(&answer.deliveries).as_str(), answer.suspects, answer.more), ("z", false, false));
+    let resume = SetPause::resume(bed.queue.clone(), PauseOf::Group(name("a77")));
+    bed.broker.set_pause(&resume).await.expect("a group can go on");
+    assert_eq!(groups(&lane.claim(1).await), "a77");
+    sound(&bed).await;
+}
+
+/// Suspects are served in the order of the turns of their groups, which pay for them: none is always the last.
+pub async fn suspects_of_groups_take_turns(bed: Bed) {
+    suspects(&bed, ["a", "a", "a", "b", "b", "b"].into_iter().map(str::to_owned)).await;
+    let mut lane = bed.lane().await;
+    let mut served = String::new();
+    for _ in 0..6 {
+        served += &groups(&lane.claim(1).await);
+    }
+    assert_eq!(served, "ababab");
+    sound(&bed).await;
+}
+
+/// Who holds the line of an ordered group is a suspect: the group has no turn, and goes on when it is served.
+pub async fn an_ordered_group_whose_holder_is_a_suspect_waits_for_it(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    cap(&bed, "b", 1).await;
+    let held = suspects(&bed, ["a", "b"].into_iter().map(str::to_owned)).await;
+    put(&bed, "a", 2).await;
+    put(&bed, "b", 2).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(claim_beside(&mut lane, 4).await, ("b".to_owned(), false), "its jobs wait for the one that crashed");
+    sound(&bed).await;
+    let taken = lane.claim(4).await;
+    assert_eq!(taken.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&held[0]]);
+    lane.ack(&taken).await;
+    assert_eq!(groups(&lane.claim(1).await), "a");
+    sound(&bed).await;
+}
+
+/// A job whose process lived for longer in this run than in the one that it crashed in is suspected no more: it is judged as its neighbours are.
+pub async fn a_suspect_that_has_outlived_its_crash_is_suspected_no_more(bed: Bed) {
+    let old = suspects(&bed, [String::new()].into_iter()).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    let held = lane.claim_one().await;
+    assert!(held.id == old && held.suspected_for >= SHORT, "how long it may have run: {:?}", held.suspected_for);
+    outlives(&mut lane, &held).await;
+    // The first neighbour comes as the process still lives.
+    let neighbour = put(&bed, "", 1).await.remove(0);
+    assert_eq!(lane.claim(1).await.len(), 1);
+    bed.broker.extend(&[lane.beat(SHORT)]).await.remove(0).expect("the lane is known");
+    let reclaimed = bed.reclaim(&[&lane], RULE).await;
+    assert_eq!((reclaimed.charged, reclaimed.released), (2, 0), "both may have done it");
+    let crashes = async |id: &JobId| bed.show(id).await.expect("it waits").crashes;
+    assert_eq!((crashes(&old).await, crashes(&neighbour).await), (2, 1));
+}
+
+/// The same beside a job that is suspected: that one alone is charged.
+pub async fn a_suspect_that_has_outlived_its_crash_goes_free_beside_another(bed: Bed) {
+    let ids = suspects(&bed, ["", ""].into_iter().map(str::to_owned)).await;
+    let mut lane = bed.dying_lane().await;
+    let old = lane.claim_one().await;
+    outlives(&mut lane, &old).await;
+    let young = lane.claim_one().await;
+    assert!(ids.contains(&young.id));
+    let reclaimed = bed.reclaim(&[&lane], RULE).await;
+    assert_eq!((reclaimed.charged, reclaimed.released), (1, 1));
+    let crashes = async |id: &JobId| bed.show(id).await.expect("it waits").crashes;
+    assert_eq!((crashes(&old.id).await, crashes(&young.id).await), (1, 2));
+}
+
+/// A subscription reads on although many groups of it have suspects alone: these are no jobs that a turn could get.
+pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
+    subscribe(&bed, "s", Begin::Now).await;
+    let mut publisher = publisher(&bed).await;
+    let events = |from: u8, to: u8| {
+        (from..to).map(|n| {
+            let mut event = event(n);
+            event.group = Some(name(&n.to_string()));
+            event
+        })
+    };
+    publisher.stored(events(0, 10).collect()).await;
+    let mut dying = lane(&bed, "s").await;
+    dying.lease = SHORT;
+    let held = dying.claim(10).await;
+    assert_eq!(held.len(), 10);
+    publisher.stored(events(10, 60).collect()).await;
+    let bed = bed.in_queue(&dying.queue.clone());
+    bed.reclaim(&[&dying], RULE).await;
+    let mut one = bed.lane().await;
+    come_back(&bed, &mut one, 10).await;
+    let mut claimed = 0;
+    for _ in 0..2 {
+        let mut turn = one.next().claim(10);
+        turn.suspect = false;
+        claimed += one.send(&turn).await.deliveries.len();
+    }
+    assert!(claimed >= 10, "two turns bring one read: {claimed}");
+    while claimed < 50 {
+        let mut turn = one.next().claim(10);
+        turn.suspect = false;
+        let answer = one.send(&turn).await;
+        assert!(!answer.deliveries.is_empty() || !answer.more, "nothing came, and it is told of more");
+        claimed += answer.deliveries.len();
+    }
+    let mut turn = one.next().claim(10);
+    turn.suspect = false;
+    let answer = one.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.more, answer.suspects), (0, false, true));
+}
