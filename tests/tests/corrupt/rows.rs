@@ -34,6 +34,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "attempts",
             "crashes",
             "first_crash",
+            "ran",
             "snoozes",
             "releases",
             "released",
