@@ -311,9 +311,10 @@ local function trim_ended(items, max_count, max_bytes)
     return passed
   end
 
-  if others > 0 then
+  -- The same of those beside the list: where there are too many, of those that are kept for no longer than the first of the list.
+  local function remove_others()
     local latest = (all > max_count or bytes > max_bytes) and first_lapse() or 0
-    local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items, PIECE))
+    local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items - removed, PIECE))
     local ids, untils = {}, {}
     for at = 1, #found, 2 do
       ids[#ids + 1], untils[#untils + 1] = found[at], ms(whole(found[at + 1]))
@@ -321,6 +322,10 @@ local function trim_ended(items, max_count, max_bytes)
     if #ids > 0 then
       many('ZREM', K.lapsing, { unpack(ids, 1, remove(ids, untils, latest)) })
     end
+  end
+
+  if others > 0 then
+    remove_others()
   elseif beside then
     note_lapse(power, false)
   end
@@ -340,6 +345,9 @@ local function trim_ended(items, max_count, max_bytes)
     if passed < #lines then
       break
     end
+  end
+  if others > 0 and removed < items and (all > max_count or bytes > max_bytes) then
+    remove_others()
   end
   count('.kept_bytes', -freed)
   for state, n in pairs(states) do
