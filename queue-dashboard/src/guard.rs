@@ -25,6 +25,7 @@ use crate::{
     paths::path_of,
     problem::Problem,
     role::Person,
+    serve::ASKS,
     shared::{Hosts, Shared},
 };
 
@@ -131,7 +132,8 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
         return Err(Problem::origin());
     }
     let most = if parts.uri.path().ends_with("/jobs/edit") { EDIT_MAX } else { FORM_MAX };
-    let bytes = to_bytes(body, most).await.map_err(|_| Problem::too_large())?;
+    let sent = tokio::time::timeout(ASKS, to_bytes(body, most)).await.map_err(|_| Problem::slow())?;
+    let bytes = sent.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
     viewer.back = came_from(parts, &viewer.base).or_else(|| said_in(&form, &viewer.base));
     // The cookie must have come with the request: one that was made for the answer proves nothing.

@@ -58,13 +58,14 @@ mod role;
 mod router;
 mod routes;
 mod secrets;
+mod serve;
 mod server;
 mod shared;
 mod snapshot;
 
 pub use self::{
     role::{Person, Role},
-    router::{Dashboard, router},
+    router::{Authorized, Dashboard, MissingAuthorize, router},
     server::{Options, Server, SetupError},
 };
 

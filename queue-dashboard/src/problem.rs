@@ -88,6 +88,10 @@ impl Problem {
         )
     }
 
+    pub(crate) fn slow() -> Self {
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "Too slow", "The form did not arrive in time. Nothing was changed.")
+    }
+
     /// The page that says so.
     pub(crate) fn page(self, viewer: &Viewer) -> Response {
         if self.status == StatusCode::UNAUTHORIZED && viewer.signs_in {

@@ -1,6 +1,6 @@
 //! The builder of a dashboard.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use axum::{Router, http::request::Parts};
 use futures_util::FutureExt;
@@ -14,20 +14,50 @@ use crate::{
 };
 
 /// A dashboard for the queues of this client. [`authorize`](Dashboard::authorize) makes a router of it.
-pub fn router(client: Client) -> Dashboard {
+pub fn router(client: Client) -> Dashboard<MissingAuthorize> {
     let settings =
         Settings { hosts: Hosts::These(Vec::new()), base: None, read_only: false, secrets: Secrets::default(), sign_in: None, until: None };
-    Dashboard { client, settings }
+    Dashboard { client, settings, access: PhantomData }
 }
 
 /// A dashboard that lets nobody in yet. From [`router`].
+///
+/// A compiler error names [`authorize`](Self::authorize) if it is missing:
+///
+/// ```compile_fail,E0277
+/// # fn example(client: queue_core::Client) -> axum::Router {
+/// axum::Router::new().merge(queue_dashboard::router(client))
+/// # }
+/// ```
 #[must_use = "`authorize` makes a router of it"]
-pub struct Dashboard {
+pub struct Dashboard<Access> {
     client: Client,
     pub(crate) settings: Settings,
+    access: PhantomData<Access>,
 }
 
-impl Dashboard {
+/// Of a [`Dashboard`] without [`authorize`](Dashboard::authorize).
+#[derive(Debug)]
+pub struct MissingAuthorize(());
+
+/// Who may use a dashboard. Nothing implements it: `authorize` makes a [`Router`].
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the dashboard is mounted without `.authorize(..)`, which says who may use it",
+    label = "call `.authorize(..)` on it first",
+    note = "for example `queue_dashboard::router(client).authorize(|request| role_of(request))`, which gives an `axum::Router`; \
+            `role_of` takes `&axum::http::request::Parts` and gives an `Option<queue_dashboard::Role>`"
+)]
+pub trait Authorized {}
+
+/// For the message of the compiler.
+impl<S, Access: Authorized> From<Dashboard<Access>> for Router<S> {
+    fn from(_: Dashboard<Access>) -> Self {
+        unreachable!("nothing implements `Authorized`")
+    }
+}
+
+impl<Access> Dashboard<Access> {
     /// Lets nobody change anything: the routes that would do so do not exist. Default: a person's role decides.
     pub fn read_only(mut self) -> Self {
         self.settings.read_only = true;
@@ -90,7 +120,7 @@ impl Dashboard {
     }
 }
 
-impl fmt::Debug for Dashboard {
+impl<Access> fmt::Debug for Dashboard<Access> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dashboard").field("client", &self.client).field("settings", &self.settings).finish()
     }

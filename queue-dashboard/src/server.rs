@@ -12,6 +12,7 @@ use crate::{
     params::Params,
     role::{Person, Role},
     router,
+    serve::serve,
 };
 
 /// The shortest token that is taken.
@@ -128,10 +129,10 @@ impl Server {
         })
     }
 
-    /// Serves it until a future is ready. Open pages do not delay the end.
+    /// Serves it until a future is ready, for at most 256 connections at once. A client has 10 s for each request. Open pages do not delay the end.
     ///
     /// # Errors
-    /// [`SetupError`] if there are no random numbers, or if the system lets nobody in any more.
+    /// [`SetupError`] if there are no random numbers.
     pub async fn run(self, until: impl Future<Output = ()> + Send + 'static) -> Result<(), SetupError> {
         use futures_util::FutureExt;
         let until = until.boxed().shared();
@@ -151,7 +152,8 @@ impl Server {
         }
         let who = if self.token.is_some() { "token" } else { "anybody" };
         let app = dashboard.authorize(move |_: &Parts| Some(Person::new(who, role)));
-        axum::serve(self.listener, app).with_graceful_shutdown(until).await.map_err(|error| SetupError(error.to_string()))
+        serve(self.listener, app, until).await;
+        Ok(())
     }
 }
 

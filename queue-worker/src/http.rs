@@ -2,6 +2,8 @@
 //! What the answers say is in `health`.
 
 use std::{
+    collections::VecDeque,
+    convert::Infallible,
     io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
@@ -15,6 +17,7 @@ use futures_util::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::oneshot,
 };
 
 use crate::{
@@ -50,6 +53,8 @@ pub(crate) struct Http {
     shared: Arc<Shared>,
     listener: io::Result<tokio::net::TcpListener>,
     clients: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// A sender for each client, in the order in which they came. A client without its sender gives its place up.
+    places: VecDeque<oneshot::Sender<Infallible>>,
     refused: bool,
 }
 
@@ -58,7 +63,7 @@ pub(crate) struct Http {
 pub(crate) enum Served {
     /// A client has come.
     Accepted,
-    /// One has its answer, or has taken too long.
+    /// One has its answer, has taken too long, or has given its place up.
     Answered,
     /// None could be let in: out of file descriptors, perhaps.
     Refused,
@@ -70,7 +75,7 @@ impl Http {
         if let Err(error) = &listener {
             tracing::error!(%error, "GET /health and GET /ready are not answered");
         }
-        Http { shared, listener, clients: FuturesUnordered::new(), refused: false }
+        Http { shared, listener, clients: FuturesUnordered::new(), places: VecDeque::new(), refused: false }
     }
 }
 
@@ -87,11 +92,21 @@ impl Pass for Http {
     async fn tick(&mut self) -> Served {
         let Ok(listener) = &self.listener else { return std::future::pending().await };
         tokio::select! {
-            accepted = listener.accept(), if self.clients.len() < CLIENTS => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    // Whoever asks is answered at once. Those who have not asked for the longest time make room: they could keep everybody else waiting.
+                    self.places.retain(|place| !place.is_closed());
+                    while self.places.len() >= CLIENTS {
+                        self.places.pop_front();
+                    }
+                    let (place, lost) = oneshot::channel();
+                    self.places.push_back(place);
                     let shared = self.shared.clone();
                     self.clients.push(Box::pin(async move {
-                        drop(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)).await);
+                        tokio::select! {
+                            _ = tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)) => {}
+                            _ = lost => {}
+                        }
                     }));
                     Served::Accepted
                 }

@@ -190,7 +190,7 @@ pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes, at most, of an HTTP request that are read.
 pub(crate) const LONGEST_REQUEST: usize = 8192;
 
-/// HTTP clients, at most, at once; further ones wait.
+/// HTTP clients, at most, at once; for a further one, the first gives its place up.
 pub(crate) const CLIENTS: usize = 32;
 
 /// After an HTTP client could not be let in, before the next. Without it, a process that is out of file descriptors would

@@ -7,3 +7,4 @@ mod live;
 mod million;
 mod pages;
 mod safety;
+mod slow;

@@ -17,7 +17,7 @@ use queue_core::{
     },
     prelude::*,
 };
-use queue_dashboard::{Dashboard, Person, Role};
+use queue_dashboard::{Dashboard, MissingAuthorize, Person, Role};
 use queue_testing::{
     folder::folder,
     patience::{wait, watch},
@@ -200,7 +200,7 @@ pub(crate) struct Answer {
 }
 
 impl Site {
-    pub(crate) async fn mounted(dashboard: Dashboard, base: &str) -> Site {
+    pub(crate) async fn mounted(dashboard: Dashboard<MissingAuthorize>, base: &str) -> Site {
         let dashboard: Router = dashboard.authorize(role_of);
         let app = if base == "/" { dashboard } else { Router::new().nest(base, dashboard) };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

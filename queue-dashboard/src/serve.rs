@@ -1,0 +1,131 @@
+//! Lets in a bounded number of clients, each with a bounded time to ask and to take its answer.
+
+use std::{
+    io::{self, ErrorKind},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{Sleep, sleep},
+};
+
+/// Clients, at most, at once; further ones wait. A browser has up to six for all of its pages.
+const CLIENTS: u32 = 256;
+
+/// How long a client may take for a request, and for the next one on the same connection.
+pub(crate) const ASKS: Duration = Duration::from_secs(10);
+
+/// How long a client may take no byte of its answer.
+const TAKES: Duration = Duration::from_secs(30);
+
+/// After a client could not be let in, before the next.
+const REFUSED: Duration = Duration::from_millis(100);
+
+/// Serves until a future is ready, and then until the requests that were begun are answered.
+pub(crate) async fn serve(listener: TcpListener, app: Router, until: impl Future<Output = ()> + Clone + Send + 'static) {
+    let room = Arc::new(Semaphore::new(CLIENTS as usize));
+    let mut stop = pin!(until.clone());
+    loop {
+        let next = async {
+            let place = room.clone().acquire_owned().await;
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => break (place, stream),
+                    // Out of file descriptors, perhaps.
+                    Err(error) => {
+                        tracing::warn!(%error, "a client of the dashboard could not be let in");
+                        sleep(REFUSED).await;
+                    }
+                }
+            }
+        };
+        let (place, stream) = tokio::select! {
+            () = &mut stop => break,
+            next = next => next,
+        };
+        let (app, until) = (app.clone(), until.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            answer(stream, app, until).await;
+        });
+    }
+    drop(listener);
+    // A semaphore that nobody closes.
+    drop(room.acquire_many(CLIENTS).await);
+}
+
+async fn answer(stream: TcpStream, app: Router, until: impl Future<Output = ()>) {
+    // Small answers leave at once.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(ASKS);
+    let client = TokioIo::new(Client { stream, stalled: None });
+    let mut connection = pin!(builder.serve_connection(client, TowerToHyperService::new(app)));
+    // Whatever it was, there is nobody to tell.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = until => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// A connection that breaks when its client takes nothing for [`TAKES`].
+struct Client {
+    stream: TcpStream,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Client {
+    fn in_time<T>(&mut self, context: &mut Context<'_>, taken: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if taken.is_ready() {
+            self.stalled = None;
+            return taken;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(TAKES)));
+        stalled.as_mut().poll(context).map(|()| Err(ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Client {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Client {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, taken)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let taken = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.in_time(context, taken)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let taken = Pin::new(&mut self.stream).poll_flush(context);
+        self.in_time(context, taken)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let taken = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.in_time(context, taken)
+    }
+}
