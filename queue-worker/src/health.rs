@@ -1,11 +1,17 @@
 //! What the worker says of itself to those who probe it: `/health`, whether this process is well, and `/ready`, whether it reaches its
 //! broker. A restart mends a process that is not well. It does not mend a broker that is away, so that `/health` does not ask for one.
 
-use std::{sync::atomic::Ordering, time::Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 
 use serde::Serialize;
 
 use crate::{engine::Shared, http::Answer, time::now, tuning::STALLED};
+
+/// Lines that the log of the command line has dropped in this process, since nobody read standard error.
+pub(crate) static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// The body of both answers.
 #[derive(Serialize)]
@@ -32,6 +38,8 @@ struct State<'a> {
     /// What is wrong with the broker, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
+    /// Lines of the log that were lost.
+    dropped_log_lines: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     used_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +94,7 @@ impl<'a> State<'a> {
             full: condition.is_full(),
             quiet: shared.quiet.load(Ordering::Relaxed),
             trouble: condition.trouble.as_ref().map(ToString::to_string),
+            dropped_log_lines: DROPPED_LINES.load(Ordering::Relaxed),
             used_bytes: condition.used,
             limit_bytes: condition.limit,
             free_bytes: condition.free,

@@ -24,16 +24,22 @@ pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &s
     (WorkerInfo::new(&host(), std::process::id(), &release, tasks), release)
 }
 
-/// The release that a worker was told to be: by the program, else by the environment.
+/// The release that a worker was told to be: by the program, else by the environment. An environment that names none has an empty one, which is a
+/// [problem].
 pub(crate) fn release(set: Option<&str>) -> Option<String> {
-    let of_environment = || std::env::var(RELEASE).ok().filter(|release| !release.is_empty());
+    let of_environment = || std::env::var_os(RELEASE).map(|release| release.to_string_lossy().into_owned());
     set.map(ToOwned::to_owned).or_else(of_environment)
 }
 
 /// What is wrong with the name of a release.
 pub(crate) fn problem(release: &str) -> Option<String> {
     if release.is_empty() {
-        return Some(format!("release `` is empty; name a version, such as `v42`, or leave it out for {RELEASE} or a digest"));
+        return Some(format!(
+            "the release ({RELEASE} or `Worker::release`) is empty; name a version, such as `v42`, or leave it out for a digest"
+        ));
+    }
+    if release.contains(char::REPLACEMENT_CHARACTER) {
+        return Some(format!("release {release:?} ({RELEASE} or `Worker::release`) is not Unicode; use a name such as `v42`"));
     }
     if release.len() > TEXT_MAX {
         return Some(format!("the release has {} bytes; use at most {TEXT_MAX}", release.len()));

@@ -9,7 +9,7 @@ mod subscriptions;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use self::{limits::LimitGauges, subscriptions::SubscriptionGauges};
 use crate::{
     duty::{Pass, Supervisor},
     engine::Shared,
+    health,
     tallies::Ran,
     tuning::QUEUES_READ,
 };
@@ -46,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 29] = [
+pub(crate) const METRICS: [Metric; 30] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
@@ -80,6 +81,12 @@ pub(crate) const METRICS: [Metric; 29] = [
     ("queue_worker_memory_bytes", Kind::Gauge, &[], "resident memory of this process; not told where the system does not tell it"),
     ("queue_worker_cpu_cores", Kind::Gauge, &[], "CPU that this process uses, in cores, since the beat before"),
     ("queue_worker_slots", Kind::Gauge, &["state"], "slots of this worker, those that hold a job and those that are free"),
+    (
+        "queue_log_lines_dropped_total",
+        Kind::Counter,
+        &[],
+        "lines that the log of the command line has dropped, as nobody read standard error",
+    ),
     ("queue_broker_reconnects_total", Kind::Counter, &[], "outages of the broker that are over"),
 ];
 
@@ -155,6 +162,11 @@ pub(crate) fn used(load: &broker::WorkerLoad) {
     metrics::gauge!("queue_worker_slots", "state" => "free").set(load.slots.saturating_sub(load.busy) as f64);
 }
 
+/// How many lines the log has dropped so far.
+fn dropped() {
+    metrics::counter!("queue_log_lines_dropped_total").absolute(health::DROPPED_LINES.load(Ordering::Relaxed));
+}
+
 /// The broker answers again. It is rare.
 pub(crate) fn reconnected() {
     metrics::counter!("queue_broker_reconnects_total").increment(1);
@@ -202,6 +214,7 @@ pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
     }
     // What never happened is told as zero: a rate needs a beginning.
     metrics::counter!("queue_broker_reconnects_total").increment(0);
+    dropped();
     metrics::counter!("queue_enqueue_refused_total", "reason" => "broker_full").increment(0);
     for queue in &shared.queues {
         reclaimed(queue, 0, 0);
@@ -285,6 +298,7 @@ impl Pass for Gauges {
                 subscription.read(&self.shared.broker).await;
             }
         }
+        dropped();
         prometheus::keep_up();
         read
     }

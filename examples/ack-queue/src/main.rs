@@ -17,8 +17,22 @@ claim [TIME]   takes one for this time (default 30s)
 ack ID         removes it: it is done
 Ctrl-D         ends";
 
+const USAGE: &str = "Usage: ack-queue
+
+Reads commands from standard input, one a line. The queue is that of QUEUE_URL, else sqlite://queue.db.
+
+";
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
+    if let Some(argument) = std::env::args().nth(1) {
+        if argument == "--help" || argument == "-h" {
+            println!("{USAGE}{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("error: unknown argument {argument:?}\n\n{USAGE}{HELP}");
+        return ExitCode::from(2);
+    }
     match talk().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -9,7 +9,7 @@ use std::{
 use queue_core::{Client, broker::JobState};
 use queue_tests::{
     folder::folder,
-    patience::{Lines, wait_for},
+    patience::{self, Lines, wait_for},
     server::{Kind, Server},
 };
 
@@ -135,4 +135,20 @@ fn a_message_that_nobody_acknowledges_is_set_aside() {
         });
         assert_eq!(ada.says("claim soon").split(':').next(), Some("error"));
     });
+}
+
+/// Who asks for help gets help, and no queue is opened.
+#[test]
+fn a_question_for_help_starts_nothing() {
+    let run = |argument: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ack-queue"));
+        patience::output(command.arg(argument).env("QUEUE_URL", "redis://127.0.0.1:1")).unwrap()
+    };
+    for argument in ["--help", "-h"] {
+        let help = run(argument);
+        assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage: ack-queue"), "{help:?}");
+    }
+    let refused = run("--hlep");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--hlep"), "{refused:?}");
 }

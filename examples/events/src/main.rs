@@ -18,8 +18,20 @@ const ORDERS: u64 = 5;
 /// Nobody waits for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+const USAGE: &str = "Usage: events
+
+Pays orders, and shows how the subscriptions to the topic `orders` hear of them. The queue is that of QUEUE_URL, else a temporary file.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(argument) = std::env::args().nth(1) {
+        if argument == "--help" || argument == "-h" {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("error: unknown argument {argument:?}\n\n{USAGE}");
+        return ExitCode::from(2);
+    }
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -32,7 +44,10 @@ async fn main() -> ExitCode {
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
     // Without a queue of its own it uses a file that ends with it.
     let folder = tempfile::tempdir()?;
-    let url = std::env::var("QUEUE_URL").unwrap_or_else(|_| format!("sqlite://{}", folder.path().join("queue.db").display()));
+    let url = match std::env::var_os("QUEUE_URL") {
+        Some(_) => Client::url_from_env()?,
+        None => format!("sqlite://{}", folder.path().join("queue.db").display()),
+    };
     let client = Client::connect(&url).await?;
     let book = Arc::new(Book::default());
 

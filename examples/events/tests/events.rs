@@ -19,3 +19,19 @@ fn each_hears_of_each_order_whoever_was_down_or_came_later() {
     assert!(rows.contains(&vec!["mail", "0", "6", "0"]), "it waited for mail: {said}");
     assert!(said.contains("billing: order 1 is refunded, cancelled by ada"), "{said}");
 }
+
+/// Who asks for help gets help, and no queue is opened.
+#[test]
+fn a_question_for_help_starts_nothing() {
+    let run = |argument: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_events"));
+        patience::output(command.arg(argument).env("QUEUE_URL", "redis://127.0.0.1:1")).unwrap()
+    };
+    for argument in ["--help", "-h"] {
+        let help = run(argument);
+        assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage: events"), "{help:?}");
+    }
+    let refused = run("--hlep");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--hlep"), "{refused:?}");
+}

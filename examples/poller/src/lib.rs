@@ -10,6 +10,18 @@ use queue_core::prelude::*;
 
 pub use self::accounts::{Account, Accounts, Check};
 
+/// The file that `POLLER_ACCOUNTS` names, or `accounts.db`.
+///
+/// # Errors
+/// When the variable is empty.
+pub fn accounts_path() -> Result<std::path::PathBuf, String> {
+    let path = std::env::var_os("POLLER_ACCOUNTS").unwrap_or_else(|| "accounts.db".into());
+    if path.is_empty() {
+        return Err("POLLER_ACCOUNTS is empty: set it to a file, or unset it for the default, `accounts.db`".to_owned());
+    }
+    Ok(path.into())
+}
+
 /// How the poller is set.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

@@ -1,13 +1,13 @@
 //! The worker: start as many as you like. `poller --help` tells what else it can do.
 
-use std::{env, error::Error, path::PathBuf, process::ExitCode, time::Duration};
+use std::{env, error::Error, process::ExitCode, time::Duration};
 
 use poller::{Accounts, Pace};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     queue_worker::run(async |worker| {
-        let accounts = env::var_os("POLLER_ACCOUNTS").map_or_else(|| PathBuf::from("accounts.db"), PathBuf::from);
+        let accounts = poller::accounts_path()?;
         let pace = Pace { pause: time("POLLER_PAUSE", "5s")?, answer: time("POLLER_ANSWER", "200ms")? };
         Ok(worker
             .data(Accounts::open(&accounts)?)
@@ -23,6 +23,9 @@ async fn main() -> ExitCode {
 }
 
 fn time(variable: &str, default: &str) -> Result<Duration, Box<dyn Error + Send + Sync>> {
-    let text = env::var(variable).unwrap_or_else(|_| default.to_owned());
+    let text = match env::var(variable) {
+        Err(env::VarError::NotPresent) => default.to_owned(),
+        text => text.map_err(|error| format!("{variable}: {error}; set it to a time such as `{default}`, or unset it"))?,
+    };
     humantime::parse_duration(&text).map_err(|error| format!("{variable} `{text}` is no time such as `{default}`: {error}").into())
 }

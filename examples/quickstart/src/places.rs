@@ -27,9 +27,9 @@ impl Places {
 
     /// `QUEUE_URL`, or a file of our own.
     pub(crate) fn queue_url(&self) -> Result<String> {
-        match env::var("QUEUE_URL") {
-            Ok(url) if !url.is_empty() => Ok(url),
-            _ => Ok(queue_core::sqlite::url_of(&self.home.join("queue.db"))),
+        match env::var_os("QUEUE_URL") {
+            Some(_) => Ok(queue_core::Client::url_from_env()?),
+            None => Ok(queue_core::sqlite::url_of(&self.home.join("queue.db"))),
         }
     }
 

@@ -34,7 +34,10 @@ async fn serve() -> Result<(), Box<dyn Error + Send + Sync>> {
     #[cfg(feature = "otel")]
     let (app, traces) = (shop::traces::around_requests(app), shop::traces::export()?);
 
-    let address = env::var("SHOP_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let address = match env::var("SHOP_ADDRESS") {
+        Err(env::VarError::NotPresent) => "127.0.0.1:3000".to_owned(),
+        address => address.map_err(|error| format!("SHOP_ADDRESS: {error}; set it as in `127.0.0.1:3000`, or unset it"))?,
+    };
     let listener = tokio::net::TcpListener::bind(&address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     println!("http://{}", listener.local_addr()?);
     axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;

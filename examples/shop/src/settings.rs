@@ -22,8 +22,8 @@ impl Settings {
     /// One that names the variable which is no time.
     pub fn from_env() -> Result<Self> {
         Ok(Settings {
-            pay_within: time("SHOP_PAY_WITHIN", &text("SHOP_PAY_WITHIN", "10m"))?,
-            activation_mails: text("SHOP_ACTIVATION_MAILS", "3days,7days,14days")
+            pay_within: time("SHOP_PAY_WITHIN", &text("SHOP_PAY_WITHIN", "10m")?)?,
+            activation_mails: text("SHOP_ACTIVATION_MAILS", "3days,7days,14days")?
                 .split(',')
                 .map(|word| time("SHOP_ACTIVATION_MAILS", word.trim()))
                 .collect::<Result<_>>()?,
@@ -37,11 +37,17 @@ impl Settings {
 /// Those of SQLite.
 pub fn open_store() -> Result<Store> {
     let path = env::var_os("SHOP_DB").map_or_else(|| PathBuf::from("shop.db"), PathBuf::from);
+    if path.as_os_str().is_empty() {
+        return Err("SHOP_DB is empty: set it to a file, or unset it for the default, `shop.db`".into());
+    }
     Store::open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
 }
 
-fn text(variable: &str, default: &str) -> String {
-    env::var(variable).unwrap_or_else(|_| default.to_owned())
+fn text(variable: &str, default: &str) -> Result<String> {
+    match env::var(variable) {
+        Err(env::VarError::NotPresent) => Ok(default.to_owned()),
+        text => text.map_err(|error| format!("{variable}: {error}; set it as in `{default}`, or unset it").into()),
+    }
 }
 
 fn time(variable: &str, text: &str) -> Result<Duration> {

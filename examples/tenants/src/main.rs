@@ -55,7 +55,10 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     // Without a queue of its own it uses a file that ends with it.
     let folder = tempfile::tempdir()?;
-    let url = std::env::var("QUEUE_URL").unwrap_or_else(|_| format!("sqlite://{}", folder.path().join("queue.db").display()));
+    let url = match std::env::var_os("QUEUE_URL") {
+        Some(_) => Client::url_from_env()?,
+        None => format!("sqlite://{}", folder.path().join("queue.db").display()),
+    };
     let client = Client::connect(&url).await?;
     let board = Arc::new(Board::new());
     let worker = Worker::new(client.clone()).concurrency(8).data(Arc::new(Geocoder::default())).data(board.clone());

@@ -76,11 +76,18 @@ fn token(args: &DashboardArgs) -> Result<Option<String>, Failure> {
             let read = std::fs::read_to_string(path);
             read.map_err(|error| Failure::new(Exit::Setup, format!("cannot read the token from {}: {error}", path.display())))?
         }
-        None => std::env::var(TOKEN).unwrap_or_default(),
+        None => match std::env::var(TOKEN) {
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            token => token.map_err(|error| Failure::new(Exit::Setup, format!("{TOKEN}: {error}; `openssl rand -hex 16` makes a token")))?,
+        },
     };
     let token = token.trim();
-    if token.is_empty() && args.token_file.is_some() {
-        return Err(Failure::new(Exit::Setup, "the file of --token-file is empty"));
+    if token.is_empty() {
+        let what = if args.token_file.is_some() { "the file of --token-file" } else { TOKEN };
+        return Err(Failure::new(
+            Exit::Setup,
+            format!("{what} is empty: `openssl rand -hex 16` makes a token; without one, a random one is printed"),
+        ));
     }
-    Ok((!token.is_empty()).then(|| token.to_owned()))
+    Ok(Some(token.to_owned()))
 }

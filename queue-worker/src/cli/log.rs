@@ -23,10 +23,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::exit::Failure;
+use super::exit::{Exit, Failure};
 #[cfg(feature = "otel")]
 use super::traces::Traces;
-use crate::JobLogLayer;
+use crate::{JobLogLayer, health::DROPPED_LINES};
 
 /// Lines, at most, that wait for standard error.
 const WAITING: usize = 8192;
@@ -46,16 +46,17 @@ impl Log {
     /// application does it.
     pub(super) fn begin(of_jobs: Option<LogLevel>) -> Result<Log, Failure> {
         let jobs = of_jobs.map(|level| JobLogLayer::new().level(level));
+        let filter = filter()?;
         let lines = Lines::to(io::stderr())?;
         #[cfg(not(feature = "otel"))]
         {
-            let _ = tracing_subscriber::registry().with(jobs).with(layer(lines.clone())).try_init();
+            let _ = tracing_subscriber::registry().with(jobs).with(layer(lines.clone(), filter)).try_init();
             Ok(Log { lines })
         }
         #[cfg(feature = "otel")]
         {
             let (traces, spans) = Traces::begin()?.unzip();
-            let is_ours = tracing_subscriber::registry().with(spans).with(jobs).with(layer(lines.clone())).try_init().is_ok();
+            let is_ours = tracing_subscriber::registry().with(spans).with(jobs).with(layer(lines.clone(), filter)).try_init().is_ok();
             Ok(Log { lines, traces: traces.filter(|_| is_ours) })
         }
     }
@@ -127,6 +128,7 @@ impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.next.try_send(Next::Line(line.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            DROPPED_LINES.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
     }
@@ -144,9 +146,25 @@ impl MakeWriter<'_> for Lines {
     }
 }
 
+/// What `RUST_LOG` says, else `info`.
+fn filter() -> Result<EnvFilter, Failure> {
+    const VARIABLE: &str = EnvFilter::DEFAULT_ENV;
+    let wrong =
+        |problem: String| Failure::new(Exit::Usage, format!("{VARIABLE}: {problem}; use a level as `info`, or `queue_worker=debug,info`"));
+    // The application logs by itself.
+    if tracing::dispatcher::has_been_set() {
+        return Ok(EnvFilter::default());
+    }
+    match std::env::var(VARIABLE) {
+        Err(std::env::VarError::NotPresent) => Ok("info".into()),
+        Err(error) => Err(wrong(error.to_string())),
+        Ok(text) if text.trim().is_empty() => Err(wrong("is empty".to_owned())),
+        Ok(text) => text.parse().map_err(|error| wrong(format!("`{text}`: {error}"))),
+    }
+}
+
 /// The lines on standard error.
-fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(lines: Lines) -> impl Layer<S> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(lines: Lines, filter: EnvFilter) -> impl Layer<S> {
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     fmt::layer().with_ansi(colours).with_writer(lines).with_target(false).with_filter(filter)
 }

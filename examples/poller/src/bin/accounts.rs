@@ -1,6 +1,6 @@
 //! Adds accounts to the rotation, and shows how far they are: `accounts add ada ben`, `accounts list`.
 
-use std::{env, error::Error, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, process::ExitCode};
 
 use poller::{Accounts, rotate};
 use queue_core::{Client, JobId};
@@ -50,6 +50,6 @@ fn list() -> Result<(), Box<dyn Error>> {
 }
 
 fn open() -> Result<Accounts, Box<dyn Error>> {
-    let path = env::var_os("POLLER_ACCOUNTS").map_or_else(|| PathBuf::from("accounts.db"), PathBuf::from);
+    let path = poller::accounts_path()?;
     Accounts::open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
 }

@@ -1,0 +1,28 @@
+//! Environment variables: one that is set to nothing, or to what cannot be read, is refused, and never taken for one that is not set.
+
+#![cfg(unix)]
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Stdio};
+
+use queue_tests::{command_line::Place, patience};
+
+#[test]
+fn a_variable_that_says_nothing_is_refused() {
+    let place = Place::sqlite(env!("CARGO_BIN_EXE_rude_worker"));
+    place.ok(&["enqueue", "obey"]);
+    let cases: [(&str, &[&str], i32); 3] =
+        [("QUEUE_URL", &["status"], 2), ("QUEUE_RELEASE", &["work", "--grace", "1s"], 6), ("RUST_LOG", &["work", "--grace", "1s"], 2)];
+    for (variable, arguments, code) in cases {
+        for value in [&b""[..], b"\xff\xfe"] {
+            let mut command = place.command(arguments);
+            command.env(variable, OsStr::from_bytes(value)).stdin(Stdio::null());
+            let output = patience::output(&mut command).unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{variable} is {value:?}: {error}");
+            assert!(error.contains(variable), "{variable} is {value:?}: {error}");
+        }
+    }
+    let mut command = place.command(&["work", "--grace", "1s"]);
+    let output = patience::output(command.env("RUST_LOG", "info,[")).unwrap();
+    assert_eq!(output.status.code(), Some(2), "a filter that cannot be read is not the default");
+}
