@@ -46,6 +46,7 @@ on_servers! {
     a_turn_whose_reply_was_lost_is_answered_again
     a_black_hole_ends_in_time_and_heals
     a_full_server_refuses_enqueues_and_nothing_else
+    a_server_that_is_full_in_the_middle_of_many_jobs_has_those_that_the_error_names
     namespaces_know_nothing_of_each_other
     a_newer_schema_is_left_alone
     a_master_that_became_a_replica_is_left_at_once
@@ -282,6 +283,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
         Ending::Nack { delay: LEASE, error: "x".to_owned() },
         Ending::Snooze { delay: LEASE },
         Ending::Release,
+        Ending::Stopped,
         Ending::Cancel { reason: "no".to_owned() },
     ];
     let finishes: Vec<_> = held.iter().zip(endings.into_iter().cycle()).map(|(delivery, ending)| finish(delivery, ending)).collect();
@@ -303,6 +305,43 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(10))).await.unwrap();
     assert_eq!(broker.stats("faults").await.unwrap().total(Counter::Enqueued), 310);
+}
+
+async fn a_server_that_is_full_in_the_middle_of_many_jobs_has_those_that_the_error_names(kind: Kind) {
+    const JOBS: u32 = 9_000;
+    let server = Server::start(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let used = server.command(&["INFO", "memory"]);
+    let used: u64 = used.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.command(&["CONFIG", "SET", "maxmemory", &(used + 10 * 1024 * 1024).to_string()]);
+    let jobs = || (0..JOBS).map(|number| note::job(number).header("text", "x".repeat(3_000)));
+    let all = client.enqueue_all(jobs()).await.expect_err("they take 27 MB");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    let stats = client.inspector().stats("faults").await.unwrap();
+    let stored: Vec<_> = all.answers.iter().filter_map(|answer| answer.as_ref().ok().map(|handle| handle.address().clone())).collect();
+    assert!(stored.len() >= 500 && stored.len() < 8_000, "{} were stored", stored.len());
+    assert_eq!((stats.count(JobState::Ready), all.unknown()), (stored.len() as u64, 0), "all that are there are named");
+    for address in stored.iter().step_by(97) {
+        assert_eq!(client.inspector().show(address).await.unwrap().state, JobState::Ready);
+    }
+    let refused = all.answers.iter().filter_map(|answer| answer.as_ref().err());
+    for error in refused {
+        assert!(matches!(error, Error::BrokerFull { .. } | Error::Unavailable { .. }), "{error:?}");
+    }
+    let text = all.to_string();
+    assert!(text.starts_with(&format!("{} of {JOBS} jobs were not stored, {} are;", JOBS as usize - stored.len(), stored.len())), "{text}");
+    // With `?`.
+    let error = Error::from(all);
+    assert!(!error.is_transient() && error.is_ambiguous(), "a repetition would store them twice");
+    let Error::PartlyStored { stored: named, given, cause } = error else { panic!("{error:?}") };
+    assert!(matches!(*cause, Error::BrokerFull { .. }), "{cause:?}");
+    assert_eq!((named, given), (stored, JOBS as usize));
+    // Before anything is stored, nothing is: that call may be repeated.
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let none = Error::from(client.enqueue_all(jobs()).await.expect_err("there is no room"));
+    assert!(matches!(none, Error::BrokerFull { .. }) && none.is_transient(), "{none:?}");
 }
 
 async fn namespaces_know_nothing_of_each_other(kind: Kind) {
