@@ -84,12 +84,25 @@ pub enum Error {
         /// A queue with a name like it.
         nearest: Option<String>,
     },
+    /// Nothing was ever enqueued to the queue, and no worker has served it.
+    #[error("there is no queue `{queue}`{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+    NoSuchQueue {
+        /// The queue.
+        queue: String,
+        /// A queue with a name like it.
+        nearest: Option<String>,
+    },
     /// No job has this address.
     #[error("there is no job `{0}`; it may have finished without retention")]
     NoSuchJob(String),
     /// No schedule has this address.
-    #[error("there is no schedule `{0}`; `schedules list` has those that there are")]
-    NoSuchSchedule(String),
+    #[error("there is no schedule `{schedule}`; {}", nearest.as_ref().map_or_else(|| "`schedules list` has those that there are".to_owned(), |near| format!("did you mean `{near}`?")))]
+    NoSuchSchedule {
+        /// The address.
+        schedule: String,
+        /// A schedule of the same queue with a name like it.
+        nearest: Option<String>,
+    },
     /// No operation has this address.
     #[error("there is no operation `{0}`; `operations list` has those that there are")]
     NoSuchOperation(String),

@@ -11,6 +11,24 @@ use crate::{
     task::ParamDef,
 };
 
+/// A type of event of this program. The derive submits it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct DeclaredEvent {
+    /// Its topic.
+    pub topic: &'static str,
+    /// The name of the type.
+    pub name: &'static str,
+}
+
+inventory::collect!(DeclaredEvent);
+
+/// All types of events of this program.
+#[doc(hidden)]
+pub fn declared_events() -> impl Iterator<Item = DeclaredEvent> {
+    inventory::iter::<DeclaredEvent>.into_iter().copied()
+}
+
 /// A type of event. `#[derive(Event)]` implements it.
 ///
 /// ```

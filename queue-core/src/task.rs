@@ -96,6 +96,19 @@ pub enum OnIsolation {
     Cancel,
 }
 
+/// A task that declares limits, so that a job of another task may name them. Submitted by the macros.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct WithLimits(pub &'static TaskDef);
+
+inventory::collect!(WithLimits);
+
+/// The limits that tasks of this program declare for a queue.
+pub(crate) fn limits_of(queue: &str) -> impl Iterator<Item = &'static str> {
+    let tasks = inventory::iter::<WithLimits>.into_iter().map(|WithLimits(task)| *task).filter(move |task| task.queue == queue);
+    tasks.flat_map(|task| task.limits).map(|limit| limit.name)
+}
+
 /// Everything the framework knows about a task. Written by the macros; found through `inventory` or `.register(..)`.
 #[derive(Clone, Copy)]
 #[non_exhaustive]

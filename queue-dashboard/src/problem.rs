@@ -106,7 +106,7 @@ impl From<Error> for Problem {
         let text = error_text(&error);
         match error {
             Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or a person has deleted it."),
-            Error::NoSuchSchedule(_) => Problem::no_schedule(),
+            Error::NoSuchSchedule { .. } => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::NoSuchOperation(_) => Problem::not_found("There is no such operation. The last twenty of a queue are kept."),
             Error::OperationUnderWay(address) => {

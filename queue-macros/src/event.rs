@@ -134,6 +134,10 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
             #items
             #asks
 
+            __queue::inventory::submit! {
+                #core::event::DeclaredEvent { topic: <#name as #core::Event>::TOPIC, name: <#name as #core::Event>::TYPE }
+            }
+
             impl #core::Event for #name {
                 const TOPIC: &'static ::core::primitive::str = #topic;
                 const TYPE: &'static ::core::primitive::str = #type_name;

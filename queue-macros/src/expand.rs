@@ -126,6 +126,8 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
     let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(__queue_def.schedules = &[#(#schedule_definitions),*];));
+    let with_limits =
+        (!task.options.limits.is_empty()).then(|| quote!(__queue::inventory::submit! { #core::task::WithLimits(&__QUEUE_DEFINITION) }));
     let assignments = task.options.assignments(&core, &task.task_name, task.params);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
@@ -201,6 +203,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             }
 
             __queue::inventory::submit! { #core::registry::Submitted(&__QUEUE_HANDLER) }
+            #with_limits
         };
     }
 }

@@ -72,6 +72,11 @@ impl QueueStats {
         self.jobs.values().sum()
     }
 
+    /// Whether nothing is known of it: perhaps there is no such queue.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.jobs.is_empty() && self.counters.is_empty() && self.lanes == 0 && self.workers == 0 && !self.paused && self.aging.is_none()
+    }
+
     /// How often this has happened since the queue exists.
     pub fn total(&self, counter: Counter) -> u64 {
         self.counters.get(&counter).copied().unwrap_or(0)

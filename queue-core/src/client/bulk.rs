@@ -154,7 +154,7 @@ struct Batches {
 
 impl Batches {
     /// Adds a job, and gives the batch that has to leave for it.
-    fn add(&mut self, position: usize, Prepared { address, job, retention }: Prepared) -> Option<(Arc<str>, Batch)> {
+    fn add(&mut self, position: usize, Prepared { address, job, retention, .. }: Prepared) -> Option<(Arc<str>, Batch)> {
         let (queue, size) = (address.queue.clone(), job.envelope.len());
         let batch = self.by_queue.entry(queue.clone()).or_default();
         let full = batch.jobs.len() == MAX_ITEMS || (batch.bytes + size > MAX_BYTES && !batch.jobs.is_empty());
@@ -208,6 +208,10 @@ async fn store_all<T: Task>(
         let position = answers.answers.len();
         answers.answers.push(None);
         let prepared = match job.prepare(definition, client.on_enqueue()) {
+            Ok(prepared) => client.check_limits(&prepared.address.queue, &prepared.limits).await.map(|()| prepared),
+            error => error,
+        };
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 answers.set(position, Err(error));

@@ -297,8 +297,8 @@ impl RawJob {
         job
     }
 
-    /// The queue into which it goes, and what is stored of it. Only for a job that leaves its time and its id to others.
-    pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob)> {
+    /// The queue into which it goes, and what is stored of it, and the limits that it names and its task does not declare. Only for a job that leaves its time and its id to others.
+    pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob, Vec<String>)> {
         let takes =
             |field, what: &str| Err(Error::invalid(field, what, "cannot be set on the job of a schedule, which says when its jobs start"));
         if let Some(id) = &self.options.id {
@@ -306,7 +306,7 @@ impl RawJob {
         }
         let prepared = self.prepare(on_enqueue)?;
         match prepared.job.due {
-            Due::Now => Ok((prepared.address.queue, prepared.job)),
+            Due::Now => Ok((prepared.address.queue, prepared.job, prepared.limits)),
             Due::After(delay) => takes("delay", &format!("{delay:?}")),
             Due::AtMs(at) => takes("at", &at.to_string()),
         }

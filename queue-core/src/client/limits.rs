@@ -48,6 +48,15 @@ pub(super) fn of(
     Ok(JobLimits::new(keys, cost.unwrap_or(1)).map(|limits| (limits, texts)))
 }
 
+/// What is wrong with the name of a limit that nobody knows.
+pub(super) fn unknown<'a>(queue: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = crate::text::nearest(name, known).map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
+    format!(
+        "is not a limit of queue `{queue}`, and the job would run without it{near} Start a worker whose tasks declare it, or use `limits set \
+         {queue}/{name} --new`"
+    )
+}
+
 fn check_cost<'a>(cost: Option<u32>, mut declared: impl Iterator<Item = &'a LimitDef>, has_none: bool) -> Result<()> {
     let Some(cost) = cost else { return Ok(()) };
     let refused = |problem: String| Err(Error::invalid("cost", cost.to_string(), problem));

@@ -19,9 +19,9 @@ mod waits;
 mod watch;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -42,11 +42,11 @@ use crate::{
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
     draft::{EnqueueStack, OnEnqueue},
     error::{Error, Result},
-    inspector::Inspector,
+    inspector::{Inspector, SeenQueues},
     io::BoxFuture,
     observe::{Observe, Observed, spans},
     schedule::Schedules,
-    task::Task,
+    task::{Task, limits_of},
 };
 pub use crate::{broker::LONGEST, pending::Pending};
 
@@ -88,12 +88,25 @@ struct Inner {
     /// What each job passes before it is encoded.
     on_enqueue: EnqueueStack,
     senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
+    /// Queues that exist.
+    seen: Arc<SeenQueues>,
+    /// Limits that exist: queue and name.
+    limits: Mutex<HashSet<(Arc<str>, String)>>,
 }
 
 impl Inner {
     fn of(broker: DynBroker, on_enqueue: EnqueueStack) -> Self {
-        let (process, senders) = (ProcessId::random(), Mutex::default());
-        Inner { broker, process, deadline: ENQUEUE_DEADLINE, confirm: None, served_only: false, on_enqueue, senders }
+        Inner {
+            broker,
+            process: ProcessId::random(),
+            deadline: ENQUEUE_DEADLINE,
+            confirm: None,
+            served_only: false,
+            on_enqueue,
+            senders: Mutex::default(),
+            seen: Arc::default(),
+            limits: Mutex::default(),
+        }
     }
 }
 
@@ -307,7 +320,7 @@ impl Client {
 
     /// Lists, shows and repairs jobs and queues.
     pub fn inspector(&self) -> Inspector {
-        Inspector::new(self.0.broker.clone(), self.0.deadline)
+        Inspector::new(self.0.broker.clone(), self.0.deadline, self.0.seen.clone())
     }
 
     /// Defines, lists and changes schedules.
@@ -377,10 +390,29 @@ impl Client {
         Handle::new(self.clone(), address, Stored::Existing, None, Kept::Unknown)
     }
 
+    /// Refuses limits that no task of this program, no worker and no person has made: a job would run without them.
+    pub(crate) async fn check_limits(&self, queue: &Arc<str>, names: &[String]) -> Result<()> {
+        let seen = || self.0.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in names {
+            let here: Vec<&str> = limits_of(queue).collect();
+            if here.contains(&name.as_str()) || seen().contains(&(queue.clone(), name.clone())) {
+                continue;
+            }
+            let there = self.inspector().limits(queue).await?;
+            if !there.iter().any(|limit| limit.name == *name) {
+                let known = here.into_iter().chain(there.iter().map(|limit| limit.name.as_str()));
+                return Err(Error::invalid("limit", name, limits::unknown(queue, name, known)));
+            }
+            seen().extend(there.into_iter().map(|limit| (queue.clone(), limit.name)));
+        }
+        Ok(())
+    }
+
     /// Stores a job within the span of its enqueue.
     async fn enqueue_prepared(&self, prepared: Result<Prepared>, span: Span) -> Result<(JobAddress, Stored, Option<Confirmed>)> {
         let stored = async {
-            let Prepared { address, job, .. } = prepared?;
+            let Prepared { address, job, limits, .. } = prepared?;
+            self.check_limits(&address.queue, &limits).await?;
             span.record("job", tracing::field::display(&address));
             self.sender(&address.queue).enqueue(job).await?.of(address)
         };

@@ -24,6 +24,8 @@ pub(super) struct Prepared {
     pub(super) job: NewJob,
     /// For how long it asks to be kept, if it says.
     pub(super) retention: Option<Duration>,
+    /// The limits that it names, and that its task does not declare.
+    pub(super) limits: Vec<String>,
 }
 
 /// What is known of the task of a job.
@@ -57,6 +59,8 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
         (None, Some(parameter)) => key::group_of_payload(task, parameter, payload)?,
         (None, None) => None,
     };
+    let named = options.limits.iter().flat_map(|limits| limits.given.keys());
+    let named = named.filter(|name| !limits.iter().any(|limit| limit.name == **name)).cloned().collect();
     let limits = if limits.is_empty() && options.limits.is_none() {
         None
     } else {
@@ -122,7 +126,7 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
     if job.id.is_given() {
         job.digest = envelope.digest();
     }
-    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job, retention: options.retention })
+    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job, retention: options.retention, limits: named })
 }
 
 pub(super) fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {

@@ -20,12 +20,12 @@ mod record;
 mod remarks;
 mod rewind;
 mod search;
+mod seen;
 mod topics;
 mod walk;
 mod why;
 mod workers;
 
-pub(crate) use self::json::{utc, utc_time};
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
@@ -44,6 +44,10 @@ pub use self::{
     topics::{EventInfo, SubscriptionInfo, TopicInfo},
     walk::Walk,
     why::waiting_in,
+};
+pub(crate) use self::{
+    json::{utc, utc_time},
+    seen::SeenQueues,
 };
 pub use crate::broker::{GroupPage, StoredGroup, WorkerAsk, WorkerLoad, WorkerMode, WorkerRecord};
 
@@ -71,13 +75,14 @@ const REASON_MAX: usize = 1024;
 pub struct Inspector {
     broker: DynBroker,
     deadline: Duration,
+    seen: Arc<SeenQueues>,
     /// Why it cancels, or pauses a group.
     reason: Option<Arc<str>>,
 }
 
 impl Inspector {
-    pub(crate) fn new(broker: DynBroker, deadline: Duration) -> Self {
-        Inspector { broker, deadline, reason: None }
+    pub(crate) fn new(broker: DynBroker, deadline: Duration, seen: Arc<SeenQueues>) -> Self {
+        Inspector { broker, deadline, seen, reason: None }
     }
 
     /// The same inspector, whose cancels have this reason: the record of each cancelled job has it as its
@@ -149,7 +154,7 @@ impl Inspector {
     /// [`change_all`](Self::change_all) changes all jobs of a state.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit out of range.
+    /// [`Error::Invalid`] for a limit out of range; [`Error::NoSuchQueue`].
     pub async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         check_queue(queue)?;
         if !(1..=500).contains(&limit) {
@@ -161,6 +166,8 @@ impl Inspector {
             async move { broker.list(&of, state, offset, limit).await }
         };
         let stored = self.ask(self.until(), ask).await?;
+        let is_nothing = offset == 0 && stored.jobs.is_empty() && stored.next.is_none();
+        let stored = self.found_of(queue, stored, is_nothing).await?;
         Ok(Page { jobs: self.records(queue, stored.jobs).await?, next: stored.next })
     }
 

@@ -85,8 +85,15 @@ impl Inspector {
     /// Depth and counters of a queue, and what is said of its pause. A pause whose end has come by the broker's clock is none.
     ///
     /// # Errors
-    /// Those of the broker.
+    /// [`Error::NoSuchQueue`](crate::Error::NoSuchQueue); those of the broker.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        let stats = self.stats_of(queue).await?;
+        let is_nothing = stats.is_nothing();
+        self.found_of(queue, stats, is_nothing).await
+    }
+
+    /// The same of a queue that may have nothing.
+    pub(super) async fn stats_of(&self, queue: &str) -> Result<QueueStats> {
         check_queue(queue)?;
         let of = queue.to_owned();
         let mut stats = self

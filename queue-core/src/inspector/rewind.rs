@@ -144,7 +144,7 @@ impl Rewinding {
     /// Begins another pass, or none if nothing waits. A pass cancels at most as many as there were when it began: jobs of events that are handled meanwhile may fail, and
     /// wait again.
     async fn pass(&mut self) -> Result<()> {
-        let stats = self.inspector.stats(&subscription_address(&self.subscription, &self.topic)).await?;
+        let stats = self.inspector.stats_of(&subscription_address(&self.subscription, &self.topic)).await?;
         self.waiting =
             WAITING.into_iter().map(|state| Waiting { state, left: stats.count(state), from: 0 }).filter(|of| of.left > 0).collect();
         self.passes = if self.waiting.is_empty() { 0 } else { self.passes - 1 };
@@ -203,7 +203,7 @@ impl Inspector {
             }
         }
         let is_start = cancels_nothing(&to, is_short);
-        let stats = self.stats(&subscription_address(subscription, topic)).await?;
+        let stats = self.stats_of(&subscription_address(subscription, topic)).await?;
         let waiting = if is_start { 0 } else { WAITING.into_iter().map(|state| stats.count(state)).sum() };
         Ok(RewindPreview { again, waiting, is_short })
     }

@@ -195,7 +195,7 @@ impl Inspector {
         let Some(stored) = asked.await? else { return Ok(None) };
         let mut subscriptions = Vec::with_capacity(stored.subscriptions.len());
         for subscription in stored.subscriptions {
-            let stats = self.stats(&subscription_address(&subscription.name, topic)).await?;
+            let stats = self.stats_of(&subscription_address(&subscription.name, topic)).await?;
             subscriptions.push(SubscriptionInfo::new(topic, stored.now_ms, subscription, &stats));
         }
         let is_closed = stored.is_closed;
@@ -249,7 +249,7 @@ impl Inspector {
         check_name("topic", topic)?;
         check_name("subscription", subscription)?;
         let queue = subscription_address(subscription, topic);
-        let workers = self.stats(&queue).await?.workers;
+        let workers = self.stats_of(&queue).await?.workers;
         if workers > 0 {
             let problem = format!(
                 "{workers} of its workers would make the subscription `{queue}` again; stop them, or pause it with `queues pause {queue}`"

@@ -172,7 +172,7 @@ impl Schedule {
         check_name("schedule", &self.name)?;
         let missing = || Error::invalid("schedule", &self.name, "has no job; say which with `.job(task::job(..))`");
         let job = self.job.clone().ok_or_else(missing)?.map_err(|error| error.duplicate())?;
-        let (queue, job) = job.template(on_enqueue)?;
+        let (queue, job, limits) = job.template(on_enqueue)?;
         let mut envelope = Envelope::decode(&job.envelope)?;
         let expires_ms = envelope.expires_ms.take().map(|at| u64::try_from(at - now_ms()).unwrap_or(0));
         let body = ScheduleBody {
@@ -204,7 +204,7 @@ impl Schedule {
         if first.is_none() {
             return Err(Error::invalid("end", body.expression, "never ticks before this schedule ends"));
         }
-        Ok(Prepared { queue, name: self.name, body })
+        Ok(Prepared { queue, name: self.name, body, limits })
     }
 
     /// What it is stored as, for a worker that declares it.
@@ -235,6 +235,8 @@ pub struct Prepared {
     pub name: String,
     /// What is stored.
     pub body: ScheduleBody,
+    /// The limits that the job names, and that its task does not declare.
+    pub limits: Vec<String>,
 }
 
 impl Prepared {

@@ -15,11 +15,12 @@ use super::{
 use crate::{
     address::{JobAddress, JobId},
     broker::{
-        DynBroker, MAX_BYTES, ScheduleAnswer, ScheduleDefinition, ScheduleList, ScheduleSet, ScheduleState, SetSchedule, StoredSchedule,
-        TICK_JOBS, TickJob, after, on_broker_until,
+        DynBroker, MAX_BYTES, MAX_ITEMS, ScheduleAnswer, ScheduleDefinition, ScheduleList, ScheduleSet, ScheduleState, SetSchedule,
+        StoredSchedule, TICK_JOBS, TickJob, after, on_broker_until,
     },
     client::Client,
     error::{Error, Result},
+    text::nearest,
 };
 
 /// Most ticks of a backfill.
@@ -80,6 +81,7 @@ impl Schedules {
     /// [`Error::Invalid`] for an expression, a time zone or an option that is wrong, and for a schedule that never ticks; those of the broker.
     pub async fn upsert(&self, schedule: Schedule) -> Result<ScheduleRecord> {
         let prepared = schedule.prepare(self.client.on_enqueue())?;
+        self.client.check_limits(&prepared.queue, &prepared.limits).await?;
         let address = ScheduleAddress { queue: prepared.queue.clone(), name: prepared.name.clone() };
         self.run(move |broker| async move {
             change(&broker, &prepared.queue, &prepared.name, |changing: &mut Changing, now_ms| {
@@ -91,7 +93,7 @@ impl Schedules {
             .await
         })
         .await?;
-        self.get(&address).await?.ok_or_else(|| Error::NoSuchSchedule(address.to_string()))
+        self.get(&address).await?.ok_or_else(|| no_such(&address))
     }
 
     /// A schedule, its last runs and its last events. `None`: there is none of this address.
@@ -182,7 +184,7 @@ impl Schedules {
                 vec![one.clone()]
             })
             .await?;
-            let (_, id) = made.ok_or_else(|| Error::NoSuchSchedule(at.to_string()))?;
+            let (_, id) = made.ok_or_else(|| no_such(&at))?;
             Ok(JobAddress { queue: at.queue, id })
         })
         .await
@@ -197,7 +199,7 @@ impl Schedules {
         let at = schedule.clone();
         self.run(move |broker| async move {
             let page = broker.schedules(&at.queue, &ScheduleList::One(at.name.clone())).await?;
-            let stored = page.schedules.first().ok_or_else(|| Error::NoSuchSchedule(at.to_string()))?;
+            let stored = page.schedules.first().ok_or_else(|| no_such(&at))?;
             let body = ScheduleDefinition::decode(&stored.definition)?.body;
             let shown = || format!("{} to {}", humantime::format_rfc3339_seconds(from), humantime::format_rfc3339_seconds(to));
             if ms(to) > page.now_ms {
@@ -227,7 +229,8 @@ impl Schedules {
     /// # Errors
     /// Those of [`pause`](Self::pause).
     pub async fn next(&self, schedule: &ScheduleAddress, n: usize) -> Result<Vec<SystemTime>> {
-        self.get(schedule).await?.ok_or_else(|| Error::NoSuchSchedule(schedule.to_string()))?.next_ticks(n)
+        let Some(record) = self.get(schedule).await? else { return Err(self.no_such(schedule).await) };
+        record.next_ticks(n)
     }
 
     async fn change<T: Send + 'static>(
@@ -248,7 +251,7 @@ impl Schedules {
                 Ok((*changing != before).then_some(()))
             })
             .await?;
-            answer.filter(|_| known).ok_or_else(|| Error::NoSuchSchedule(at.to_string()))
+            answer.filter(|_| known).ok_or_else(|| no_such(&at))
         })
         .await
     }
@@ -259,8 +262,30 @@ impl Schedules {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        on_broker_until(self.client.broker(), after(self.client.deadline()), work(self.client.broker().clone())).await
+        match on_broker_until(self.client.broker(), after(self.client.deadline()), work(self.client.broker().clone())).await {
+            Err(Error::NoSuchSchedule { schedule, .. }) => Err(match schedule.parse() {
+                Ok(address) => self.no_such(&address).await,
+                Err(error) => error,
+            }),
+            answer => answer,
+        }
     }
+
+    /// The error for an address that no schedule has, with the one that was perhaps meant.
+    #[doc(hidden)]
+    pub async fn no_such(&self, schedule: &ScheduleAddress) -> Error {
+        let (queue, broker) = (schedule.queue.clone(), self.client.broker().clone());
+        let all = async move { broker.schedules(&queue, &ScheduleList::All { offset: 0, limit: MAX_ITEMS }).await };
+        let page = on_broker_until(self.client.broker(), after(self.client.deadline()), all).await;
+        let known = page.map(|page| page.schedules).unwrap_or_default();
+        let near = nearest(&schedule.name, known.iter().map(|stored| stored.name.as_str()));
+        let nearest = near.map(|name| ScheduleAddress { queue: schedule.queue.clone(), name: name.to_owned() }.to_string());
+        Error::NoSuchSchedule { schedule: schedule.to_string(), nearest }
+    }
+}
+
+fn no_such(schedule: &ScheduleAddress) -> Error {
+    Error::NoSuchSchedule { schedule: schedule.to_string(), nearest: None }
 }
 
 /// Reads a schedule, changes it, and sets it, again and again until nobody else has changed it meanwhile. `what` gets a new one if there is
@@ -289,7 +314,7 @@ pub(super) async fn change<T>(
 async fn make(broker: &DynBroker, at: &ScheduleAddress, mut what: impl FnMut(i64) -> Vec<(i64, JobId)>) -> Result<usize> {
     for tries in 0..TRIES {
         let page = broker.schedules(&at.queue, &ScheduleList::One(at.name.clone())).await?;
-        let stored = page.schedules.into_iter().next().ok_or_else(|| Error::NoSuchSchedule(at.to_string()))?;
+        let stored = page.schedules.into_iter().next().ok_or_else(|| no_such(at))?;
         let mut changing = read(&stored)?;
         let wanted = what(page.now_ms);
         let mut jobs = Vec::with_capacity(wanted.len());

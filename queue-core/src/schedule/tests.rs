@@ -227,7 +227,7 @@ fn the_last_run_is_remembered_however_many_people_have_started() {
 }
 
 fn prepared(body: &ScheduleBody) -> Prepared {
-    Prepared { queue: "reports".into(), name: "nightly".to_owned(), body: body.clone() }
+    Prepared { queue: "reports".into(), name: "nightly".to_owned(), body: body.clone(), limits: Vec::new() }
 }
 
 fn live(releases: &[&str]) -> BTreeSet<String> {

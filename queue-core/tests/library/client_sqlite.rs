@@ -284,3 +284,43 @@ async fn many_jobs_can_be_made_of_borrowed_items_in_a_handler() {
     serve(handler(client.clone(), vec![1, 2, 3])).await.unwrap();
     assert_eq!(client.inspector().stats("orders").await.unwrap().count(JobState::Ready), 5);
 }
+
+#[task(queue = "limited", limit(name = "stripe", concurrency = 2))]
+async fn charge(order_id: u64) {
+    let _ = order_id;
+}
+
+/// A slip in its name would leave the job without its limit.
+#[tokio::test]
+async fn a_limit_that_nobody_knows_is_an_error_with_the_nearest_name() {
+    let client = memory().await;
+    let refused = async |job: Job<close>| client.enqueue(job).await.unwrap_err().to_string();
+    assert!(refused(close::job(1).limit("nope", None)).await.starts_with("limit `nope` is not a limit of queue `orders`"));
+    client.inspector().set_limit("orders", "shipping", |rule| rule.concurrency = Some(1)).await.unwrap();
+    let error = refused(close::job(1).limit("shiping", Some("a"))).await;
+    assert!(error.contains("did you mean `shipping`?") && error.contains("`limits set orders/shiping --new`"), "{error}");
+    let all = client.enqueue_all([close::job(1), close::job(2).limit("shiping", None)]).await.unwrap_err();
+    assert_eq!((all.stored(), all.given()), (1, 2));
+    let schedule = Schedule::every("often", Duration::from_secs(60)).job(close::job(3).limit("shiping", None));
+    assert!(client.schedules().upsert(schedule).await.unwrap_err().to_string().contains("did you mean `shipping`?"));
+    close::job(1).limit("shipping", Some("a")).enqueue(&client).await.unwrap();
+    // What another task of this program declares needs no worker that has run.
+    close::job(1).queue("limited").limit("stripe", None).enqueue(&client).await.unwrap();
+    charge::job(1).limit("stripe", Some("a")).enqueue(&client).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_knows_is_an_error_with_the_nearest_name() {
+    let client = memory().await;
+    close::job(1).enqueue(&client).await.unwrap();
+    let inspector = client.inspector();
+    let is_refused =
+        |error: Error| matches!(&error, Error::NoSuchQueue { queue, nearest } if queue == "ordres" && nearest.as_deref() == Some("orders"));
+    assert!(is_refused(inspector.stats("ordres").await.unwrap_err()));
+    assert!(is_refused(inspector.list("ordres", JobState::Ready, 0, 10).await.unwrap_err()));
+    assert!(is_refused(inspector.walk("ordres", JobState::Dead).next().await.unwrap_err()));
+    assert_eq!(inspector.stats("ordres").await.unwrap_err().to_string(), "there is no queue `ordres`; did you mean `orders`?");
+    assert!(inspector.list("orders", JobState::Dead, 0, 10).await.unwrap().jobs.is_empty());
+    inspector.pause("later").await.unwrap();
+    assert!(inspector.stats("later").await.unwrap().paused, "what is set of a queue may be there before it");
+}

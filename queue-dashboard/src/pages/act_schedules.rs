@@ -152,7 +152,7 @@ fn noted<T>(
     changed: impl FnOnce(&T) -> usize,
     jobs: impl FnOnce(&T) -> String,
 ) -> Result<T, Problem> {
-    if matches!(&answer, Err(Error::NoSuchSchedule(_) | Error::Invalid { .. })) {
+    if matches!(&answer, Err(Error::NoSuchSchedule { .. } | Error::Invalid { .. })) {
         return answer.map_err(Problem::from);
     }
     let (who, role) = person(viewer);

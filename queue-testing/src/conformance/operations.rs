@@ -131,6 +131,7 @@ pub async fn each_kind_of_operation_changes_all_that_it_applies_to(bed: Bed) {
 
 /// A queue has one at a time. The one that was started is told.
 pub async fn a_second_operation_is_refused(bed: Bed) {
+    bed.put(1).await;
     assert!(is_done(&begun(&bed, "one", OperationKind::Cancel).await));
     assert!(is_done(&begun(&bed, "one", OperationKind::Cancel).await), "a start that is sent again starts no second one");
     let second = begun(&bed, "two", OperationKind::Delete).await;

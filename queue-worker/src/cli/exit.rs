@@ -83,8 +83,9 @@ pub(super) fn note(message: &str) {
 pub(super) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
-        Error::NoSuchJob(_)
-        | Error::NoSuchSchedule(_)
+        Error::NoSuchQueue { .. }
+        | Error::NoSuchJob(_)
+        | Error::NoSuchSchedule { .. }
         | Error::NoSuchOperation(_)
         | Error::NotKept(_)
         | Error::ResultDropped { .. }

@@ -3,7 +3,10 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
-use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup, address::check_queue};
+use queue_core::{
+    Cleared, Client, Filter, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup, address::check_queue,
+    broker::MAX_ITEMS,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -13,7 +16,7 @@ use super::{
     exit::{Exit, Failure, note},
     output::{coarse, exact, plain, print, print_json, short, table},
     pauses::{self, PauseArgs},
-    queues,
+    queues, terms,
 };
 
 /// Groups of one page.
@@ -218,11 +221,19 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
     match command {
         GroupsCommand::List { queue, limit, after, format } => list(client, &queue, limit, after, &format).await,
         GroupsCommand::Show { queue, group, format } => {
-            show(inspector.group(&queue, &group).await?, &inspector.groups(&queue, None, 1).await?, &format)
+            let found = inspector.group(&queue, &group).await?;
+            let page = inspector.groups(&queue, None, MAX_ITEMS).await?;
+            if is_unknown(client, &queue, &found).await? {
+                return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(&group, &page))));
+            }
+            show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
         GroupsCommand::Pause { queue, groups, pause, format } => {
             queues::tell_if_new(client, &queue).await;
+            for group in &groups {
+                tell_if_new(client, &queue, group).await?;
+            }
             each(&groups, &format, async |group| {
                 inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
                 let json = json!({ "queue": queue, "group": group.as_str(), "paused": true });
@@ -231,6 +242,12 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             .await
         }
         GroupsCommand::Resume { queue, groups, format } => {
+            for group in &groups {
+                if is_unknown(client, &queue, &inspector.group(&queue, group).await?).await? {
+                    let page = inspector.groups(&queue, None, MAX_ITEMS).await?;
+                    return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(group, &page))));
+                }
+            }
             each(&groups, &format, async |group| {
                 inspector.resume_group(&queue, group).await?;
                 Ok((format!("{queue} {group} goes on"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
@@ -240,6 +257,41 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
         GroupsCommand::Drain(args) => clear(client, args, Cleared::Waiting).await,
         GroupsCommand::Cancel(args) => clear(client, args, Cleared::All).await,
     }
+}
+
+/// Whether no job and no rule is known of a group. Of a queue that is not there, that says so.
+async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result<bool, Failure> {
+    let is_blank = group.ready == 0 && group.active == 0 && group.rule.is_empty() && group.pause.is_none() && group.held_by.is_none();
+    if !is_blank {
+        return Ok(false);
+    }
+    queues::chosen(client, Some(queue)).await?;
+    // A job that waits for its time is in no count of the group.
+    let of_group = terms::filter(&[&[format!("group={}", Filter::quoted(group.name.as_str()))]])?;
+    let mut search = client.inspector().search(of_group).queue(queue);
+    while let Some(found) = search.next().await? {
+        if !found.jobs.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The name that was perhaps meant.
+fn meant(group: &GroupName, page: &GroupPage) -> String {
+    let near = queue_core::__private::nearest(group.as_str(), page.groups.iter().map(|known| known.name.as_str()));
+    near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": no job has it, and no rule".to_owned())
+}
+
+/// A rule may be there before the first job of its group. Its name may be misspelt, too.
+async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    // Where the queue is new, that was said.
+    if let Ok(true) = is_unknown(client, queue, &inspector.group(queue, group).await?).await {
+        let page = inspector.groups(queue, None, MAX_ITEMS).await?;
+        note(&format!("group `{group}` of queue `{queue}` is new{}", meant(group, &page)));
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -263,6 +315,10 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
             }
         };
         let cancelled = clearing.cancelled();
+        if cancelled == 0 && is_unknown(client, &args.queue, &inspector.group(&args.queue, &group).await?).await? {
+            let page = inspector.groups(&args.queue, None, MAX_ITEMS).await?;
+            note(&format!("queue `{}` has no group `{group}`{}", args.queue, meant(&group, &page)));
+        }
         if !args.format.json {
             let jobs = if cancelled == 1 { "job" } else { "jobs" };
             print(&plain(&format!("{} {group}: {cancelled} {jobs} cancelled", args.queue)))?;
@@ -290,6 +346,7 @@ async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<Grou
         return Ok(print_json(&Listed { groups: rows, others, declared, plain, next })?);
     }
     if rows.is_empty() && rules.iter().all(GroupRule::is_empty) {
+        queues::chosen(client, Some(queue)).await?;
         note("no group has a job that is ready or runs, or a rule");
         return Ok(());
     }
@@ -372,6 +429,9 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, "nothing to set: say --weight, --cap, --max-size, --order or --clear"));
     }
     queues::tell_if_new(client, &args.queue).await;
+    if let RuleOf::Group(group) = &of {
+        tell_if_new(client, &args.queue, group).await?;
+    }
     let inspector = client.inspector();
     if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
         let declared = inspector.forget_declared_groups(&args.queue).await?;

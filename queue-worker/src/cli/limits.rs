@@ -14,6 +14,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table, utc},
+    queues,
 };
 
 #[derive(Debug, Subcommand)]
@@ -182,6 +183,9 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     match command {
         LimitsCommand::List { queue, format } => {
             let rows: Vec<Row> = inspector.limits(&queue).await?.into_iter().map(row).collect();
+            if rows.is_empty() {
+                queues::chosen(client, Some(&queue)).await?;
+            }
             list(&rows, &format)
         }
         LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
@@ -219,9 +223,14 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
 
 async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Failure {
     let known = client.inspector().limits(queue).await.unwrap_or_default();
+    let near = queue_core::__private::nearest(limit, known.iter().map(|limit| limit.name.as_str())).map(str::to_owned);
     let names: Vec<String> = known.into_iter().map(|limit| format!("`{}`", limit.name)).collect();
-    let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-    queue_core::Error::Config(format!("queue `{queue}` has no limit `{limit}`; {there}{way_out}")).into()
+    let there = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "it has none".to_owned(),
+        None => format!("it has {}", names.join(", ")),
+    };
+    Failure::new(Exit::NotFound, format!("queue `{queue}` has no limit `{limit}`; {there}{way_out}"))
 }
 
 fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {

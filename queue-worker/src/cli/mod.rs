@@ -205,7 +205,10 @@ where
         }
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
         Command::Limits { command } => limits::limits(&look().await?, command).await?,
-        Command::Topics { command } => topics::topics(&look().await?, command).await?,
+        Command::Topics { command } => {
+            topics::check(&Registry::linked(), &command)?;
+            topics::topics(&look().await?, command).await?;
+        }
         Command::Operations { command } => operations::operations(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,

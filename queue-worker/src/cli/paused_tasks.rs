@@ -1,14 +1,16 @@
 //! `tasks list`, `pause` and `resume`: tasks whose jobs are parked.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
-use queue_core::{Client, Pause, PauseOf, StoredPause, address::check_queue};
+use queue_core::{Client, HistorySpan, Pause, PauseOf, StoredPause, address::check_queue, registry::Registry};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
     answers::each,
     args::Format,
-    exit::{Failure, note},
+    exit::{Exit, Failure, note},
     output::{print, print_json, table},
     pauses::{self, PauseArgs},
     queues::{Unreadable, chosen, of_each},
@@ -96,6 +98,27 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
 /// The same names, if the queue exists: nothing is done where it is misspelt.
 async fn chosen_tasks(client: &Client, tasks: Vec<String>, queue: &str) -> Result<Vec<String>, Failure> {
     chosen(client, Some(queue)).await?;
+    let inspector = client.inspector();
+    let (workers, history) = (inspector.workers_of(queue).await?, inspector.history(queue, HistorySpan::TWO_WEEKS).await?);
+    let paused: Vec<PauseOf> = inspector.pauses(queue).await?.into_iter().map(|stored| stored.of).collect();
+    let linked = Registry::linked();
+    let here = linked.tasks().filter(|task| task.queue == queue).map(|task| task.name);
+    let known: BTreeSet<&str> = workers
+        .iter()
+        .flat_map(|worker| worker.tasks.iter().map(String::as_str))
+        .chain(history.tasks.keys().map(String::as_str))
+        .chain(here)
+        .collect();
+    for task in &tasks {
+        if known.contains(task.as_str()) || paused.contains(&PauseOf::Task(task.as_str().into())) {
+            continue;
+        }
+        if let Some(near) = queue_core::__private::nearest(task, known.iter().copied()) {
+            let problem = format!("no job of queue `{queue}` has the task `{task}`: did you mean `{near}`?");
+            return Err(Failure::new(Exit::NotFound, problem));
+        }
+        note(&format!("task `{task}` is new in queue `{queue}`: no worker knows it, and no job of it has run"));
+    }
     Ok(tasks)
 }
 

@@ -256,7 +256,7 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
         SchedulesCommand::Remove { schedules: all, format } => {
             let remove = async |schedule: &ScheduleAddress| match schedules.remove(schedule).await? {
                 true => Ok(true),
-                false => Err(queue_core::Error::NoSuchSchedule(schedule.to_string())),
+                false => Err(schedules.no_such(schedule).await),
             };
             each(all, &format, ["is removed", ""], remove).await
         }
@@ -320,8 +320,8 @@ fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
 }
 
 async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> Result<(), Failure> {
-    let found = client.schedules().get(schedule).await?;
-    let record = found.ok_or_else(|| queue_core::Error::NoSuchSchedule(schedule.to_string()))?;
+    let schedules = client.schedules();
+    let Some(record) = schedules.get(schedule).await? else { return Err(schedules.no_such(schedule).await.into()) };
     if format.json {
         return Ok(print_json(&record)?);
     }

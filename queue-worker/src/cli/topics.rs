@@ -4,12 +4,16 @@ mod rewind;
 mod rows;
 
 use std::{
+    collections::BTreeSet,
     str::FromStr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Subcommand;
-use queue_core::{Begin, Client, EventInfo, Publication, Retention, TopicInfo, address::check_name};
+use queue_core::{
+    Begin, Client, EventInfo, Publication, Retention, TopicInfo, address::check_name, broker::subscription_at, event::declared_events,
+    registry::Registry,
+};
 
 use self::{
     rewind::{RewindArgs, rewind},
@@ -225,9 +229,14 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         },
         TopicsCommand::Publish(args) => publish(client, args).await,
         TopicsCommand::Read { topic, after, limit, format } => {
-            read(inspector.events(&topic, after.as_deref(), limit.into()).await?, &format)
+            let events = inspector.events(&topic, after.as_deref(), limit.into()).await?;
+            if events.is_empty() && inspector.topic(&topic).await?.is_none() {
+                return Err(unknown(client, &topic).await);
+            }
+            read(events, &format)
         }
         TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
+            tell_if_new(client, &topic).await?;
             let made = inspector.subscribe(&topic, &subscription, from).await?;
             let what = if made { "is made" } else { "exists already, and goes on where it is" };
             Ok(print(&format!("{subscription}@{topic} {what}"))?)
@@ -245,11 +254,15 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             if said == Retention::default() {
                 return Err(Failure::new(Exit::Usage, "nothing to set: say --age, --count, --bytes or --lag"));
             }
+            tell_if_new(client, &topic).await?;
             inspector.set_retention(&topic, said).await?;
             let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(said);
             Ok(print(&format!("{topic}: {}", keeps(&kept)))?)
         }
         TopicsCommand::Trim { topic, format } => {
+            if inspector.topic(&topic).await?.is_none() {
+                return Err(unknown(client, &topic).await);
+            }
             let trimmed = inspector.trim_topic(&topic).await?;
             if format.json {
                 return Ok(print_json(&serde_json::json!({ "removed": trimmed.entries, "lost": trimmed.lost }))?);
@@ -260,11 +273,53 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
     }
 }
 
+/// An event may be published, and a subscription made, before a topic is there. Its name may be misspelt, too.
+async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
+    let known = client.broker().topics().await?;
+    if !known.iter().any(|known| **known == *topic) {
+        let near = queue_core::__private::nearest(topic, known.iter().map(|name| &**name));
+        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        note(&format!("topic `{topic}` is new{hint}"));
+    }
+    Ok(())
+}
+
+/// Refuses an event that this program does not know, where it knows events of this topic, or of a name like it.
+pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), Failure> {
+    let TopicsCommand::Publish(PublishArgs { topic, event, .. }) = command else { return Ok(()) };
+    let heard = registry.tasks().filter_map(|task| Some((subscription_at(task.queue)?.1, task.name)));
+    let known: BTreeSet<(&str, &str)> = declared_events().map(|event| (event.topic, event.name)).chain(heard).collect();
+    if known.is_empty() || known.contains(&(topic, event)) {
+        return Ok(());
+    }
+    let refused = |what: String| {
+        let elsewhere = "For an event of another program, use its command line, or `queue topics publish`";
+        Err(Failure::new(Exit::Usage, format!("{what} {elsewhere}")))
+    };
+    let of_topic = |wanted: &str| known.iter().filter(|(topic, _)| *topic == wanted).map(|(_, event)| *event).collect::<Vec<_>>();
+    let events = of_topic(topic);
+    if !events.is_empty() {
+        let there = queue_core::__private::nearest(event, events.iter().copied())
+            .map_or_else(|| format!("it has {}.", events.join(", ")), |near| format!("did you mean `{near}`?"));
+        return refused(format!("this program knows no event `{event}` of topic `{topic}`: {there}"));
+    }
+    let topics = known.iter().map(|(topic, _)| *topic);
+    match (queue_core::__private::nearest(topic, topics), known.iter().find(|(_, known)| *known == event)) {
+        (Some(near), _) => refused(format!("this program knows no topic `{topic}`: did you mean `{near}`?")),
+        (None, Some((of, _))) => refused(format!("this program knows `{event}` as an event of topic `{of}`, not of `{topic}`.")),
+        (None, None) => Ok(()),
+    }
+}
+
 async fn unknown(client: &Client, topic: &str) -> Failure {
     let known = client.broker().topics().await.unwrap_or_default();
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
-    queue_core::Error::Config(format!("no topic `{topic}`; {there}")).into()
+    let there = match queue_core::__private::nearest(topic, known.iter().map(|name| &**name)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "there is none".to_owned(),
+        None => format!("there are {}", names.join(", ")),
+    };
+    Failure::new(Exit::NotFound, format!("no topic `{topic}`; {there}"))
 }
 
 fn keeps(kept: &Retention) -> String {
@@ -332,6 +387,7 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
 }
 
 async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
+    let topic = args.topic.clone();
     let mut event = Publication::from_json(args.topic, args.event, &args.payload)?;
     if let Some(group) = args.group {
         event = event.group(group);
@@ -343,6 +399,7 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     for (name, value) in args.tag {
         event = event.tag(name, value);
     }
+    tell_if_new(client, &topic).await?;
     let published = event.publish(client).await?;
     if args.format.json {
         return Ok(print_json(&serde_json::json!({ "topic": &*published.topic, "id": published.id.to_string() }))?);

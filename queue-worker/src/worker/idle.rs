@@ -66,7 +66,11 @@ async fn has_to_read(inspector: &Inspector, queue: &str) -> Result<bool, Error> 
 async fn looked(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
     let mut enqueued = 0;
     for queue in queues {
-        let stats = inspector.stats(queue).await?;
+        let stats = match inspector.stats(queue).await {
+            // The worker has not registered with it yet.
+            Err(Error::NoSuchQueue { .. }) => continue,
+            stats => stats?,
+        };
         if stats.count(JobState::Active) > 0 || (stats.count(JobState::Ready) > 0 && !stats.paused) {
             return Ok(None);
         }

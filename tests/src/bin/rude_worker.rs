@@ -22,6 +22,13 @@ async fn block_the_runtime() {
     thread::sleep(EVER);
 }
 
+/// Nobody subscribes to it here.
+#[derive(Event)]
+#[event(topic = "paid")]
+struct OrderPaid {
+    order: u64,
+}
+
 /// Is dropped at its first `await`, and leaves a thread of the runtime behind.
 #[task(queue = "rude")]
 async fn leave_a_thread() {

@@ -312,6 +312,9 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
     );
     assert_eq!((&tagged["looked"], &tagged["of"]), (&1.into(), &1.into()), "no other job is looked at");
     assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
+    for limit in ["greetings/mail", "greetings/all"] {
+        place.ok(&["limits", "set", limit, "--rate", "9/1s", "--burst", "9", "--new"]);
+    }
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"Fi"}"#, "--id", "Fi", "--limit", "mail=a=b", "--limit", "all", "--cost", "3"]);
     let limited: serde_json::Value = serde_json::from_str(&place.ok(&["jobs", "show", "greetings/Fi", "--json"])).unwrap();
     assert_eq!(limited["limits"], serde_json::json!({"mail": "a=b", "all": ""}));
@@ -776,7 +779,10 @@ fn lists_workers(place: &Place, url: &str) {
     assert_eq!((json(&["workers"]), at(&["workers"])), (serde_json::json!([]), String::new()));
     let start = |queues: &[&str], release: &str| {
         let mut command = place.command(&[&["work", "--url", url], queues].concat());
-        command.env("SHOP_NAME", "Ada").env("QUEUE_RELEASE", release).stdout(Stdio::null()).stderr(Stdio::null());
+        if !release.is_empty() {
+            command.env("QUEUE_RELEASE", release);
+        }
+        command.env("SHOP_NAME", "Ada").stdout(Stdio::null()).stderr(Stdio::null());
         Working(command.spawn().unwrap())
     };
     // One that serves all queues, and one that was not told its release.

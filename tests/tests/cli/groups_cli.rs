@@ -44,6 +44,7 @@ async fn a_person_lists_groups_and_sets_their_rules() {
 async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
     let place = Place::sqlite(SHOP);
     let client = Client::connect(place.url()).await.unwrap().watched();
+    bill::job("acme".to_owned()).enqueue(&client).await.unwrap();
     let mut rule = GroupRule::new();
     (rule.cap, rule.max_size) = (Some(2), Some(100));
     declare_groups(client.broker(), &"orders".into(), "v1", &rule).await.unwrap();

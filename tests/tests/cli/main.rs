@@ -2,10 +2,13 @@
 
 mod cli;
 mod edits_cli;
+mod environment;
 mod groups_cli;
 mod history_cli;
 mod limits_cli;
+mod names;
 mod operations_cli;
+mod slow_clients;
 mod topics_cli;
 mod watching;
 mod workers_cli;

@@ -385,6 +385,9 @@ async fn a_run_says_what_it_has_used() {
 #[tokio::test]
 async fn a_job_by_name_is_given_its_limits() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
+    for limit in ["stripe", "all"] {
+        client.inspector().set_limit("payments", limit, |rule| rule.concurrency = Some(1)).await.unwrap();
+    }
     let job = RawJob::new("charge", vec![0x80]).queue("payments").limit("stripe", Some("a17")).limit("all", None);
     let (address, _) = client.enqueue_raw(job).await.unwrap();
     let record = client.inspector().show(&address).await.unwrap();

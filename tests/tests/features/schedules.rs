@@ -88,7 +88,7 @@ async fn people_run_and_backfill_a_paused_schedule(broker: DynBroker) {
     let client = Client::with_broker(broker);
     let schedules = client.schedules();
     let name = address("hourly");
-    assert!(matches!(schedules.pause(&name).await, Err(Error::NoSuchSchedule(_))));
+    assert!(matches!(schedules.pause(&name).await, Err(Error::NoSuchSchedule { .. })));
     schedules.upsert(Schedule::cron("hourly", "@hourly").overlap(Overlap::Skip).raw_job(job())).await.unwrap();
     assert!(schedules.pause(&name).await.unwrap() && !schedules.pause(&name).await.unwrap());
     let run = schedules.run_now(&name).await.unwrap();
