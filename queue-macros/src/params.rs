@@ -201,7 +201,7 @@ impl Param {
     /// Whether a missing one is what `Default` of its type says, and serde does not know that.
     fn default_is_ours(&self) -> bool {
         let is_option = last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option");
-        self.field.as_ref().is_some_and(|(field, _, container)| !field.default && !(is_option && *container))
+        self.field.as_ref().is_some_and(|(field, _, container)| !(field.default || is_option && *container))
     }
 
     /// What a reader takes for `None` where it is missing, if it is an `Option` under another name: serde asks the function that reads it

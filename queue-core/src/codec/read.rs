@@ -20,6 +20,7 @@ pub(crate) struct Reader<'de> {
 }
 
 /// A value, by its head.
+#[derive(Clone, Copy)]
 enum Value<'de> {
     Nil,
     Bool(bool),
@@ -90,7 +91,7 @@ impl<'de> Reader<'de> {
             0xc0 => Value::Nil,
             0xc2 => Value::Bool(false),
             0xc3 => Value::Bool(true),
-            0xc4 | 0xc5 | 0xc6 => {
+            0xc4..=0xc6 => {
                 let length = self.length(1 << (marker - 0xc4))?;
                 self.binary(length)?
             }
@@ -104,7 +105,7 @@ impl<'de> Reader<'de> {
             0xd1 => Value::Signed(i16::from_be_bytes(self.number()?).into()),
             0xd2 => Value::Signed(i32::from_be_bytes(self.number()?).into()),
             0xd3 => Value::Signed(i64::from_be_bytes(self.number()?)),
-            0xd9 | 0xda | 0xdb => {
+            0xd9..=0xdb => {
                 let length = self.length(1 << (marker - 0xd9))?;
                 self.text(length)?
             }

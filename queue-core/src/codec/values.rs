@@ -15,6 +15,7 @@ use super::*;
 use crate::payload::to_json;
 
 /// It is shown as serde_json writes it, and read as it was written, from the stored form and from JSON.
+#[allow(clippy::needless_pass_by_value, reason = "the calls are shorter")]
 fn same<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T) {
     let stored = encode(&value).unwrap();
     let json = to_json(&stored).unwrap();
