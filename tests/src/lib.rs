@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod history;
 pub mod log_lines;
 pub mod patience;
+pub mod postgres;
 pub mod preload;
 pub mod probe;
 pub mod process;

@@ -22,7 +22,7 @@ impl Process {
     /// # Panics
     /// When it cannot be started.
     pub fn start(command: &mut Command) -> Process {
-        Process::guarded(command, &[])
+        Process::guarded(command, "-KILL", &[])
     }
 
     /// Starts it; should the test process die, this folder goes too.
@@ -30,14 +30,22 @@ impl Process {
     /// # Panics
     /// When it cannot be started.
     pub(crate) fn in_folder(command: &mut Command, folder: &Path) -> Process {
-        Process::guarded(command, &[folder])
+        Process::guarded(command, "-KILL", &[folder])
     }
 
-    fn guarded(command: &mut Command, folders: &[&Path]) -> Process {
+    /// The same for a server that has processes and memory of its own to take down: should the test process die, the server gets this signal.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub(crate) fn ended_by(signal: &str, command: &mut Command, folder: &Path) -> Process {
+        Process::guarded(command, signal, &[folder])
+    }
+
+    fn guarded(command: &mut Command, signal: &str, folders: &[&Path]) -> Process {
         let child = command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let script = "trap '' INT TERM; read -r _; kill -9 \"$1\"; shift; rm -rf \"$@\"";
+        let script = "trap '' INT TERM; read -r _; kill \"$2\" \"$1\"; shift 2; rm -rf \"$@\"";
         let guard = Command::new("sh")
-            .args(["-c", script, "guard", &child.id().to_string()])
+            .args(["-c", script, "guard", &child.id().to_string(), signal])
             .args(folders)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

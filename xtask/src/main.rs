@@ -33,7 +33,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   cargo xtask test                              what a change needs, on the servers that are found
-  cargo xtask test --install --require redis,valkey
+  cargo xtask test --install --require redis,valkey,postgres
   cargo xtask test --only conformance:on_redis::groups --again 20 --load
   cargo xtask test --whole                      everything, in slices of 45 minutes
   cargo xtask quick fences                      unit tests of queue-core and the conformance suite

@@ -1,4 +1,4 @@
-//! Finding a Redis, a Valkey and a Chromium to test on, and getting them where they are missing.
+//! Finding a Redis, a Valkey, a PostgreSQL and a Chromium to test on, and getting them where they are missing.
 
 use std::{
     fs,
@@ -39,6 +39,59 @@ pub(crate) fn redis(install: bool) -> Result<Server, String> {
         ],
     )?;
     probe(Path::new("redis-server"))
+}
+
+/// The oldest version of PostgreSQL that is tested.
+const OLDEST_POSTGRES: u32 = 13;
+
+/// Finds a `postgres` with its `initdb`, and installs one with the system's package manager if it may.
+pub(crate) fn postgres(install: bool) -> Result<Server, String> {
+    if let Some(program) = std::env::var_os("QUEUE_TEST_POSTGRES") {
+        return probe_postgres(Path::new(&program)).map_err(|problem| format!("QUEUE_TEST_POSTGRES: {problem}"));
+    }
+    let found = find_postgres();
+    if found.is_ok() || !(install || is_root()) {
+        return found.map_err(|problem| format!("{problem}; name one in QUEUE_TEST_POSTGRES, or call again with --install"));
+    }
+    install_with(
+        "postgresql",
+        &[
+            ("apt-get", &["install", "-y", "--no-install-recommends", "postgresql"]),
+            ("dnf", &["install", "-y", "postgresql-server"]),
+            ("apk", &["add", "postgresql"]),
+            ("pacman", &["-S", "--noconfirm", "postgresql"]),
+            ("brew", &["install", "postgresql"]),
+        ],
+    )?;
+    find_postgres()
+}
+
+/// The `postgres` on the path, or else the newest of those that Debian keeps beside it.
+fn find_postgres() -> Result<Server, String> {
+    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let on_path = on_path.map(|folder| folder.join("postgres")).find(|program| program.is_file());
+    let version = |folder: &PathBuf| folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path()).max_by_key(version);
+    let program = on_path.or_else(|| debian.map(|folder| folder.join("bin/postgres"))).ok_or("there is no postgres")?;
+    probe_postgres(&program)
+}
+
+fn probe_postgres(program: &Path) -> Result<Server, String> {
+    // `initdb` is beside the program itself, which the path may only link to.
+    let program = program.canonicalize().map_err(|error| format!("{}: {error}", program.display()))?;
+    let shown = program.display();
+    let said = output(Command::new(&program).arg("--version")).ok_or_else(|| format!("{shown} does not run"))?;
+    // "postgres (PostgreSQL) 15.18 (Debian …)"
+    let version = said.split_whitespace().nth(2).unwrap_or("0").to_owned();
+    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
+    if major < OLDEST_POSTGRES {
+        return Err(format!("{shown} is version {version}, {OLDEST_POSTGRES} or newer is needed"));
+    }
+    let initdb = program.with_file_name("initdb");
+    if !initdb.is_file() {
+        return Err(format!("there is no {} beside {shown}", initdb.display()));
+    }
+    Ok(Server { program, version })
 }
 
 /// Finds a Chromium with its driver, for the tests of the dashboard, and installs them with the system's package manager if it may.

@@ -62,6 +62,7 @@ pub(crate) struct Arguments {
 enum Kind {
     Redis,
     Valkey,
+    Postgres,
     Chromium,
 }
 
@@ -70,6 +71,7 @@ impl Kind {
         match self {
             Kind::Redis => "redis",
             Kind::Valkey => "valkey",
+            Kind::Postgres => "postgres",
             Kind::Chromium => "chromium",
         }
     }
@@ -83,6 +85,7 @@ impl Servers {
         let servers = Servers(vec![
             (Kind::Redis, servers::redis(install)),
             (Kind::Valkey, servers::valkey()),
+            (Kind::Postgres, servers::postgres(install)),
             (Kind::Chromium, servers::chromium(install)),
         ]);
         for (kind, server) in &servers.0 {
