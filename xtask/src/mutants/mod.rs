@@ -7,12 +7,13 @@
 mod list;
 
 use std::{
-    cell::RefCell,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fs,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
     /// file has, and stops after 45 minutes: call it again to go on.
     #[arg(long)]
     record: bool,
+    /// Tries this many mutants at once: most tests wait for servers and leases.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
 }
 
 /// What became of a mutant.
@@ -90,7 +94,7 @@ impl Fate {
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let wanted = |mutant: &&Mutant| arguments.names.is_empty() || arguments.names.iter().any(|name| mutant.name.contains(name.as_str()));
-    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(wanted).collect();
+    let mutants: Vec<&'static Mutant> = MUTANTS.iter().filter(wanted).collect();
     if mutants.is_empty() {
         eprintln!("error: no mutant has such a name; `cargo xtask mutants --list` shows all");
         return ExitCode::from(2);
@@ -110,50 +114,66 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 /// Whether all were found.
-fn try_all(mutants: &[&Mutant], arguments: &Arguments) -> Result<bool, String> {
+fn try_all(mutants: &[&'static Mutant], arguments: &Arguments) -> Result<bool, String> {
     let begun = Instant::now();
     let recorded = if arguments.record { recorded()? } else { Vec::new() };
-    let lab = Lab::open()?;
-    let mut alone: HashMap<&[&str], Fate> = HashMap::new();
-    let (mut bad, mut tried) = (0, 0);
-    for (number, mutant) in mutants.iter().enumerate().filter(|(_, mutant)| !recorded.iter().any(|name| name == mutant.name)) {
-        if arguments.record && begun.elapsed() > SLICE {
-            eprintln!("{} of {} have not been tried: call it again", mutants.len() - recorded.len() - tried, mutants.len());
-            break;
-        }
-        eprintln!("{} of {}: {}", number + 1, mutants.len(), mutant.name);
-        // Tests that fail anyway would find everything. On a busy machine they may fail once.
-        if !alone.contains_key(mutant.tests) {
-            let fate = match lab.fate(mutant.tests, &[])? {
-                Fate::Survived => Fate::Survived,
-                _ => lab.fate(mutant.tests, &[])?,
+    let lab = Lab::open(arguments.jobs)?;
+    let left = mutants.iter().copied().filter(|mutant| !recorded.iter().any(|name| name == mutant.name));
+    // What changes the sources is built alone: nothing else may run meanwhile.
+    let (alone, together): (Vec<_>, Vec<_>) = left.partition(|mutant| !mutant.is_switched() && !is_script(Path::new(mutant.file)));
+    let total = alone.len() + together.len();
+    let is_over = || arguments.record && begun.elapsed() > SLICE;
+    let ended = Mutex::new(Vec::new());
+    let run = |scripts: &Path, waiting: &Mutex<VecDeque<&'static Mutant>>| -> Result<(), String> {
+        while !is_over() {
+            let Some(mutant) = lock(waiting).pop_front() else { break };
+            let start = Instant::now();
+            let (fate, seeds) = match lab.without(mutant.tests, scripts)? {
+                Fate::Survived => lab.try_one(mutant, arguments.record, scripts)?,
+                fails => (Fate::Untried(fails.tests().to_vec()), None),
             };
-            alone.insert(mutant.tests, fate);
+            let mut ended = lock(&ended);
+            ended.push(matches!(fate, Fate::Found(_)));
+            told(mutant, &fate, seeds.as_deref(), start.elapsed(), arguments, &format!("{} of {total}", ended.len()))?;
         }
-        let start = Instant::now();
-        let (fate, seeds) = match &alone[mutant.tests] {
-            Fate::Survived => lab.try_one(mutant, arguments.record)?,
-            fails => (Fate::Untried(fails.tests().to_vec()), None),
-        };
-        tried += 1;
-        bad += usize::from(!matches!(fate, Fate::Found(_)));
-        let seconds = start.elapsed().as_secs_f32();
-        let line = json!({
-            "mutant": mutant.name, "file": mutant.file, "fate": fate.name(), "tests": fate.tests(), "property_test_seeds": seeds,
-            "seconds": seconds, "commit": commit(),
-        });
-        if arguments.record {
-            append(&line)?;
-        }
-        match arguments.json {
-            true => println!("{line}"),
-            false => {
-                println!("{:<56} {:<9} {seconds:>6.1} s  {}", mutant.name, fate.name(), fate.tests().first().map_or("", String::as_str))
-            }
+        Ok(())
+    };
+    let waiting = Mutex::new(VecDeque::from(together));
+    thread::scope(|scope| {
+        let workers: Vec<_> = lab.scripts.iter().map(|scripts| scope.spawn(|| run(scripts, &waiting))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread panicked".to_owned())?)
+    })?;
+    run(&lab.scripts[0], &Mutex::new(VecDeque::from(alone)))?;
+    let ended = lock(&ended);
+    let (tried, found) = (ended.len(), ended.iter().filter(|found| **found).count());
+    if tried < total {
+        eprintln!("{} of {} have not been tried: call it again", total - tried, mutants.len());
+    }
+    eprintln!("{found} of {tried} found");
+    Ok(found == tried)
+}
+
+fn told(mutant: &Mutant, fate: &Fate, seeds: Option<&[u64]>, took: Duration, arguments: &Arguments, number: &str) -> Result<(), String> {
+    let seconds = took.as_secs_f32();
+    let line = json!({
+        "mutant": mutant.name, "file": mutant.file, "fate": fate.name(), "tests": fate.tests(), "property_test_seeds": seeds,
+        "seconds": seconds, "commit": commit(),
+    });
+    if arguments.record {
+        append(&line)?;
+    }
+    match arguments.json {
+        true => println!("{line}"),
+        false => {
+            let first = fate.tests().first().map_or("", String::as_str);
+            println!("{number:<12} {:<56} {:<9} {seconds:>6.1} s  {first}", mutant.name, fate.name());
         }
     }
-    eprintln!("{} of {tried} found", tried - bad);
-    Ok(bad == 0)
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names in the record.
@@ -182,24 +202,33 @@ struct Lab {
     originals: PathBuf,
     /// The same, with the mutants in them.
     sources: PathBuf,
-    /// Scripts and statements, which the tests read here. A change in `sources` would compile them.
-    scripts: PathBuf,
+    /// Scripts and statements, which the tests read here, once for each mutant that is tried at the same time. A change in `sources`
+    /// would compile them.
+    scripts: Vec<PathBuf>,
     build: PathBuf,
     variables: Vec<(String, String)>,
     /// The programs of each list of arguments. Empty: they do not compile.
-    programs: RefCell<HashMap<&'static [&'static str], Vec<Program>>>,
+    programs: Mutex<HashMap<Tests, Arc<Vec<Program>>>>,
+    /// What becomes of the tests without a mutant.
+    unchanged: Mutex<HashMap<Tests, Arc<OnceLock<Baseline>>>>,
 }
 
+type Baseline = Result<Fate, String>;
+
+/// Arguments of `cargo test`.
+type Tests = &'static [&'static str];
+
 impl Lab {
-    fn open() -> Result<Lab, String> {
+    fn open(jobs: u8) -> Result<Lab, String> {
         let folder = target().join("mutants");
         let mut lab = Lab {
             originals: folder.join("originals"),
             sources: folder.join("sources"),
-            scripts: folder.join("scripts"),
+            scripts: (0..jobs).map(|job| folder.join(format!("scripts-{job}"))).collect(),
             build: folder.join("build"),
             variables: Vec::new(),
-            programs: RefCell::default(),
+            programs: Mutex::default(),
+            unchanged: Mutex::default(),
         };
         let servers = [("QUEUE_TEST_REDIS_SERVER", servers::redis(false)), ("QUEUE_TEST_VALKEY_SERVER", servers::valkey())];
         let servers =
@@ -208,7 +237,6 @@ impl Lab {
         lab.variables.extend([
             // All damaged states, not a part of them.
             ("QUEUE_TEST_CORRUPT".to_owned(), String::new()),
-            ("QUEUE_TEST_SOURCES".to_owned(), lab.scripts.display().to_string()),
         ]);
         let listed = Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root()).output();
         let listed = listed.map_err(|error| format!("git cannot list the sources: {error}"))?;
@@ -227,7 +255,7 @@ impl Lab {
             text = prepared(file, &String::from_utf8_lossy(&text))?.into_bytes();
         }
         if is_script(file) {
-            write(&self.scripts.join(file), &text).map_err(problem)?;
+            self.scripts.iter().try_for_each(|scripts| write(&scripts.join(file), &text)).map_err(problem)?;
         }
         let copy = self.sources.join(file);
         if fs::read(&copy).is_ok_and(|there| there == text) {
@@ -236,39 +264,49 @@ impl Lab {
         write(&copy, &text).map_err(problem)
     }
 
+    /// What becomes of these tests without a mutant: tests that fail anyway would find everything. On a busy machine they may fail once.
+    fn without(&self, tests: Tests, scripts: &Path) -> Result<Fate, String> {
+        let fate = lock(&self.unchanged).entry(tests).or_default().clone();
+        let fate = fate.get_or_init(|| match self.fate(tests, &[], scripts)? {
+            Fate::Survived => Ok(Fate::Survived),
+            _ => self.fate(tests, &[], scripts),
+        });
+        fate.clone()
+    }
+
     /// Its fate, and for scripts and statements the seeds with which the property test finds it, if asked for.
-    fn try_one(&self, mutant: &Mutant, with_model: bool) -> Result<(Fate, Option<Vec<u64>>), String> {
+    fn try_one(&self, mutant: &Mutant, with_model: bool, scripts: &Path) -> Result<(Fate, Option<Vec<u64>>), String> {
         if mutant.is_switched() {
-            return Ok((self.fate(mutant.tests, &[(SWITCH.to_owned(), mutant.name.to_owned())])?, None));
+            return Ok((self.fate(mutant.tests, &[(SWITCH.to_owned(), mutant.name.to_owned())], scripts)?, None));
         }
         let is_script = is_script(Path::new(mutant.file));
-        let file = if is_script { &self.scripts } else { &self.sources }.join(mutant.file);
+        let file = if is_script { scripts } else { &self.sources }.join(mutant.file);
         let problem = |error: std::io::Error| format!("{}: {error}", mutant.file);
         let before = fs::read_to_string(&file).map_err(problem)?;
         let text = fs::read_to_string(self.originals.join(mutant.file)).map_err(problem)?;
         fs::write(&file, mutant.applied(&text)?).map_err(problem)?;
         if !is_script {
-            self.programs.borrow_mut().clear();
+            lock(&self.programs).clear();
         }
-        let fate = self.fate(mutant.tests, &[]);
+        let fate = self.fate(mutant.tests, &[], scripts);
         let is_checked = with_model && [".lua", ".sql"].iter().any(|ending| mutant.file.ends_with(ending));
-        let seeds = is_checked.then(|| self.found_by_model(mutant.file)).transpose();
+        let seeds = is_checked.then(|| self.found_by_model(mutant.file, scripts)).transpose();
         fs::write(&file, before).map_err(problem)?;
         if !is_script {
-            self.programs.borrow_mut().clear();
+            lock(&self.programs).clear();
         }
         Ok((fate?, seeds?))
     }
 
     /// The seeds with which the property test fails.
-    fn found_by_model(&self, file: &str) -> Result<Vec<u64>, String> {
+    fn found_by_model(&self, file: &str, scripts: &Path) -> Result<Vec<u64>, String> {
         let broker = if file.ends_with(".lua") { "redis_" } else { "sqlite_" };
         let mut found = Vec::new();
         for seed in SEEDS {
             let variables =
                 [("QUEUE_TEST_SEED", seed.to_string()), ("QUEUE_TEST_CASES", "64".to_owned()), ("QUEUE_TEST_SHRINK", "0".to_owned())];
             let variables = variables.map(|(name, value)| (name.to_owned(), value));
-            if self.run(MODEL, &[broker.to_owned()], &variables)? != Fate::Survived {
+            if self.run(MODEL, &[broker.to_owned()], &variables, scripts)? != Fate::Survived {
                 found.push(seed);
             }
         }
@@ -276,24 +314,19 @@ impl Lab {
     }
 
     /// Builds tests and runs them.
-    fn fate(&self, tests: &'static [&'static str], variables: &[(String, String)]) -> Result<Fate, String> {
+    fn fate(&self, tests: Tests, variables: &[(String, String)], scripts: &Path) -> Result<Fate, String> {
         let end = tests.iter().position(|argument| *argument == "--").unwrap_or(tests.len());
         let filters: Vec<String> = tests.iter().skip(end + 1).map(|filter| (*filter).to_owned()).collect();
-        self.run(&tests[..end], &filters, variables)
+        self.run(&tests[..end], &filters, variables, scripts)
     }
 
-    fn run(&self, arguments: &'static [&'static str], filters: &[String], variables: &[(String, String)]) -> Result<Fate, String> {
-        let mut programs = self.programs.borrow_mut();
-        let programs = programs.entry(arguments).or_insert_with(|| {
-            let mut cargo = crate::run::cargo();
-            cargo.args(["test", "--no-run"]).args(arguments).current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
-            cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
-            suites::built(&mut cargo).map(|built| built.programs).unwrap_or_default()
-        });
+    fn run(&self, arguments: Tests, filters: &[String], variables: &[(String, String)], scripts: &Path) -> Result<Fate, String> {
+        let programs = self.built(arguments);
         if programs.is_empty() {
             return Ok(Fate::Invalid);
         }
-        let variables: Vec<_> = self.variables.iter().chain(variables).cloned().collect();
+        let sources = ("QUEUE_TEST_SOURCES".to_owned(), scripts.display().to_string());
+        let variables: Vec<_> = self.variables.iter().chain(variables).cloned().chain([sources]).collect();
         let setting = Setting { variables: &variables, arguments: filters };
         let (mut failed, mut hangs) = (Vec::new(), false);
         for program in programs.iter() {
@@ -307,6 +340,18 @@ impl Lab {
             (true, true) => Fate::Hangs,
             (true, false) => Fate::Survived,
         })
+    }
+
+    /// The programs of these tests. Empty: they do not compile.
+    fn built(&self, arguments: Tests) -> Arc<Vec<Program>> {
+        let mut programs = lock(&self.programs);
+        let programs = programs.entry(arguments).or_insert_with(|| {
+            let mut cargo = crate::run::cargo();
+            cargo.args(["test", "--no-run"]).args(arguments).current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
+            cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
+            Arc::new(suites::built(&mut cargo).map(|built| built.programs).unwrap_or_default())
+        });
+        programs.clone()
     }
 }
 
