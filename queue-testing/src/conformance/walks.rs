@@ -390,7 +390,8 @@ pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
         loop {
             let found = bed.broker.scan(&request.clone().after(place)).await.unwrap();
             let size: usize = found.jobs.iter().map(|job| job.envelope.len()).sum();
-            assert!(size <= 3 * MAX_BYTES, "a step has {size} bytes: {request:?}");
+            // A server may return more than it was asked for: the entries of a whole bucket and of those chained to it.
+            assert!(size <= 5 * MAX_BYTES, "a step has {size} bytes: {request:?}");
             seen.extend(found.jobs.into_iter().map(|job| job.id));
             (place, steps) = (found.next, steps + 1);
             assert!(steps < 100, "it ends: {request:?}");
@@ -399,6 +400,6 @@ pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
             }
         }
         assert_eq!(seen, ids, "{request:?}");
-        assert!(steps >= 3, "{steps} steps: {request:?}");
+        assert!(steps >= 2, "{steps} steps: {request:?}");
     }
 }
