@@ -28,15 +28,18 @@ fn web() -> Result<(), String> {
     let mut server = Command::new(redis.program);
     server.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
     let mut server = server.stdout(std::process::Stdio::null()).spawn().map_err(|error| format!("redis-server: {error}"))?;
-    let run = |url: &str| said(app("axum-sqlx08").args(["run", "--quiet"]).env("QUEUE_URL", url));
+    let run = |url: Option<&str>| {
+        let mut command = app("axum-sqlx08");
+        said(command.args(["run", "--quiet"]).env_remove("QUEUE_URL").envs(url.map(|url| ("QUEUE_URL", url))))
+    };
     let ran = || {
         // Without a URL the error says what to do: the application did not ask for SQLite.
-        let (succeeded, text) = run("")?;
+        let (succeeded, text) = run(None)?;
         let ways_out = ["set QUEUE_URL", "`cargo add queue-core --features sqlite`"];
         if succeeded || !ways_out.iter().all(|way| text.contains(way)) {
             return Err(format!("axum-sqlx08 without QUEUE_URL does not name both ways out: {text}"));
         }
-        let (succeeded, text) = run(&format!("redis://127.0.0.1:{port}"))?;
+        let (succeeded, text) = run(Some(&format!("redis://127.0.0.1:{port}")))?;
         if succeeded && text.contains("closed 18") { Ok(()) } else { Err(format!("axum-sqlx08: {text}")) }
     };
     let ran = ran();

@@ -33,7 +33,7 @@ const ROTATED: [(&str, &str); 12] = [
 /// Sources that only rotated tests run, and these tests, which a change of the sources adds as a whole: `program: part of a test's name`.
 ///
 /// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, each turn profile and one SQLite file.
-const ADDED: [(&str, &[&str]); 20] = [
+const ADDED: [(&str, &[&str]); 13] = [
     ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
     ("queue-core/src/redis/connection/probe.rs", &["conformance: on_valkey::"]),
@@ -45,15 +45,8 @@ const ADDED: [(&str, &[&str]); 20] = [
     ("queue-testing/src/memory_broker.rs", &["conformance: on_memory::"]),
     ("queue-testing/src/failing/", &["conformance: on_a_wrapped_broker::"]),
     ("docs/acl/", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
-    ("tests/src/roles.rs", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
-    ("tests/src/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
-    ("tests/src/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-dashboard/assets/", &["dashboard: chromium::"]),
     ("tests/src/browser.rs", &["dashboard: chromium::"]),
-    ("faults/src/rows/schedules.rs", &["rows: tick"]),
-    ("faults/src/rows/topics.rs", &["rows: subscription", "rows: events"]),
-    ("faults/src/rows/rules.rs", &["rows: limits", "rows: cap"]),
-    ("faults/src/rows/operations.rs", &["rows: operation"]),
 ];
 
 /// What a run leaves out and adds.
@@ -63,7 +56,7 @@ pub(crate) struct Selection {
     day: u64,
     pub(crate) base: Option<String>,
     pub(crate) changed: BTreeSet<String>,
-    /// The functions of the conformance suite in which a line has changed.
+    /// The conformance cases in which a line has changed, and the fault rows that were added to the list.
     cases: BTreeSet<String>,
     /// Nothing is left out.
     everything: bool,
@@ -87,8 +80,9 @@ impl Selection {
             }
         };
         let changed = base.as_ref().and_then(|base| git(&["diff", "--name-only", base])).unwrap_or_default();
-        let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance"]));
-        let cases = cases.map(|diff| functions(&diff)).unwrap_or_default();
+        let cases =
+            base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance", "faults/tests/rows"]));
+        let cases = cases.map(|diff| cases_of(&diff)).unwrap_or_default();
         let added = git(&["ls-files", "--others", "--exclude-standard"]).unwrap_or_default();
         let changed = changed.lines().chain(added.lines()).map(str::to_owned).collect();
         Ok(Selection { date: date_of(day), day, base, changed, cases, everything })
@@ -157,16 +151,16 @@ impl Selection {
     }
 }
 
-/// The functions that a diff without context names: before the lines of each change, and in the lines that it adds.
-fn functions(diff: &str) -> BTreeSet<String> {
-    let named = |line: &str| {
-        let line = match line.strip_prefix("@@ ") {
-            Some(place) => place.split_once("@@")?.1,
-            None => line.strip_prefix('+')?,
-        };
-        let name: String =
-            line.split_once("async fn ")?.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
-        Some(name)
+/// The cases that a diff without context names: `async fn` before the lines of a change and in lines that it adds, and rows that it adds.
+fn cases_of(diff: &str) -> BTreeSet<String> {
+    let name = |text: &str| text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    let named = |line: &str| match line.strip_prefix("@@ ") {
+        Some(place) => place.split_once("@@")?.1.split_once("async fn ").map(|(_, rest)| name(rest)),
+        None => {
+            let added = line.strip_prefix('+')?;
+            let case = added.split_once("async fn ").map(|(_, rest)| rest);
+            case.or_else(|| added.contains(": \"M").then(|| added.trim_start())).map(name)
+        }
     };
     diff.lines().filter_map(named).collect()
 }
@@ -224,13 +218,17 @@ mod tests {
     fn a_change_adds_the_suites_of_its_folder_and_the_cases_that_it_edits() {
         let days =
             |changed: &str, test: &str| (100..104).filter(|day| selection(*day, &[changed]).chooses("tests/conformance", test)).count();
-        assert_eq!(days("tests/src/cluster.rs", "on_valkey_cluster::turns::a"), 4);
-        assert_eq!(days("tests/src/cluster.rs", "on_valkey::turns::a"), 1);
+        assert_eq!(days("queue-core/src/redis/connection/cluster.rs", "on_valkey_cluster::turns::a"), 4);
+        assert_eq!(days("queue-core/src/redis/connection/cluster.rs", "on_valkey::turns::a"), 1);
         let diff =
             "@@ -1 +1 @@ pub async fn edited(bed: Bed) {\n-a\n+b\n@@ -9,0 +10,2 @@ fn helper() {\n+pub async fn added(bed: Bed) {\n+}";
         let chosen = |day, case| {
-            Selection { cases: functions(diff), ..selection(day, &[]) }.chooses("tests/conformance", &format!("on_valkey::turns::{case}"))
+            Selection { cases: cases_of(diff), ..selection(day, &[]) }.chooses("tests/conformance", &format!("on_valkey::turns::{case}"))
         };
+        assert_eq!(
+            cases_of("@@ -7,0 +8 @@ rows! {\n+    on_redis_a_row: \"M4\" on Column::Redis;"),
+            BTreeSet::from(["on_redis_a_row".to_owned()])
+        );
         for (case, days) in [("edited", 4), ("added", 4), ("another", 1)] {
             assert_eq!((100..104).filter(|day| chosen(*day, case)).count(), days, "{case}");
         }
@@ -253,7 +251,8 @@ mod tests {
         for (program, start) in ROTATED {
             let adds =
                 |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start == "on_"));
-            assert!(ADDED.iter().flat_map(|(_, suites)| *suites).any(adds), "{program} {start}");
+            // A row is added by its line in the list.
+            assert!(program == "rows" || ADDED.iter().flat_map(|(_, suites)| *suites).any(adds), "{program} {start}");
         }
     }
 }

@@ -105,8 +105,8 @@ pub(crate) struct Setting<'a> {
 /// A program and its tests; all if `None`.
 pub(crate) type Chosen = (Program, Option<Vec<String>>);
 
-/// Builds all test programs and all other executables.
-pub(crate) const WORKSPACE: [&str; 6] = ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+/// Builds all test programs, the executables that they start, and the gate.
+pub(crate) const WORKSPACE: [&str; 7] = ["build", "--workspace", "--all-features", "--lib", "--tests", "--bin", "gate"];
 
 /// Builds with one call of cargo. `None`: something does not compile.
 pub(crate) fn build(arguments: &[&str]) -> Option<Built> {
@@ -304,13 +304,13 @@ fn is_slow(output: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
 }
 
-/// Runs all programs, as many at a time as there are cores, and calls `report` after each.
+/// Runs all programs, one more at a time than there are cores, as most of them wait, and calls `report` after each.
 pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
     chosen.sort_by_key(|(program, _)| place(&program.name));
     let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..cores().clamp(2, 8) {
+        for _ in 0..(cores() + 1).clamp(3, 8) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -184,8 +184,11 @@ impl Client {
     /// When `QUEUE_URL` is empty or not Unicode, or is not set and the feature `sqlite` is off.
     pub fn url_from_env() -> Result<String> {
         match std::env::var("QUEUE_URL") {
-            Ok(url) if url.is_empty() => {
+            Ok(url) if url.is_empty() && cfg!(feature = "sqlite") => {
                 Err(Error::invalid("QUEUE_URL", "", format!("is empty: set it to a URL, or unset it for the default, `{DEFAULT_URL}`")))
+            }
+            Ok(url) if url.is_empty() => {
+                Err(Error::invalid("QUEUE_URL", "", "is empty: set it to a URL, such as `redis://127.0.0.1:6379`"))
             }
             Ok(url) => Ok(url),
             Err(std::env::VarError::NotPresent) if cfg!(feature = "sqlite") => Ok(DEFAULT_URL.to_owned()),
