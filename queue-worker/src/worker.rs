@@ -182,6 +182,9 @@ impl Worker {
     /// in the log, and at most 3 seconds after the grace time or the second signal. Until then, [`run`](Self::run) may return, and the program
     /// may end by itself. Without this, a runtime that is dropped waits for the threads that such handlers block: the process goes
     /// on without a worker, and when the leases are over the jobs run in two processes. `queue_worker::run` sets the code 7.
+    ///
+    /// The exit ends every worker of the process, and charges the jobs of those that are not stopping with a crash. Stop the workers of one
+    /// process together: give them one [`Shutdown`] and one grace time.
     pub fn exit_if_stuck(mut self, code: i32) -> Self {
         self.settings.exit = Some(code);
         self

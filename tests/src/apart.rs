@@ -33,14 +33,7 @@ fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     }
     let name = type_name_of_val(test);
     let name = name.split_once("::").map_or(name, |(_, name)| name);
-    if !starts(wrapper) {
-        let wrapper = wrapper.join(" ");
-        assert!(
-            std::env::var_os(LEFT_OUT).is_some(),
-            "this test needs a process that `{wrapper}` cannot start here: run it as root, or set {LEFT_OUT}=1 to leave such tests out"
-        );
-        // Not captured, as the output of a test that passes is.
-        let _ = writeln!(std::io::stderr(), "NOT RUN: {name}: `{wrapper}` cannot start a process here");
+    if !can_start(name, wrapper) {
         return false;
     }
     let program = std::env::current_exe().expect("the program of this test");
@@ -48,6 +41,21 @@ fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     let inside = inside.expect("it could be started a moment ago");
     let said = [inside.stdout, inside.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(inside.status.success() && said.contains("1 passed"), "the test fails in a process of its own:\n{said}");
+    false
+}
+
+/// Whether this wrapper can start a process; if not, the test fails, or reports that it does not run if such tests are left out.
+pub fn can_start(name: &str, wrapper: &[&str]) -> bool {
+    if starts(wrapper) {
+        return true;
+    }
+    let wrapper = wrapper.join(" ");
+    assert!(
+        std::env::var_os(LEFT_OUT).is_some(),
+        "this test needs a process that `{wrapper}` cannot start here: run it as root, or set {LEFT_OUT}=1 to leave such tests out"
+    );
+    // Not captured, as the output of a test that passes is.
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {name}: `{wrapper}` cannot start a process here");
     false
 }
 

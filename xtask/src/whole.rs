@@ -177,13 +177,19 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     }
     steps.push(command("applications", "the crates resolve beside others", words(&["xtask", "resolve"])));
     steps.push(command("applications", "applications with lock files of their own", words(&["xtask", "apps"])));
-    steps.push(Step { group: "packages", name: "licenses and advisories".to_owned(), seed: None, run: Box::new(deny) });
     steps.push(Step {
         group: "applications",
         name: "payloads with all features of serde_json".to_owned(),
         seed: None,
         run: Box::new(|| serde_json(setting)),
     });
+    steps.push(Step {
+        group: "packages",
+        name: "licenses of all crates".to_owned(),
+        seed: None,
+        run: Box::new(|| deny(&["licenses", "bans", "sources"])),
+    });
+    steps.push(Step { group: "packages", name: "advisories about all crates".to_owned(), seed: None, run: Box::new(advisories) });
     steps.push(command("other languages", "programs in Python and Node publish events", words(&["xtask", "foreign"])));
     Ok(steps)
 }
@@ -256,11 +262,19 @@ fn serde_json(setting: &Setting<'_>) -> Ended {
     run(test.env("QUEUE_TEST_SERDE_JSON", "all"))
 }
 
-fn deny() -> Ended {
+fn advisories() -> Ended {
+    // It fetches them: where they cannot be reached, this says nothing about our crates.
+    if output(cargo().args(["deny", "--version"])).is_some() && output(cargo().args(["deny", "fetch", "db"])).is_none() {
+        return Ended::NotRun("the database of advisories could not be reached".to_owned());
+    }
+    deny(&["advisories"])
+}
+
+fn deny(checks: &[&str]) -> Ended {
     if output(cargo().args(["deny", "--version"])).is_none() {
         return Ended::NotRun("cargo-deny is not installed: `cargo install cargo-deny`".to_owned());
     }
-    run(cargo().args(["deny", "check"]))
+    run(cargo().args(["deny", "check"]).args(checks))
 }
 
 /// Checks the crates for another system, with the features that need no C compiler there.

@@ -4,10 +4,12 @@
 //! that only a thread of the log does. What it has not taken in is bounded; further lines are dropped and counted.
 
 use std::{
+    backtrace::{Backtrace, BacktraceStatus},
     io::{self, IsTerminal, Write},
+    panic::{self, PanicHookInfo},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -28,8 +30,9 @@ use super::exit::{Exit, Failure};
 use super::traces::Traces;
 use crate::{JobLogLayer, health::DROPPED_LINES};
 
-/// Lines, at most, that wait for standard error.
+/// Lines, and bytes of lines, at most, that wait for standard error.
 const WAITING: usize = 8192;
+const WAITING_BYTES: usize = 16 << 20;
 
 /// How long the lines that are left may take at the end of a command.
 const LAST_LINES: Duration = Duration::from_millis(500);
@@ -50,13 +53,18 @@ impl Log {
         let lines = Lines::to(io::stderr())?;
         #[cfg(not(feature = "otel"))]
         {
-            let _ = tracing_subscriber::registry().with(jobs).with(layer(lines.clone(), filter)).try_init();
+            if tracing_subscriber::registry().with(jobs).with(layer(lines.clone(), filter)).try_init().is_ok() {
+                panic::set_hook(Box::new(log_panic));
+            }
             Ok(Log { lines })
         }
         #[cfg(feature = "otel")]
         {
             let (traces, spans) = Traces::begin()?.unzip();
             let is_ours = tracing_subscriber::registry().with(spans).with(jobs).with(layer(lines.clone(), filter)).try_init().is_ok();
+            if is_ours {
+                panic::set_hook(Box::new(log_panic));
+            }
             Ok(Log { lines, traces: traces.filter(|_| is_ours) })
         }
     }
@@ -72,6 +80,16 @@ impl Log {
     }
 }
 
+/// The hook of the standard library writes to standard error itself, and waits there with the lock that the next panic needs.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let text = panic.payload().downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(backtrace));
+    let (thread, at) = (thread::current(), panic.location().map(tracing::field::display));
+    tracing::error!(thread = thread.name(), at, backtrace, "panicked: {text}");
+}
+
 /// What the thread of the log is given.
 enum Next {
     Line(Vec<u8>),
@@ -85,14 +103,17 @@ struct Lines {
     next: SyncSender<Next>,
     /// How many were dropped, and not reported yet.
     dropped: Arc<AtomicU64>,
+    /// The bytes of the lines that wait.
+    bytes: Arc<AtomicUsize>,
 }
 
 impl Lines {
     fn to(file: impl Write + Send + 'static) -> io::Result<Self> {
-        let ((next, lines), dropped) = (sync_channel(WAITING), Arc::<AtomicU64>::default());
-        let counted = dropped.clone();
-        thread::Builder::new().name("queue-log".to_owned()).spawn(move || write_lines(file, &lines, &counted))?;
-        Ok(Lines { next, dropped })
+        let (next, lines) = sync_channel(WAITING);
+        let ours = Lines { next, dropped: Arc::default(), bytes: Arc::default() };
+        let (dropped, bytes) = (ours.dropped.clone(), ours.bytes.clone());
+        thread::Builder::new().name("queue-log".to_owned()).spawn(move || write_lines(file, &lines, &dropped, &bytes))?;
+        Ok(ours)
     }
 
     /// Waits until all lines so far are written, and not for longer.
@@ -105,7 +126,7 @@ impl Lines {
 }
 
 /// What cannot be written is lost: there is nobody to tell.
-fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64) {
+fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64, bytes: &AtomicUsize) {
     for next in lines {
         match next {
             Next::Line(line) => {
@@ -114,6 +135,7 @@ fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64
                     let _ = writeln!(file, "{dropped} lines of the log were dropped: nobody has read standard error in time");
                 }
                 let _ = file.write_all(&line);
+                bytes.fetch_sub(line.len(), Ordering::Relaxed);
             }
             Next::Flush(written) => {
                 let _ = file.flush();
@@ -126,7 +148,10 @@ fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64
 impl Write for Lines {
     /// Each event is written at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.next.try_send(Next::Line(line.to_vec())).is_err() {
+        let waiting = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        // A line on its own is never too long.
+        if waiting > 0 && waiting + line.len() > WAITING_BYTES || self.next.try_send(Next::Line(line.to_vec())).is_err() {
+            self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             DROPPED_LINES.fetch_add(1, Ordering::Relaxed);
         }
@@ -189,6 +214,21 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn long_lines_that_nobody_reads_take_a_bounded_number_of_bytes() {
+        let (read, reads) = sync_channel(1);
+        let mut lines = Lines::to(Slow(reads, Arc::default())).unwrap();
+        let long = vec![b'a'; 1 << 20];
+        for _ in 0..20 {
+            lines.write_all(&long).unwrap();
+        }
+        let (bytes, dropped) = (lines.bytes.load(Ordering::Relaxed), lines.dropped.load(Ordering::Relaxed));
+        assert_eq!((bytes, dropped), (WAITING_BYTES, 4));
+        drop(read);
+        lines.flushed(Duration::from_secs(30));
+        assert_eq!(lines.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

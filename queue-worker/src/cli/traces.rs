@@ -1,6 +1,6 @@
 //! The export of spans to a collector of OpenTelemetry, by its protocol OTLP over HTTP. The variables are those of OpenTelemetry.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::SpanExporter;
@@ -21,6 +21,9 @@ type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 /// Those that wait to be exported.
 pub(super) struct Traces(SdkTracerProvider);
 
+/// How long the last spans may take.
+const LAST_SPANS: Duration = Duration::from_millis(700);
+
 impl Traces {
     /// Begins, if a variable says where to. The layer is one of the program's subscriber.
     pub(super) fn begin() -> Result<Option<(Traces, Spans)>, Failure> {
@@ -34,10 +37,10 @@ impl Traces {
         Ok(Some((Traces(provider), layer.boxed())))
     }
 
-    /// Exports what is left. What cannot be exported is lost, which is told.
+    /// Exports what is left, within the time that a program has for its end. What cannot be exported is lost, which is told.
     pub(super) async fn end(self) {
         // It waits for the thread that exports.
-        let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
+        let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_SPANS)).await;
         if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "the last spans were not exported");
         }

@@ -1,6 +1,6 @@
 //! `work`: runs jobs.
 
-use std::{error::Error, process::ExitCode, time::Duration};
+use std::{error::Error, future::poll_fn, pin::pin, process::ExitCode, task::Poll, time::Duration};
 
 use queue_core::{Client, outcome::error_text};
 
@@ -20,8 +20,10 @@ where
     let ended = run(url, args, setup).await;
     // The runtime of the program waits for every thread that a handler has left behind, and standard error may be read by nobody.
     shutdown::exit_soon(LEAVES, ended.as_ref().map_or_else(Failure::exit, |exit| *exit) as i32);
+    // Before the last spans, which may take longer than the program has.
+    let code = ended.map_or_else(Failure::tell, ExitCode::from);
     log.end().await;
-    ended.map(ExitCode::from)
+    Ok(code)
 }
 
 /// How long the program may take for its end.
@@ -32,7 +34,8 @@ where
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
-    // It waits for its broker: see `Worker::run`.
+    // Until the worker listens, a signal ends the program, also while it waits for its broker (see `Worker::run`) or for its setup.
+    let starting = super::stop::at_signals()?;
     let client = match url {
         Some(url) => opened(url).await?,
         None => opened(&Client::url_from_env()?).await?,
@@ -45,7 +48,13 @@ where
     worker.check()?;
     let tasks: Vec<&str> = worker.tasks().tasks().map(|task| task.name).collect();
     tracing::info!(broker = location, queues = worker.queue_names().join(","), tasks = tasks.join(","), "starting; Ctrl-C stops");
-    let stopped = worker.run_until_signal().await?;
+    let mut running = pin!(worker.run_until_signal());
+    let begun = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+    drop(starting);
+    let stopped = match begun {
+        Poll::Ready(stopped) => stopped?,
+        Poll::Pending => running.await?,
+    };
     tracing::info!(finished = stopped.finished, "stopped");
     if stopped.is_clean() {
         return Ok(Exit::Done);

@@ -77,12 +77,21 @@ impl Pump {
         }
         let Some(stopping) = &self.stopping else { return false };
         // A process that is about to exit has less time.
-        let last_turns = if stopping.gave_up && self.shared.settings.exit.is_some() { LAST_DEEDS / 2 } else { LAST_TURNS };
-        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + last_turns) {
+        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + self.last_turns()) {
             return !running || given_up;
         }
         // A claim that the broker does not answer is not waited for as long as an ending.
         !owes && (!waits || idle.is_some_and(|idle| now >= idle + LAST_TURNS))
+    }
+
+    /// How long endings may be handed in once the worker stops waiting for handlers. A process that is about to exit has less time: with what
+    /// [`leave`](Self::leave) takes, it ends before it is [ended](shutdown::stop_at).
+    fn last_turns(&self) -> Duration {
+        match self.shared.settings.exit {
+            Some(_) if self.stopping.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
+            Some(_) => LAST_TURNS / 2,
+            None => LAST_TURNS,
+        }
     }
 
     /// Names the handlers that do not stop. If the process is to end without them, it does from now on whatever they do.
@@ -104,8 +113,7 @@ impl Pump {
         let steps = [
             Some(stopping.notice).filter(|_| stopping.hurried.is_none()),
             stopping.hurried,
-            stopping.hurried.map(|end| end + LAST_DEEDS / 2),
-            stopping.hurried.map(|end| end + LAST_TURNS),
+            stopping.hurried.map(|end| end + self.last_turns()),
             stopping.idle.map(|idle| idle + LAST_TURNS),
         ];
         steps.into_iter().flatten().filter(|step| *step > now).min()
@@ -149,7 +157,7 @@ impl Pump {
         }
         // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
         let left = last.for_each(|()| std::future::ready(()));
-        let _ = tokio::time::timeout(Duration::from_secs(1), futures_util::future::join(left, historian::tell(&self.shared))).await;
+        let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, historian::tell(&self.shared))).await;
         self.stopped
     }
 }

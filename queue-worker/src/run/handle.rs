@@ -187,7 +187,10 @@ fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing:
         let _inside = runtime.enter();
         span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))))
     });
-    spawned.map_err(|error| Outcome::Failed(format!("the system gives no thread for it: {error}").into()))
+    spawned.map_err(|error| {
+        tracing::error!(%error, "the system gives no thread for a blocking job; it is tried again in a second, uncharged");
+        Outcome::Snooze(Duration::from_secs(1))
+    })
 }
 
 fn joined(end: Result<Caught, RecvError>) -> Outcome {

@@ -49,14 +49,22 @@ impl Threads {
         loop {
             work();
             self.idle().push(Idle { thread, next: next.clone() });
-            let next = works.recv_timeout(IDLE).or_else(|_| {
-                self.idle().retain(|idle| idle.thread != thread);
-                // Somebody may have chosen it just before.
-                works.try_recv()
-            });
-            match next {
-                Ok(next) => work = next,
-                Err(_) => return,
+            let Some(next) = works.recv_timeout(IDLE).ok().or_else(|| self.last_work(thread, &works)) else { return };
+            work = next;
+        }
+    }
+
+    /// The work of a thread that wants to end, if somebody has chosen it just before: then its work is on its way.
+    fn last_work(&self, thread: ThreadId, works: &mpsc::Receiver<Work>) -> Option<Work> {
+        let mut idle = self.idle();
+        match idle.iter().position(|idle| idle.thread == thread) {
+            Some(at) => {
+                idle.remove(at);
+                None
+            }
+            None => {
+                drop(idle);
+                works.recv().ok()
             }
         }
     }
@@ -80,6 +88,22 @@ mod tests {
         }
         assert_eq!(thread().await, first);
         assert_ne!(first, thread::current().id());
+    }
+
+    #[test]
+    fn a_thread_that_is_chosen_when_it_wants_to_end_waits_for_its_work() {
+        let threads = Threads::default();
+        let (thread, (next, works)) = (thread::current().id(), mpsc::channel());
+        threads.idle().push(Idle { thread, next: next.clone() });
+        assert!(threads.last_work(thread, &works).is_none() && threads.idle().is_empty(), "nobody has chosen it");
+        threads.idle().push(Idle { thread, next });
+        let chosen = threads.idle().pop().unwrap();
+        let late = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            chosen.next.send(Box::new(|| ())).unwrap();
+        });
+        assert!(threads.last_work(thread, &works).is_some());
+        late.join().unwrap();
     }
 
     #[tokio::test]

@@ -50,6 +50,8 @@ async fn talk(until: String) {
     for number in 0..20_000 {
         tracing::info!(number, "a line of the log that nobody reads, and that is as long as such lines often are");
     }
+    // The hook of the standard library would write to standard error itself, and wait there.
+    let _ = std::panic::catch_unwind(|| panic!("a panic that nobody reads"));
     println!("talked");
     while !std::path::Path::new(&until).exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;

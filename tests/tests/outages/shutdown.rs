@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_tests::{command_line::Place, patience::wait_for, process::Process};
+use queue_tests::{apart, command_line::Place, patience::wait_for, process::Process};
 
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -173,9 +173,7 @@ fn a_worker_under_nohup_outlives_its_terminal() {
 /// As the first process of a container, a program is not ended by a signal that it does not handle.
 #[test]
 fn every_command_that_goes_on_ends_at_sigterm_as_the_first_process_of_a_container() {
-    let made = Command::new("unshare").args(["-Urpf", "--mount-proc", "true"]).output();
-    if !made.as_ref().is_ok_and(|made| made.status.success()) {
-        eprintln!("NOT TESTED: this machine makes no PID namespace ({made:?}), so nothing was run as PID 1");
+    if !apart::can_start("every command as the first process of a container", &["unshare", "-Urpf", "--mount-proc"]) {
         return;
     }
     let place = place();

@@ -77,6 +77,7 @@ impl Ballast {
                 self.tried = None;
                 true
             }
+            Err(_) if is_whole(path) => true,
             Err(_) => {
                 // What is under its name, and is no ballast, only takes room.
                 let _ = fs::remove_file(path);
@@ -97,7 +98,11 @@ fn make(path: &Path) -> io::Result<()> {
     let part = part_of(path);
     let file = match create(&part) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let made = fs::symlink_metadata(&part)?.modified()?;
+            let made = match fs::symlink_metadata(&part) {
+                // Another process has just finished it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                found => found?.modified()?,
+            };
             if made.elapsed().is_ok_and(|age| age < LEFT) {
                 // Another process is making it.
                 return Ok(());

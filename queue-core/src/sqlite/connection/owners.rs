@@ -47,6 +47,10 @@ fn files_of(database: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(database).ok().filter(|real| real != database);
     let mut files: Vec<PathBuf> = std::iter::once(database.to_owned()).chain(real).collect();
     files.extend(logs_of(database));
+    // We write none, and SQLite would roll back into the database what somebody else has put there.
+    let mut journal = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned()).into_os_string();
+    journal.push("-journal");
+    files.push(journal.into());
     let whole = ballast::path_of(database);
     files.extend([ballast::part_of(&whole), whole]);
     files
