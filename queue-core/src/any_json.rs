@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::{Map, Number, Value, value::RawValue};
 
-use crate::codec::{Digits, Problem};
+use crate::codec::{self, Digits, Problem};
 
 /// The key of the one entry of a map that stands for binary.
 const MARKER: &str = "$base64";
@@ -188,9 +188,22 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// A payload or result as JSON, for people. Binary is base64 under the key `$base64`.
+///
+/// # Errors
+/// What cannot be read.
+pub fn to_json(bytes: &[u8]) -> Result<String, String> {
+    to_value(bytes).map(|value| value.to_string())
+}
+
+/// The same as a value.
+pub(crate) fn to_value(bytes: &[u8]) -> Result<serde_json::Value, String> {
+    codec::decode::<AnyJson>(bytes).map(|AnyJson(value)| value)
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::{codec, payload::to_json};
+    use super::*;
 
     #[test]
     fn binary_is_base64_under_a_marker_and_is_read_back() {

@@ -28,6 +28,19 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 /// Room for most payloads, so that they are written without being moved.
 pub(crate) const USUAL: usize = 256;
 
+/// A payload parameter of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamDef {
+    /// Its name: the key in the payload's map.
+    pub name: &'static str,
+    /// Its type as written.
+    pub ty: &'static str,
+    /// Whether a payload without it is undecodable: true unless it is an `Option` or has a default.
+    pub required: bool,
+    /// Whether it is an `Option` that is left out of a payload when it is `None`.
+    pub option: bool,
+}
+
 /// Why a value cannot be encoded or decoded.
 #[derive(Debug)]
 pub(crate) struct Problem {

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    any_json::{self, AnyJson, FromJson},
+    any_json::{self, FromJson},
     codec::{self, Form, Reader, Writer},
     error::{Error, Result},
     outcome::Outcome,
@@ -19,6 +19,8 @@ mod check;
 mod fields;
 
 pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, read_fields};
+pub use crate::any_json::to_json;
+pub(crate) use crate::any_json::to_value;
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
 #[diagnostic::on_unimplemented(
@@ -404,19 +406,6 @@ fn unknown(task: &str, params: &[ParamDef]) -> String {
 
 fn missing(task: &str, param: &ParamDef) -> String {
     format!("is missing; task `{task}` wants it as `{}`", param.ty)
-}
-
-/// A payload or result as JSON, for people. Binary is base64 under the key `$base64`.
-///
-/// # Errors
-/// What cannot be read.
-pub fn to_json(bytes: &[u8]) -> Result<String, String> {
-    to_value(bytes).map(|value| value.to_string())
-}
-
-/// The same as a value.
-pub(crate) fn to_value(bytes: &[u8]) -> Result<serde_json::Value, String> {
-    codec::decode::<AnyJson>(bytes).map(|AnyJson(value)| value)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+pub use crate::codec::ParamDef;
 use crate::{
     begin::{Begin, Unknown},
     error::Result,
@@ -225,19 +226,6 @@ pub struct SubscriptionDef {
     pub begin: Begin,
     /// What becomes of events of types that none of its functions knows.
     pub unknown: Unknown,
-}
-
-/// A payload parameter of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParamDef {
-    /// Its name: the key in the payload's map.
-    pub name: &'static str,
-    /// Its type as written.
-    pub ty: &'static str,
-    /// Whether a payload without it is undecodable: true unless it is an `Option` or has a default.
-    pub required: bool,
-    /// Whether it is an `Option` that is left out of a payload when it is `None`.
-    pub option: bool,
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use serde::{
     ser::{self, Impossible, SerializeMap, SerializeSeq, SerializeStruct},
 };
 
-use super::{DEPTH_MAX, Problem, value_end};
-use crate::task::ParamDef;
+use super::{DEPTH_MAX, ParamDef, Problem, value_end};
 
 /// What serde_json calls a number and a raw value that it passes to other serializers.
 const NUMBER: &str = "$serde_json::private::Number";

@@ -88,7 +88,8 @@ fn serde_json_has_the_features_that_are_tested() {
     let wanted = std::env::var("QUEUE_TEST_SERDE_JSON").is_ok();
     let read = |json: &str| serde_json::from_str::<serde_json::Value>(json);
     assert_eq!(read("1e400").is_ok(), wanted, "arbitrary_precision");
-    assert_eq!(read(r#"{"b":1,"a":2}"#).unwrap().to_string() == r#"{"b":1,"a":2}"#, wanted, "preserve_order");
+    let written = read(r#"{"b":1,"a":2}"#).unwrap().to_string();
+    assert_eq!(written == r#"{"b":1,"a":2}"#, wanted, "preserve_order");
     let floats: Vec<f64> = (0..1_000_u64).map(|n| f64::from_bits(0x3ff0_0000_0000_0000 + n * 0x9_1234_5678_9abd)).collect();
     let exact = floats.iter().all(|float| serde_json::from_str::<f64>(&format!("{float:?}")).unwrap() == *float);
     assert_eq!(exact, wanted, "float_roundtrip");
@@ -281,7 +282,7 @@ enum Tagged {
 
 #[task(queue = "values")]
 async fn tagged_alone(by: Tagged) {
-    drop(by);
+    let _ = by;
 }
 
 #[derive(Task)]
