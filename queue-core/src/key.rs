@@ -68,21 +68,21 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
         )
     };
     let (mut bytes, mut text) = (vec![OF_PARAMETERS], String::new());
-    let names: Vec<String>;
-    let paths: Vec<&str> = match by {
-        Some(by) => by.to_vec(),
-        None => {
-            let entries = entries(payload, 0).map_err(|problem| refused("payload", &problem))?;
-            // A parameter that is `None` is left out; another program may have written it.
-            names = entries.into_iter().filter(|(_, value)| *value != [0xc0]).map(|(name, _)| name).collect();
-            names.iter().map(String::as_str).collect()
+    let entries = entries(payload, 0).map_err(|problem| refused("payload", &problem))?;
+    let mut values = Vec::with_capacity(by.map_or(entries.len(), <[_]>::len));
+    match by {
+        Some(by) => {
+            for path in by {
+                let value = find_in(&entries, path).map_err(|problem| refused(path, &problem))?;
+                let is_inside = path.contains('.') && !entries.iter().any(|(name, _)| name == path);
+                values.push((*path, value.filter(|value| is_inside || *value != [0xc0])));
+            }
         }
-    };
-    let mut paths = paths;
-    paths.sort_unstable();
-    for path in paths {
-        let value = find(payload, path).map_err(|problem| refused(path, &problem))?;
-        let value = value.filter(|value| path.contains('.') || *value != [0xc0]);
+        // A parameter that is `None` is left out; another program may have written it.
+        None => values.extend(entries.iter().filter(|(_, value)| *value != [0xc0]).map(|(name, value)| (*name, Some(*value)))),
+    }
+    values.sort_unstable();
+    for (path, value) in values {
         bytes.extend(u32::try_from(path.len()).unwrap_or(u32::MAX).to_be_bytes());
         bytes.extend(path.as_bytes());
         bytes.push(u8::from(value.is_some()));
@@ -145,34 +145,33 @@ pub(crate) fn limit_by_text(name: &str, text: &str) -> LimitKey {
     LimitKey::of(name, &[b"s", &length[..], text.as_bytes()].concat())
 }
 
-/// The value at a path of names, if it is there.
+/// The value at a path of names, if it is there. A name may have a `.` itself: the longest name that is there is taken.
 pub(crate) fn find<'a>(payload: &'a [u8], path: &str) -> Result<Option<&'a [u8]>, String> {
-    let mut value = payload;
-    for name in path.split('.') {
-        // `None` on the way has no fields.
-        if value == [0xc0] {
-            return Ok(None);
-        }
-        match entries(value, 0)?.into_iter().find(|(key, _)| key == name) {
-            Some((_, found)) => value = found,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(value))
+    // `None` has no fields.
+    if payload == [0xc0] { Ok(None) } else { find_in(&entries(payload, 0)?, path) }
 }
 
 /// The value at a path of names in the `count` entries of a map.
 pub(crate) fn find_entry<'a>(bytes: &'a [u8], count: usize, path: &str) -> Result<Option<&'a [u8]>, String> {
-    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    let found = entries_at(bytes, 0, count)?.into_iter().find(|(key, _)| key == name).map(|(_, value)| value);
-    match (found, rest) {
-        (Some(value), Some(rest)) => find(value, rest),
-        (found, _) => Ok(found),
+    find_in(&entries_at(bytes, 0, count)?, path)
+}
+
+fn find_in<'a>(entries: &[Named<'a>], path: &str) -> Result<Option<&'a [u8]>, String> {
+    let value = |name: &str| entries.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    if let Some(value) = value(path) {
+        return Ok(Some(value));
+    }
+    match path.rmatch_indices('.').find_map(|(at, _)| Some((value(&path[..at])?, &path[at + 1..]))) {
+        Some((value, rest)) => find(value, rest),
+        None => Ok(None),
     }
 }
 
+/// An entry of a map whose names are texts: its name and its value.
+type Named<'a> = (&'a str, &'a [u8]);
+
 /// The entries of a map whose names are texts.
-fn entries(bytes: &[u8], at: usize) -> Result<Vec<(String, &[u8])>, String> {
+fn entries(bytes: &[u8], at: usize) -> Result<Vec<Named<'_>>, String> {
     let (count, at) = match bytes.get(at..) {
         Some([marker @ 0x80..=0x8f, ..]) => (usize::from(marker & 0x0f), at + 1),
         Some([0xde, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), at + 3),
@@ -182,12 +181,12 @@ fn entries(bytes: &[u8], at: usize) -> Result<Vec<(String, &[u8])>, String> {
     entries_at(bytes, at, count)
 }
 
-fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<(String, &[u8])>, String> {
+fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<Named<'_>>, String> {
     let mut entries = Vec::with_capacity(count.min(64));
     for _ in 0..count {
         let key = value_end(bytes, at)?;
         let end = value_end(bytes, key)?;
-        let name: String = rmp_serde::from_slice(&bytes[at..key]).map_err(|_| "has a field whose name is no text".to_owned())?;
+        let name = rmp_serde::from_slice(&bytes[at..key]).map_err(|_| "has a field whose name is no text".to_owned())?;
         entries.push((name, &bytes[key..end]));
         at = end;
     }
@@ -361,6 +360,23 @@ mod tests {
         assert_eq!(of(b"\x81\xa1a\x82\xa1x\x01\xa1y\xff"), of(b"\x81\xa1a\xde\0\x02\xa1y\xd1\xff\xff\xa1x\xcd\0\x01"));
         assert_ne!(of(b"\x81\xa1a\x92\x01\x02"), of(b"\x81\xa1a\x92\x02\x01"));
         assert_ne!(of(b"\x81\xa1a\x7f"), of(b"\x81\xa1a\xff"));
+    }
+
+    #[test]
+    fn a_stored_name_may_have_a_dot() {
+        let map = |pairs: &[(&'static str, Option<u8>)]| pairs.iter().copied().collect::<BTreeMap<_, _>>();
+        let of = |by: Option<&[&str]>, pairs: &[(&'static str, Option<u8>)]| key(by, &map(pairs));
+        assert_ne!(of(None, &[("utm.source", Some(1))]), of(None, &[("utm.source", Some(2))]));
+        assert_eq!(of(None, &[("utm.source", None)]), of(None, &[]));
+        let by: Option<&[&str]> = Some(&["order.id"]);
+        assert_ne!(of(by, &[("order.id", Some(1))]), of(by, &[("order.id", Some(2))]));
+        assert_eq!(of(by, &[("order.id", None)]), of(by, &[]), "as a parameter that is left out");
+        let nested = crate::codec::encode(&BTreeMap::from([("a.b", BTreeMap::from([("c.d", 7)]))])).unwrap();
+        assert_eq!(find(&nested, "a.b.c.d"), Ok(Some(&[7][..])));
+        assert_eq!(find(&nested, "a.b.c"), Ok(None));
+        let flat = crate::codec::encode(&BTreeMap::from([("order.id", "x")])).unwrap();
+        assert_eq!(tag_of_payload("task", "order.id", &flat).unwrap().as_deref(), Some("x"));
+        assert_eq!(group_of_payload("task", "order.id", &flat).unwrap().unwrap().as_str(), "x");
     }
 
     #[test]
