@@ -103,9 +103,9 @@ impl PayloadWriter {
     pub fn of<F: Fields<Of>, Of>(fields: &F) -> Self {
         let mut bytes = Vec::with_capacity(codec::USUAL);
         let mut writer = Writer::of_payload(&mut bytes, F::PARAMS);
-        let (mut written, is_wide) = (fields.write(&mut writer), writer.is_wide);
-        if is_wide {
-            written = written.and_then(|()| fields::check_wide::<F, Of>(&bytes));
+        let (mut written, is_doubtful) = (fields.write(&mut writer), writer.is_doubtful);
+        if is_doubtful {
+            written = written.and_then(|()| fields::check_read::<F, Of>(&bytes));
         }
         let problem = written.err().map(|problem| match problem.path.is_empty() {
             true => problem.message,
@@ -231,6 +231,14 @@ impl<'a> PayloadReader<'a> {
     }
 
     fn of(bytes: &'a [u8]) -> Result<Self, String> {
+        if bytes.first() == Some(&b'{') {
+            // Another program has written JSON, which is translated where that is possible.
+            let problem = str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(codec::from_json).err();
+            return Err(format!(
+                "the payload is JSON, {}",
+                problem.map_or("and not MessagePack".to_owned(), |problem| format!("which cannot be stored: {problem}"))
+            ));
+        }
         codec::scan(bytes)?;
         let (entries, first) = match *bytes {
             [marker @ 0x80..=0x8f, ..] => (usize::from(marker & 0x0f), 1),
@@ -303,7 +311,7 @@ fn encode<T: Payload>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), 
     let start = bytes.len();
     let mut writer = Writer::new(bytes, form);
     value.serialize(&mut writer)?;
-    if writer.is_wide {
+    if writer.is_doubtful {
         codec::decode_scanned::<T>(&bytes[start..]).map_err(|problem| unread(&problem))?;
     }
     Ok(())
@@ -384,11 +392,16 @@ fn object(task: &str, params: &[ParamDef], json: &str) -> Result<serde_json::Map
 }
 
 fn check_names(task: &str, params: &[ParamDef], known: impl Fn(&str) -> bool, names: &[&str]) -> Result<()> {
-    if let Some(name) = names.iter().find(|name| !known(name)) {
-        return Err(Error::invalid("parameter", *name, unknown(task, params)));
-    }
+    check_known(task, params, known, names)?;
     match params.iter().find(|param| param.required && !names.contains(&param.name)) {
         Some(param) => Err(Error::invalid("parameter", param.name, missing(task, param))),
+        None => Ok(()),
+    }
+}
+
+fn check_known(task: &str, params: &[ParamDef], known: impl Fn(&str) -> bool, names: &[&str]) -> Result<()> {
+    match names.iter().find(|name| !known(name)) {
+        Some(name) => Err(Error::invalid("parameter", *name, unknown(task, params))),
         None => Ok(()),
     }
 }
@@ -448,6 +461,15 @@ mod tests {
         let Err(Outcome::Undecodable(problem)) = reader.required("number", &NUMBER) else { panic!("it was accepted") };
         assert!(problem.starts_with("parameter `number`: "), "{problem}");
         assert_eq!(reader.required("other", &NUMBER), Err(Outcome::Undecodable("parameter `other` is missing".into())));
+    }
+
+    #[test]
+    fn json_that_cannot_be_stored_is_named_as_such() {
+        let problem = |json: &[u8]| PayloadReader::of(json).unwrap_err();
+        assert!(problem(br#"{"total": 18446744073709551616}"#).contains("JSON, which cannot be stored: `total`: 18446744073709551616"));
+        assert!(problem(b"{broken").contains("JSON, which cannot be stored: key must be a string"), "{}", problem(b"{broken"));
+        assert!(problem(b"{\xff").contains("JSON, which cannot be stored: invalid utf-8"), "{}", problem(b"{\xff"));
+        assert_eq!(problem(b"{}"), "the payload is JSON, and not MessagePack");
     }
 
     #[test]

@@ -217,6 +217,29 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         self.deserialize_seq(visitor)
     }
 
+    /// Serde reads a tag and its content as a struct, and what it reads of the content before it knows the tag has lost its types.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Problem> {
+        match (fields, self.bytes) {
+            ([tag, content], [0x82, entries @ ..]) if self.nils.is_empty() => {
+                let end = |at| value_end(entries, at).map_err(Problem::custom);
+                let second = end(end(0)?)?;
+                let entries = [&entries[..second], &entries[second..end(end(second)?)?]];
+                let is_named = |entry, name: &str| matches!(Reader::new(entry).value(), Ok(Value::Text(key)) if key == name);
+                if is_named(entries[0], content) && is_named(entries[1], tag) {
+                    self.bytes = &self.bytes[1 + entries[0].len() + entries[1].len()..];
+                    return visitor.visit_map(TagFirst { reader: Reader::new(entries[1]), content: Some(entries[0]) });
+                }
+                self.deserialize_any(visitor)
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: &'static [&'static str], visitor: V) -> Result<V::Value, Problem> {
         match self.value()? {
             Value::Text(variant) => visitor.visit_enum(StrDeserializer::new(variant)),
@@ -232,7 +255,29 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f64 char str string bytes byte_buf unit unit_struct map struct identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f64 char str string bytes byte_buf unit unit_struct map identifier
+    }
+}
+
+/// Two entries of which the second is read first.
+struct TagFirst<'de> {
+    reader: Reader<'de>,
+    content: Option<&'de [u8]>,
+}
+
+impl<'de> MapAccess<'de> for TagFirst<'de> {
+    type Error = Problem;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Problem> {
+        if self.reader.bytes.is_empty() {
+            let Some(content) = self.content.take() else { return Ok(None) };
+            self.reader = Reader::new(content);
+        }
+        seed.deserialize(Key(&mut self.reader)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Problem> {
+        seed.deserialize(&mut self.reader)
     }
 }
 

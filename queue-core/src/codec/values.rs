@@ -64,6 +64,15 @@ enum Adjacent {
     Struct { zulu: SocketAddr, alpha: u8 },
 }
 
+/// Its content is stored before its tag.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+enum ContentFirst {
+    Unit,
+    Counts(BTreeMap<u64, bool>),
+    Wide { size: u128, inner: Box<ContentFirst> },
+}
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Untagged {
@@ -112,6 +121,9 @@ fn every_type_is_what_it_is_to_serde_json() {
     same(vec![External::Unit, External::New(address), External::Tuple(1, 0.1), External::Struct { zulu: None, alpha: socket }]);
     same(vec![Internal::Unit, Internal::New(BTreeMap::from([("a".into(), address)])), Internal::Struct { zulu: u64::MAX, alpha: address }]);
     same(vec![Adjacent::Unit, Adjacent::New(address), Adjacent::Tuple(-1, 'x'), Adjacent::Struct { zulu: socket, alpha: 1 }]);
+    same((vec![ContentFirst::Unit, ContentFirst::Counts(BTreeMap::from([(7, true)]))], 7));
+    let inner = Box::new(ContentFirst::Counts(BTreeMap::from([(1, false)])));
+    same((ContentFirst::Wide { size: 7, inner }, "behind it".to_owned()));
     same(vec![Untagged::Small(7), Untagged::Address(address), Untagged::Float(0.5), Untagged::Struct { inner: Some(vec![-1]) }]);
     same(Flat { zulu: 1, rest: BTreeMap::from([("m".into(), address)]), alpha: Some(Some(1)) });
     same(serde_json::json!({"z": [1, -1, 1.5, null, {"b": 1, "a": []}], "a": "x"}));
@@ -188,6 +200,27 @@ fn what_json_does_not_have_is_refused_with_its_place() {
         assert!(wrong.starts_with("`lines[0].price`: ") && wrong.contains("beyond 64 bits"), "{wrong}");
     }
     assert!(encode(&HashMap::from([(vec![1], 1)])).unwrap_err().contains("key of a map"));
+}
+
+#[test]
+fn two_entries_with_one_key_are_refused_by_the_key() {
+    #[derive(Serialize)]
+    struct Flat {
+        note: u8,
+        #[serde(flatten)]
+        rest: BTreeMap<&'static str, u8>,
+    }
+    #[derive(Serialize)]
+    #[serde(tag = "kind")]
+    enum Internal {
+        New(BTreeMap<&'static str, u8>),
+    }
+    let flat = |key| encode(&[Flat { note: 1, rest: BTreeMap::from([("z", 1), (key, 2)]) }]);
+    assert!(flat("other").is_ok());
+    let problem = flat("note").unwrap_err();
+    assert!(problem.starts_with("`[0]`: two entries have the key `note`"), "{problem}");
+    let problem = encode(&Internal::New(BTreeMap::from([("kind", 2)]))).unwrap_err();
+    assert!(problem.starts_with("two entries have the key `kind`"), "{problem}");
 }
 
 #[test]

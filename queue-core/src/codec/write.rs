@@ -1,7 +1,10 @@
 //! The encoder of payloads, results and progress values: what serde_json would write, as MessagePack. Maps and structs are
 //! written in the order of their keys, so that equal values have equal bytes.
 
-use std::fmt::{self, Display, Write as _};
+use std::{
+    fmt::{self, Display, Write as _},
+    ops::Range,
+};
 
 use serde::{
     Serialize, Serializer,
@@ -56,18 +59,19 @@ pub(crate) struct Writer<'o> {
     form: Form,
     /// The parameters, if the next struct or map is a payload: those that are `None` are left out.
     params: Option<&'static [ParamDef]>,
-    /// Whether there was an integer of 128 bits: inside some enums and structs, serde writes what it does not read.
-    pub(crate) is_wide: bool,
+    /// Whether there was an integer of 128 bits, a key of a map that is no text, or raw JSON: inside some enums and flattened structs, serde writes them
+    /// and does not read them.
+    pub(crate) is_doubtful: bool,
 }
 
 impl<'o> Writer<'o> {
     pub(crate) fn new(out: &'o mut Vec<u8>, form: Form) -> Self {
-        Writer { out, depth: 0, form, params: None, is_wide: false }
+        Writer { out, depth: 0, form, params: None, is_doubtful: false }
     }
 
     /// For the fields of a payload.
     pub(crate) fn of_payload(out: &'o mut Vec<u8>, params: &'static [ParamDef]) -> Self {
-        Writer { out, depth: 0, form: Form::Array, params: Some(params), is_wide: false }
+        Writer { out, depth: 0, form: Form::Array, params: Some(params), is_doubtful: false }
     }
 
     fn deeper(&mut self) -> Result<(), Problem> {
@@ -230,7 +234,7 @@ pub(crate) fn text_at(out: &[u8], at: usize) -> &[u8] {
     }
 }
 
-/// Sorts the entries from `body` on: each is `values` values, and is sorted by what `key` gives of its bytes.
+/// Sorts the entries from `body` on: each is `values` values, and is sorted by what `key` gives of its bytes. Two entries of a map have different keys.
 fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) -> &'k [u8]) -> Result<(), Problem> {
     let (mut entries, mut at) = (Vec::new(), body);
     while at < out.len() {
@@ -242,7 +246,19 @@ fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) ->
         at = end;
     }
     entries.sort_by(|one, other| key(&out[one.clone()]).cmp(key(&out[other.clone()])));
-    let sorted: Vec<u8> = entries.into_iter().flat_map(|entry| out[entry].iter().copied()).collect();
+    if values == 2 {
+        let key_of = |entry: &Range<usize>| key(&out[entry.clone()]);
+        if let Some(pair) = entries.windows(2).find(|pair| key_of(&pair[0]) == key_of(&pair[1])) {
+            let key = String::from_utf8_lossy(key_of(&pair[0]));
+            return Err(ser::Error::custom(format_args!(
+                "two entries have the key `{key}`, and only one of them could be read back: rename a field or a key of a flattened map"
+            )));
+        }
+    }
+    let mut sorted = Vec::with_capacity(out.len() - body);
+    for entry in entries {
+        sorted.extend_from_slice(&out[entry]);
+    }
     out[body..].copy_from_slice(&sorted);
     Ok(())
 }
@@ -258,7 +274,7 @@ pub(crate) fn close_map(out: &mut Vec<u8>, body: usize, count: usize, is_sorted:
     if !is_sorted {
         sort(out, body, 2, |entry| text_at(entry, 0))?;
     }
-    Writer { out, depth: 1, form: Form::Array, params: None, is_wide: false }.close(Kind::Map, Open { start: 0, body, count })
+    Writer { out, depth: 1, form: Form::Array, params: None, is_doubtful: false }.close(Kind::Map, Open { start: 0, body, count })
 }
 
 impl<'w, 'o> Serializer for &'w mut Writer<'o> {
@@ -295,7 +311,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     }
 
     fn serialize_i128(self, value: i128) -> Result<(), Problem> {
-        self.is_wide = true;
+        self.is_doubtful = true;
         match (u64::try_from(value), i64::try_from(value)) {
             (Ok(value), _) => self.serialize_u64(value),
             (_, Ok(value)) => self.serialize_i64(value),
@@ -321,7 +337,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     }
 
     fn serialize_u128(self, value: u128) -> Result<(), Problem> {
-        self.is_wide = true;
+        self.is_doubtful = true;
         u64::try_from(value).map_err(|_| Digits::beyond(value)).and_then(|value| self.serialize_u64(value))
     }
 
@@ -448,7 +464,10 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Struct<'w, 'o>, Problem> {
         match name {
             NUMBER => Ok(Struct::Number(self)),
-            RAW => Ok(Struct::Raw(self)),
+            RAW => {
+                self.is_doubtful = true;
+                Ok(Struct::Raw(self))
+            }
             _ => Ok(Struct::Fields(self.serialize_map(Some(len))?, false)),
         }
     }
@@ -552,7 +571,7 @@ impl Map<'_, '_> {
             self.writer.out.truncate(self.key);
             return Ok(());
         }
-        if self.is_sorted && self.last.is_some_and(|last| text_at(self.writer.out, last) > self.key_is_written()) {
+        if self.is_sorted && self.last.is_some_and(|last| text_at(self.writer.out, last) >= self.key_is_written()) {
             self.is_sorted = false;
         }
         self.last = Some(self.key);
@@ -649,6 +668,7 @@ fn no_key() -> Problem {
 macro_rules! keys_as_text {
     ($($method:ident $ty:ty),*) => {$(
         fn $method(self, value: $ty) -> Result<(), Problem> {
+            self.0.is_doubtful = true;
             self.0.collect_str(&value)
         }
     )*};
@@ -666,16 +686,22 @@ impl Serializer for Key<'_, '_> {
     type SerializeStructVariant = Impossible<(), Problem>;
 
     keys_as_text!(
-        serialize_bool bool, serialize_char char, serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64, serialize_i128 i128,
+        serialize_bool bool, serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64, serialize_i128 i128,
         serialize_u8 u8, serialize_u16 u16, serialize_u32 u32, serialize_u64 u64, serialize_u128 u128
     );
 
     fn serialize_f32(self, value: f32) -> Result<(), Problem> {
+        self.0.is_doubtful = true;
         if value.is_finite() { self.0.collect_str(&format_args!("{value:?}")) } else { Err(no_number(value)) }
     }
 
     fn serialize_f64(self, value: f64) -> Result<(), Problem> {
+        self.0.is_doubtful = true;
         if value.is_finite() { self.0.collect_str(&format_args!("{value:?}")) } else { Err(no_number(value)) }
+    }
+
+    fn serialize_char(self, value: char) -> Result<(), Problem> {
+        value.serialize(self.0)
     }
 
     fn serialize_str(self, value: &str) -> Result<(), Problem> {

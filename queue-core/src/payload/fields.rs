@@ -7,7 +7,7 @@ use serde::{
 };
 use serde_path_to_error::Track;
 
-use super::{PayloadReader, PayloadWriter, check_names, misfit, object};
+use super::{PayloadReader, PayloadWriter, check_known, misfit, missing, object};
 use crate::{
     any_json::FromJson,
     codec::{self, Form, Problem, Reader},
@@ -50,10 +50,9 @@ pub trait Fields<Of>: Sized {
 /// # Errors
 /// When it is no map, or out of bounds; when a parameter is missing or does not fit.
 pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
-    let reader = PayloadReader::new(payload)?;
+    PayloadReader::new(payload)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
-        let names = reader.names().unwrap_or_default();
-        let missing = F::PARAMS.iter().find(|param| param.required && !names.contains(&param.name));
+        let missing = missing_param(F::PARAMS, &problem);
         let (name, path, told) = place::<F, Of>(payload, problem);
         Outcome::Undecodable(codec::in_few_words(match missing {
             _ if !name.is_empty() => format!("parameter `{name}`{path}: {told}"),
@@ -61,6 +60,11 @@ pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
             None => told,
         }))
     })
+}
+
+/// The parameter that is missing: serde says it, because a parameter may be there under an alias.
+fn missing_param(params: &'static [ParamDef], problem: &Problem) -> Option<&'static ParamDef> {
+    params.iter().find(|param| problem.message == format!("missing field `{}`", param.name))
 }
 
 /// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the problem.
@@ -74,8 +78,8 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     (name.to_owned(), path.to_owned(), codec::in_few_words(problem.to_string()))
 }
 
-/// Checks that what has integers of 128 bits can be read back.
-pub(super) fn check_wide<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
+/// Checks that what serde does not read everywhere can be read back.
+pub(super) fn check_read<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
     F::read(&mut Reader::of_payload(payload, F::NILS)).map(drop).map_err(|problem| {
         let (name, path, told) = place::<F, Of>(payload, problem);
         let mut problem = super::unread(&told);
@@ -107,11 +111,16 @@ fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
     let encode = |problem| Error::Encode { task: task.to_owned(), problem };
     let names = PayloadReader::of(payload).and_then(|reader| reader.names()).map_err(encode)?;
     let known = Names::of::<F, Of>();
-    check_names(task, F::PARAMS, |name| known.is_none_or(|known| known.contains(&name)), &names)?;
+    check_known(task, F::PARAMS, |name| known.is_none_or(|known| known.contains(&name)), &names)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
+        let absent = missing_param(F::PARAMS, &problem);
         let (name, path, told) = place::<F, Of>(payload, problem);
         let ty = F::PARAMS.iter().find(|param| param.name == name).map_or("", |param| param.ty);
-        if name.is_empty() { Error::invalid("parameters", task, told) } else { misfit(format!("{name}{path}"), ty, &told) }
+        match absent {
+            _ if !name.is_empty() => misfit(format!("{name}{path}"), ty, &told),
+            Some(param) => Error::invalid("parameter", param.name, missing(task, param)),
+            None => Error::invalid("parameters", task, told),
+        }
     })
 }
 
