@@ -65,7 +65,7 @@ impl Param {
     pub(crate) fn of_field(name: Ident, ty: Type, attributes: &[Attribute], container: &serde::Container) -> Result<Self> {
         let mut attributes = attributes.to_vec();
         let (default, inject) = take_attributes(&mut attributes)?;
-        let field = serde::Field::of(&attributes)?;
+        let mut field = serde::Field::of(&attributes)?;
         if let Some(span) = inject {
             return Err(Error::new(
                 span,
@@ -74,6 +74,9 @@ impl Param {
         }
         check_payload_type(&ty)?;
         let (key, defaulted) = container.name(&name.unraw().to_string(), &field);
+        if default.is_some() || defaulted {
+            field.unwritten = None;
+        }
         let kind = if field.nameless { Kind::Nameless } else { payload_kind(&ty, default) };
         Ok(Param { kind, name, ty, field: Some((field, key, defaulted)) })
     }
@@ -115,10 +118,16 @@ impl Param {
         self.field.as_ref().map_or_else(|| self.name.unraw().to_string(), |(_, key, _)| key.clone())
     }
 
+    /// A constant expression: whether it is an `Option` whose `None` is left out. A function of the user's may store `Some(None)`.
+    fn is_option(&self) -> TokenStream {
+        let ty = &self.ty;
+        let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
+        quote!((#has::OPTION && !#has::NESTED))
+    }
+
     /// Constant expressions: whether it has to be there, and whether it is left out when it is `None`.
     fn presence(&self) -> (TokenStream, TokenStream) {
-        let ty = &self.ty;
-        let option = quote_spanned!(ty.span()=> __queue::Has::<#ty>::OPTION);
+        let option = self.is_option();
         // What is missing is what the default says.
         let (by_serde, by_another) = match &self.field {
             Some((field, _, container)) => (field.default || *container, field.own_default || *container && !field.default),
@@ -204,12 +213,26 @@ impl Param {
         self.field.as_ref().is_some_and(|(field, _, container)| !(field.default || is_option && *container))
     }
 
+    /// An item that does not compile if serde may leave the field out and could not read it back then.
+    fn missing(&self) -> Option<TokenStream> {
+        let field = &self.field.as_ref()?.0;
+        let word = field.unwritten.as_ref()?;
+        let is_readable = match self.kind {
+            // Its default is ours.
+            Kind::Optional => return None,
+            _ if field.alias || field.nameless && field.reads => quote!(false),
+            _ => self.is_option(),
+        };
+        let problem = format!("`{}: {}` cannot be read if `{word}` leaves it out: add `#[serde(default)]`", self.name, shown(&self.ty));
+        Some(quote_spanned!(word.span()=> const _: () = if !#is_readable { ::core::panic!(#problem) };))
+    }
+
     /// What a reader takes for `None` where it is missing, if it is an `Option` under another name: serde asks the function that reads it
     /// for no default. One with an alias is not: it may be there under that.
     fn nil(&self) -> Option<TokenStream> {
         let (field, key, container) = self.field.as_ref()?;
-        let (ty, is_open) = (&self.ty, matches!(self.kind, Kind::Required) && !field.default && !field.alias && !container);
-        is_open.then(|| quote!((#key, __queue::Has::<#ty>::OPTION)))
+        let (option, is_open) = (self.is_option(), matches!(self.kind, Kind::Required) && !field.default && !field.alias && !container);
+        is_open.then(|| quote!((#key, #option)))
     }
 
     /// A constant expression: whether a worker can give it. `None` for payload.
@@ -257,12 +280,16 @@ pub(crate) fn key_of(name: &Ident, params: &[Param]) -> String {
 /// The items of a struct whose fields are the payload: the struct for which serde derives, and its implementation of `Fields`.
 pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, role: &TokenStream, core: &TokenStream) -> TokenStream {
     let attributes = &container.attributes;
-    let (fields, functions): (Vec<_>, Vec<_>) = params.iter().enumerate().map(|(index, param)| param.field(index)).unzip();
+    // In the order in which they are stored; flattened ones keep theirs, as each takes what the ones before it have left.
+    let mut ordered: Vec<_> = params.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, param)| (!param.is_payload(), if param.is_payload() { param.key() } else { String::new() }));
+    let (fields, functions): (Vec<_>, Vec<_>) = ordered.into_iter().map(|(index, param)| param.field(index)).unzip();
     let defaults = params.iter().enumerate().filter_map(|(index, param)| param.default_item(index));
     let stored = params.iter().enumerate().filter(|(_, param)| param.is_payload() && param.is_stored_as_it_is());
     let accesses = stored.map(|(index, param)| param.access(index).1);
     let definitions = params.iter().filter(|param| param.is_payload()).map(|param| param.definition(core));
     let nils = params.iter().filter_map(Param::nil);
+    let missing = params.iter().filter_map(Param::missing);
     let remote = of.to_string();
     // Serde asks for it, and takes that of the struct itself.
     let default = container.default.then(|| {
@@ -276,6 +303,7 @@ pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container,
     });
     quote! {
         #(#accesses)*
+        #(#missing)*
         #(#defaults)*
         #(#functions)*
 

@@ -1,7 +1,7 @@
 //! The attributes of serde on a payload struct and its fields. They are passed on to what serde derives; what is read of them here is
 //! only what the definition of the task says: the names of the parameters, and which must be there.
 
-use syn::{Attribute, Expr, LitStr, Result, Token, ext::IdentExt, meta::ParseNestedMeta};
+use syn::{Attribute, Error, Expr, Ident, LitStr, Result, Token, ext::IdentExt, meta::ParseNestedMeta};
 
 /// What serde reads on a struct.
 #[derive(Default)]
@@ -26,6 +26,8 @@ pub(crate) struct Field {
     pub own_default: bool,
     /// Whether it is read under other names, too.
     pub alias: bool,
+    /// `skip_serializing` or `skip_serializing_if`, without a default: it may be missing.
+    pub unwritten: Option<Ident>,
 }
 
 /// `true` with `= "text"`, or behind `(`.
@@ -103,15 +105,17 @@ impl Container {
 
 impl Field {
     pub(crate) fn of(attributes: &[Attribute]) -> Result<Self> {
-        let mut field = Field::default();
+        let (mut field, mut unread) = (Field::default(), None);
         field.attributes = each(attributes, |meta| {
             let word = meta.path.get_ident().map(|word| word.unraw().to_string()).unwrap_or_default();
             match &*word {
+                "skip_serializing" | "skip_serializing_if" => field.unwritten = meta.path.get_ident().cloned(),
+                "skip_deserializing" => unread = meta.path.get_ident().cloned(),
                 "rename" => {
                     field.rename = Some(name(&meta)?);
                     return Ok(());
                 }
-                "skip" | "skip_serializing" | "skip_deserializing" | "flatten" => field.nameless = true,
+                "skip" | "flatten" => field.nameless = true,
                 "with" => (field.writes, field.reads) = (true, true),
                 "alias" => field.alias = true,
                 "serialize_with" => field.writes = true,
@@ -122,6 +126,19 @@ impl Field {
             }
             skip(&meta)
         })?;
+        let is_unwritten = field.unwritten.as_ref().is_some_and(|word| word == "skip_serializing");
+        let is_skipped = unread.is_some();
+        if let Some(word) = unread.filter(|_| !is_unwritten) {
+            return Err(Error::new(
+                word.span(),
+                "a field that is stored must be read, too: write `#[serde(skip)]` to leave it out of the payload",
+            ));
+        }
+        // With both, it is skipped; a flattened map may be empty.
+        if is_skipped || field.default || field.nameless && !is_unwritten {
+            field.unwritten = None;
+        }
+        field.nameless |= is_unwritten;
         Ok(field)
     }
 }

@@ -53,6 +53,66 @@ struct Ship {
     more: HashMap<u16, u8>,
 }
 
+/// `Some(None)` is stored, and `None` is not.
+mod twice {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(value: &Option<Option<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.unwrap_or_default().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u8>>, D::Error> {
+        Option::deserialize(deserializer).map(Some)
+    }
+}
+
+/// Stored names with a dot, a required parameter with an alias, and what is left out.
+#[derive(Task, Clone, Debug, PartialEq, Default)]
+#[task(unique, tag(order), group = tenant, limit(name = "dots", by = [order], concurrency = 1))]
+struct Dots {
+    #[serde(rename = "order.id")]
+    order: u64,
+    #[serde(rename = "tenant.id", alias = "tenant")]
+    tenant: u8,
+    #[serde(with = "twice", default, skip_serializing_if = "Option::is_none")]
+    floor: Option<Option<u8>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Maybe,
+    #[serde(skip_serializing, default)]
+    cached: u8,
+    #[serde(skip_serializing, skip_deserializing)]
+    skipped: u8,
+    #[serde(flatten, skip_serializing_if = "BTreeMap::is_empty")]
+    rest: BTreeMap<String, String>,
+}
+
+impl Handler for Dots {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[test]
+fn some_none_is_stored() {
+    for floor in [None, Some(None), Some(Some(1))] {
+        let dots = Dots { floor, ..Dots::default() };
+        assert_eq!(queue_core::payload::read_fields::<Dots, _>(&stored(&dots)).unwrap(), dots);
+    }
+}
+
+#[test]
+fn a_required_parameter_has_its_alias_in_json() {
+    let def = Dots::definition();
+    assert_eq!((def.group, def.tags, def.limits[0].by), (Some("tenant.id"), &[("order", "order.id")][..], &["order.id"][..]));
+    let payload = (def.payload_from_json)(r#"{"order.id":1,"tenant":3}"#).unwrap();
+    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"order.id":1,"tenant.id":3}"#);
+    (def.check_payload)(&codec::from_json(r#"{"order.id":1,"tenant":3}"#).unwrap()).unwrap();
+    let problem = (def.payload_from_json)(r#"{"order.id":1}"#).unwrap_err().to_string();
+    assert!(problem.contains("`tenant.id` is missing"), "{problem}");
+    let problem = format!("{:?}", queue_core::payload::read_fields::<Dots, _>(b"\x80").unwrap_err());
+    assert!(problem.contains("parameter `order.id` is missing"), "{problem}");
+}
+
 fn three() -> u8 {
     3
 }
@@ -138,7 +198,7 @@ fn what_does_not_fit_names_the_parameter_as_it_is_stored() {
     assert!(whole(r#""9":2"#, r#""9":256"#).contains("more.9` does not fit"), "{}", whole(r#""9":2"#, r#""9":256"#));
     assert!(whole("1.50", "x").contains("price` does not fit"), "{}", whole("1.50", "x"));
     let read = |payload: &[u8]| format!("{:?}", queue_core::payload::read_fields::<Ship, _>(payload).unwrap_err());
-    assert!(read(b"\x80").contains("parameter `orderId` is missing"), "{}", read(b"\x80"));
+    assert!(read(b"\x80").contains("parameter `data` is missing"), "the first in the order of the names: {}", read(b"\x80"));
     let wrong = codec::from_json(&JSON.replace(r#""9":2"#, r#""9":"x""#)).unwrap();
     assert!(read(&wrong).contains("parameter `more`.9: "), "{}", read(&wrong));
 }
