@@ -1,6 +1,7 @@
 //! Each value is the same through every interface: enqueued by its type, by JSON, edited, duplicated, published, and returned.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     net::{IpAddr, SocketAddr},
     sync::Mutex,
@@ -278,6 +279,63 @@ words! {
 enum Tagged {
     Sent { bytes: u128 },
     Asked { bytes: u64 },
+    Counted { by: BTreeMap<u64, u8> },
+    Weighed { by: BTreeMap<bool, u8> },
+    Told { text: Box<serde_json::value::RawValue> },
+    Named { by: BTreeMap<char, u8> },
+}
+
+#[derive(Task)]
+#[task(queue = "values")]
+struct Flattened {
+    note: u8,
+    #[serde(flatten)]
+    rest: BTreeMap<String, u8>,
+}
+
+impl Handler for Flattened {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {
+        drop((self.note, self.rest));
+    }
+}
+
+#[tokio::test]
+async fn two_entries_of_one_name_are_refused_at_enqueue() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let problem =
+        Flattened { note: 1, rest: BTreeMap::from([("note".to_owned(), 2)]) }.job().enqueue(&client).await.unwrap_err().to_string();
+    assert!(problem.contains("Flattened") && problem.contains("two entries have the key `note`"), "{problem}");
+}
+
+#[derive(Task, Debug, PartialEq)]
+#[task(queue = "values", unique, tag(order))]
+struct Visit {
+    #[serde(rename = "order.id")]
+    order: u64,
+    #[serde(flatten)]
+    rest: BTreeMap<String, String>,
+}
+
+impl Handler for Visit {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[tokio::test]
+async fn stored_names_with_a_dot_tell_jobs_apart() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let visit = async |order, source: &str| {
+        let rest = BTreeMap::from([("utm.source".to_owned(), source.to_owned())]);
+        Visit { order, rest }.job().enqueue(&client).await.unwrap()
+    };
+    let first = visit(1, "mail").await;
+    assert!(visit(1, "mail").await.existing());
+    assert!(!visit(1, "web").await.existing() && !visit(2, "mail").await.existing());
+    let record = client.inspector().show(first.address()).await.unwrap();
+    assert_eq!(record.tags.get("order").map(String::as_str), Some("1"));
 }
 
 #[task(queue = "values")]
@@ -319,4 +377,12 @@ async fn what_json_does_not_have_is_refused_at_enqueue() {
         assert!(problem.contains("parameter `by") && problem.contains("cannot be read back: u128 is not supported"), "{problem}");
     }
     tagged_alone::job(Tagged::Asked { bytes: 1 }).enqueue(&client).await.unwrap();
+    tagged_alone::job(Tagged::Named { by: BTreeMap::from([('x', 1)]) }).enqueue(&client).await.unwrap();
+    let text = serde_json::value::RawValue::from_string("[1]".to_owned()).unwrap();
+    for tagged in
+        [Tagged::Counted { by: BTreeMap::from([(1, 1)]) }, Tagged::Weighed { by: BTreeMap::from([(true, 1)]) }, Tagged::Told { text }]
+    {
+        let problem = TaggedField { by: vec![tagged] }.job().enqueue(&client).await.unwrap_err().to_string();
+        assert!(problem.contains("parameter `by[0]") && problem.contains("cannot be read back: "), "{problem}");
+    }
 }

@@ -72,6 +72,15 @@ pub enum Adjacent {
     Struct { zulu: Uuid, alpha: u8 },
 }
 
+/// Its content is stored before its tag.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+pub enum ContentFirst {
+    Unit,
+    Counts(BTreeMap<u64, bool>),
+    Wide { size: u128, uuid: Uuid },
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Untagged {
@@ -126,6 +135,7 @@ pub struct All {
     pub external: Vec<External>,
     pub internal: Vec<Internal>,
     pub adjacent: Vec<Adjacent>,
+    pub content_first: Vec<ContentFirst>,
     pub untagged: Vec<Untagged>,
     pub flat: Flat,
     pub texts: HashMap<String, u8>,
@@ -190,6 +200,11 @@ pub fn all() -> All {
             Internal::Struct { zulu: u64::MAX, alpha: ID },
         ],
         adjacent: vec![Adjacent::Unit, Adjacent::New(socket), Adjacent::Tuple(-1, 'x'), Adjacent::Struct { zulu: ID, alpha: 1 }],
+        content_first: vec![
+            ContentFirst::Unit,
+            ContentFirst::Counts(BTreeMap::from([(10, true), (9, false)])),
+            ContentFirst::Wide { size: 7, uuid: ID },
+        ],
         untagged: vec![
             Untagged::Small(7),
             Untagged::Address(address),
