@@ -249,10 +249,7 @@ fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) ->
     if values == 2 {
         let key_of = |entry: &Range<usize>| key(&out[entry.clone()]);
         if let Some(pair) = entries.windows(2).find(|pair| key_of(&pair[0]) == key_of(&pair[1])) {
-            let key = String::from_utf8_lossy(key_of(&pair[0]));
-            return Err(ser::Error::custom(format_args!(
-                "two entries have the key `{key}`, and only one of them could be read back: rename a field or a key of a flattened map"
-            )));
+            return Err(twice(key_of(&pair[0])));
         }
     }
     let mut sorted = Vec::with_capacity(out.len() - body);
@@ -261,6 +258,13 @@ fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) ->
     }
     out[body..].copy_from_slice(&sorted);
     Ok(())
+}
+
+fn twice(key: &[u8]) -> Problem {
+    let key = String::from_utf8_lossy(key);
+    ser::Error::custom(format_args!(
+        "two entries have the key `{key}`, and only one of them could be read back: rename a field or a key of a flattened map"
+    ))
 }
 
 /// Begins a map of `expected` entries behind what `out` holds.
@@ -458,7 +462,7 @@ impl<'w, 'o> Serializer for &'w mut Writer<'o> {
         self.form = Form::Array;
         let params = self.params.take();
         let open = self.open(Kind::Map, len)?;
-        Ok(Map { writer: self, open, last: None, key: 0, is_sorted: true, params })
+        Ok(Map { writer: self, open, last: None, key: 0, is_sorted: true, params, left_out: 0 })
     }
 
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Struct<'w, 'o>, Problem> {
@@ -556,6 +560,8 @@ pub(crate) struct Map<'w, 'o> {
     key: usize,
     is_sorted: bool,
     params: Option<&'static [ParamDef]>,
+    /// A bit for each of them that is `None`: a flattened map may have its name.
+    left_out: u64,
 }
 
 impl Map<'_, '_> {
@@ -567,9 +573,20 @@ impl Map<'_, '_> {
         let at = self.writer.out.len();
         value.serialize(&mut *self.writer).map_err(|problem| problem.inside(&String::from_utf8_lossy(self.key_is_written())))?;
         let is_none = self.params.is_some() && self.writer.out[at..] == [0xc0];
-        if is_none && self.params.into_iter().flatten().any(|param| param.option && param.name.as_bytes() == self.key_is_written()) {
-            self.writer.out.truncate(self.key);
-            return Ok(());
+        if is_none || self.left_out > 0 {
+            let is_this = |param: &ParamDef| param.option && param.name.as_bytes() == self.key_is_written();
+            // Of more parameters than the bits are, only the first ones are compared with those that follow.
+            let index = self.params.into_iter().flatten().position(is_this);
+            let bit = index.map(|index| u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0));
+            match bit {
+                Some(bit) if is_none => {
+                    self.left_out |= bit;
+                    self.writer.out.truncate(self.key);
+                    return Ok(());
+                }
+                Some(bit) if self.left_out & bit > 0 => return Err(twice(self.key_is_written())),
+                _ => {}
+            }
         }
         if self.is_sorted && self.last.is_some_and(|last| text_at(self.writer.out, last) >= self.key_is_written()) {
             self.is_sorted = false;

@@ -76,8 +76,9 @@ struct Dots {
     tenant: u8,
     #[serde(with = "twice", default, skip_serializing_if = "Option::is_none")]
     floor: Option<Option<u8>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     note: Maybe,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Maybe,
     #[serde(skip_serializing, default)]
     cached: u8,
     #[serde(skip_serializing, skip_deserializing)]
@@ -97,6 +98,15 @@ fn some_none_is_stored() {
     for floor in [None, Some(None), Some(Some(1))] {
         let dots = Dots { floor, ..Dots::default() };
         assert_eq!(queue_core::payload::read_fields::<Dots, _>(&stored(&dots)).unwrap(), dots);
+    }
+}
+
+#[test]
+fn a_flattened_map_has_no_name_of_a_field() {
+    for (name, note) in [("order.id", None), ("note", None), ("note", Some(1))] {
+        let dots = Dots { note, rest: BTreeMap::from([(name.to_owned(), "x".to_owned())]), ..Dots::default() };
+        let problem = queue_core::payload::PayloadWriter::of(&dots).finish("dots").unwrap_err().to_string();
+        assert!(problem.contains("dots") && problem.contains(&format!("two entries have the key `{name}`")), "{problem}");
     }
 }
 
