@@ -1,7 +1,7 @@
 //! MessagePack in and out, bounded before serde sees a byte.
 //!
-//! Two forms: [`encode`] and [`decode`] are for values of the application, and represent them as serde_json does. [`pack`] and
-//! [`unpack`] are for our own records, in the compact form of rmp-serde.
+//! Two forms: `encode` and `decode` are for values of the application, and represent them as serde_json does. `pack` and
+//! `unpack` are for our own records, in the compact form of rmp-serde.
 //!
 //! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants once overflowed the
 //! stack. So a scan that does not recurse walks the bytes first.

@@ -111,13 +111,18 @@ impl Inspector {
     /// ```
     /// use queue_core::{Cleared, GroupName, prelude::*};
     ///
+    /// #[task(queue = "mail", group = tenant)]
+    /// async fn send(tenant: String) {}
+    ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;
+    /// send::job("acme".to_owned()).enqueue(&client).await?;
     /// let inspector = client.inspector().because("the customer has left");
     /// let mut clearing = inspector.clear_group("mail", &GroupName::new("acme")?, Cleared::Waiting);
     /// while clearing.step().await? {
     ///     println!("{} jobs are cancelled", clearing.cancelled());
     /// }
+    /// assert_eq!(clearing.cancelled(), 1);
     /// # Ok(()) }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```

@@ -131,8 +131,12 @@ impl Inspector {
     /// ```
     /// use queue_core::{NewOperation, OperationKind, OperationState, prelude::*};
     ///
+    /// #[task(queue = "orders")]
+    /// async fn close_order(order: u64) {}
+    ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;
+    /// close_order::job(17).enqueue(&client).await?;
     /// let inspector = client.inspector();
     /// let started = inspector.start_operation("orders", &NewOperation::all_of(OperationKind::Drain)).await?;
     /// let mut run = inspector.run_operation(&started);

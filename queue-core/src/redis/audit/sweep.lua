@@ -31,7 +31,7 @@ step(#buried)
 -- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
 -- enqueue.
 local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, math.min(10 * items, PIECE))
-more = #old >= math.min(10 * items, PIECE)
+more = more or #old >= math.min(10 * items, PIECE)
 local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
 local silent, marked, looked = {}, {}, {}
 for at, producer in ipairs(old) do
@@ -131,7 +131,7 @@ end
 -- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
 local groups = 0
 if has('g') then
-  local waits = call('EXISTS', K.turns, K.doubts, K.ready0, K.ready1, K.ready2, K.ready3) > 0
+  local waits = call('EXISTS', K.turns, K.doubts, K.line, K.ready0, K.ready1, K.ready2, K.ready3) > 0
   local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
   many('ZREM', K.rested, old)
   groups = step(#old)

@@ -237,7 +237,7 @@ local function review_doubt(group, turn)
   if may then
     turn = turn or start or ms(math.max(virtual_time() + C.turn_apart, whole(call('ZSCORE', K.rested, group) or '')))
     if start ~= turn then
-      opened = opened or not start and call('EXISTS', K.doubts) == 0
+      opened = opened or not start
       call('ZADD', K.doubts, turn, group)
     end
   elseif start then

@@ -231,10 +231,12 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
         Some(limited) => chain(tx, queue, id, &name, &limited, (number, holds))?,
         None => false,
     };
-    if !chained {
-        tx.sql(sql!("ready_line.sql"))?.execute(params![queue.key, id, found.line, number, holds])?;
-    }
-    if found.turn != TURN | DOUBT {
+    let state = match chained {
+        true => CHAINED,
+        false => tx.sql(sql!("ready_line.sql"))?.query_row(params![queue.key, id, found.line, number, holds], |row| row.get(0))?,
+    };
+    let needs = if state == LINED_SUSPECT { DOUBT } else { TURN };
+    if holds || found.turn & needs == 0 {
         review(tx, queue, &name)?;
     }
     Ok(true)
