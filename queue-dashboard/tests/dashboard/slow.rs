@@ -57,8 +57,11 @@ async fn clients_that_say_nothing_or_little_lose_their_places() {
     let form = "content-type: application/x-www-form-urlencoded\r\nsec-fetch-site: same-origin\r\ncontent-length: 100000\r\n\r\n";
     let bodies = one_by_one(address, format!("POST /jobs/cancel HTTP/1.1\r\nhost: {address}\r\n{form}"));
     let slow = tokio::spawn(async move { tokio::join!(heads, bodies) });
-    // More than it lets in at once.
-    let mut silent = join_all((0..300).map(|_| connect(address))).await;
+    // More than it lets in at once. One after the other: the system answers those that come faster than it can queue them, and forgets them.
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(connect(address).await);
+    }
 
     let asked = async {
         let mut stream = connect(address).await;
@@ -69,8 +72,6 @@ async fn clients_that_say_nothing_or_little_lose_their_places() {
     };
     let page = wait("a page, beside clients that say nothing").end_of(asked).await;
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
-    // Whom the system has not let in yet, and has no room for, does not hear of an end: such a client is none of the server's.
-    let _others = silent.split_off(200);
     wait("clients that say nothing to lose their places").end_of(join_all(silent.into_iter().map(closed))).await;
     let (head, body) = wait("clients that say little to lose theirs").end_of(slow).await.unwrap();
     assert!(!head.contains(" 200 "), "{head}");

@@ -165,7 +165,7 @@ pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Op
 
 /// Waits until a worker of this queue is at work.
 pub(crate) async fn until_registered(client: &Client, queue: &str) {
-    until("a worker to register", || async { client.inspector().stats(queue).await.unwrap().lanes > 0 }).await;
+    until("a worker to register", || async { client.inspector().stats(queue).await.is_ok_and(|stats| stats.lanes > 0) }).await;
 }
 
 /// The same for a job without a type.

@@ -58,8 +58,8 @@ const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
-pub(crate) const SORTED: [&str; 11] =
-    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags", "transitions"];
+pub(crate) const SORTED: [&str; 12] =
+    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags", "transitions", "lapsing"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
@@ -69,8 +69,6 @@ pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
         if LISTS.contains(&kind.as_str()) {
             ways.extend(MEMBERS.iter().map(|member| How::Joined(member, b"")));
             ways.extend(["h0", "r2", "later"].map(How::Doubled));
-        } else if kind == "fenced" {
-            ways.extend(MEMBERS.iter().map(|member| How::Joined(member, b"")));
         } else if SORTED.contains(&kind.as_str()) {
             ways.extend(SCORES.iter().map(|score| How::Scored(score)));
             ways.extend(MEMBERS.iter().map(|member| How::Joined(member, b"0")));
@@ -128,8 +126,6 @@ impl Damage {
         let kind = self.kind.as_str();
         let mut command = if LISTS.contains(&kind) {
             redis::cmd("LPUSH")
-        } else if kind == "fenced" {
-            redis::cmd("SADD")
         } else if SORTED.contains(&kind) {
             redis::cmd("ZADD")
         } else {
@@ -138,7 +134,7 @@ impl Damage {
         command.arg(key);
         if SORTED.contains(&kind) {
             command.arg(value).arg(member);
-        } else if LISTS.contains(&kind) || kind == "fenced" {
+        } else if LISTS.contains(&kind) {
             command.arg(member);
         } else {
             command.arg(member).arg(value);

@@ -24,7 +24,7 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
     const JOBS: u32 = 40;
     let scene = Scene::new();
     let running = scene.start(scene.worker());
-    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().lanes > 0).await;
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.is_ok_and(|stats| stats.lanes > 0)).await;
     for round in 0..ROUNDS {
         // The answers of the next calls are lost, whichever they are: claims, endings, both; then a request.
         scene.cut.fail(Fault::ReplyLost, 1 + round % 4);
@@ -212,7 +212,7 @@ async fn a_quiet_worker_that_was_forgotten_is_known_again_and_can_be_asked_to_go
 async fn a_worker_without_a_broker_still_stops_in_time() {
     let scene = Scene::new();
     let running = scene.start(scene.worker().grace(Duration::from_secs(600)));
-    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().lanes > 0).await;
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.is_ok_and(|stats| stats.lanes > 0)).await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
     until("a poll that nobody answers", async || scene.cut.failed() > 0).await;
     scene.shutdown.drain();

@@ -75,7 +75,7 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
     make_suspect(&scene.sound, "quick").await;
     inspector.pause("quick").await.unwrap();
     let running = scene.start(scene.worker().queue("away").queue("quick"));
-    let serves = async |queue: &str| inspector.stats(queue).await.unwrap().lanes > 0;
+    let serves = async |queue: &str| inspector.stats(queue).await.is_ok_and(|stats| stats.lanes > 0);
     until("it to serve both", async || serves("away").await && serves("quick").await).await;
     scene.cut.hold(Some("away"));
     long::job(1).queue("away").enqueue(&scene.sound).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
 #[tokio::test]
 async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
     let scene = Scene::new();
-    let serves = async |queue: &str| scene.sound.inspector().stats(queue).await.unwrap().lanes > 0;
+    let serves = async |queue: &str| scene.sound.inspector().stats(queue).await.is_ok_and(|stats| stats.lanes > 0);
     let running = scene.start(scene.worker().queue("away").queue("quick"));
     until("it to serve both", async || serves("away").await && serves("quick").await).await;
     scene.sound.enqueue_all((0..15).map(long::job)).await.unwrap();
