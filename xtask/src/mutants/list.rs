@@ -584,7 +584,7 @@ mutants! {
     }
     CLIENT "queue-core/src/client/producer.rs" {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
-        "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
+        "client: a call ends at its deadline": "timeout_at(callers.next().min(end) + LATE, &mut attempt)" => "timeout_at(callers.next().min(end) + LATE * 500, &mut attempt)";
     }
     ENQUEUES "queue-core/src/client/prepare.rs" {
         "middleware: a job passes before it is encoded": "on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
