@@ -280,7 +280,8 @@ pub enum Error {
     /// The broker no longer knows this worker or producer, or lacks its latest turns.
     #[error("the broker has forgotten `{0}`; register under a new name")]
     Forgotten(String),
-    /// A sequence number below the last one answered: a late duplicate, to be ignored.
+    /// A sequence number below the last one answered: a late duplicate, to be ignored. Of a [relay](crate::broker::Enqueue::relayed) also the last one, where
+    /// it was used for other rows.
     #[error("sequence {seq} of `{name}` is older than the last one answered")]
     Old {
         /// The worker or producer.

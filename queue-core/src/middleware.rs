@@ -9,7 +9,7 @@ use std::{
 use futures_util::FutureExt;
 
 use crate::{
-    client::Client,
+    client::{Client, row::Middlewares},
     context::JobContext,
     draft::{Draft, OnEnqueue},
     error::Result,
@@ -120,6 +120,13 @@ impl Client {
     #[must_use]
     pub fn with_middleware(&self, middleware: impl Middleware) -> Client {
         self.with_on_enqueue(middleware)
+    }
+}
+
+impl Middlewares {
+    /// Adds one behind those before it.
+    pub fn push(&mut self, last: impl Middleware) {
+        self.push_on_enqueue(last);
     }
 }
 

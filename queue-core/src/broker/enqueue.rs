@@ -61,6 +61,8 @@ pub struct Enqueue {
     pub seq: u64,
     /// The jobs, in order.
     pub jobs: Vec<NewJob>,
+    /// The digest of what a relay sends, see [`relayed`](Self::relayed).
+    pub relayed: Option<[u8; 16]>,
     /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
     pub until: Option<Instant>,
 }
@@ -68,7 +70,20 @@ pub struct Enqueue {
 impl Enqueue {
     /// An enqueue of `jobs`.
     pub fn new(queue: impl Into<Arc<str>>, producer: PartyName, seq: u64, jobs: Vec<NewJob>) -> Self {
-        Enqueue { queue: queue.into(), producer, seq, jobs, until: None }
+        Enqueue { queue: queue.into(), producer, seq, jobs, relayed: None, until: None }
+    }
+
+    /// An enqueue by the relay of an outbox, which may send jobs again that were stored under another name. `digest` is that of its rows.
+    ///
+    /// - The number is answered again only for the same digest. For another one the answer is [`Error::Old`](crate::Error::Old), and nothing is stored: the rows of
+    ///   this number are not those that it was first used for.
+    /// - A job whose generated id the broker has, in any state, is answered [`Existing`](Enqueued::Existing).
+    /// - A job behind one of its group that was answered [`GroupFull`](Enqueued::GroupFull) is answered [`Held`](Enqueued::Held).
+    /// - The name is forgotten after thirty times the age of other silent producers.
+    #[must_use]
+    pub fn relayed(mut self, digest: [u8; 16]) -> Self {
+        self.relayed = Some(digest);
+        self
     }
 }
 
@@ -90,6 +105,8 @@ pub enum Enqueued {
     Buffered(JobId),
     /// It is not stored: so many jobs of its group are ready that its rule allows no more.
     GroupFull,
+    /// It is not stored: an earlier job of its group and of this enqueue was not either, because the group is full. For a [relay](Enqueue::relayed).
+    Held,
 }
 
 impl Enqueued {

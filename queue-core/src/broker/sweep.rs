@@ -19,6 +19,9 @@ impl Default for KeepLimits {
     }
 }
 
+/// The producer of a [relay](super::Enqueue::relayed) is forgotten after so many times the age of others: its requests are sent again until they are answered.
+pub const RELAY_AGE: u32 = 30;
+
 /// Limits of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {

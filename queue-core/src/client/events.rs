@@ -122,7 +122,7 @@ impl Client {
 }
 
 /// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has group, headers, tags and id.
-fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
+pub(super) fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
     let Publication { topic, event, payload, mut options, tags } = event;
     check_name("topic", &topic)?;
     check_name("event", &event)?;

@@ -11,6 +11,8 @@ mod pending;
 mod prepare;
 mod producer;
 mod progress;
+#[doc(hidden)]
+pub mod row;
 mod sender;
 mod unique;
 mod unserved;

@@ -77,7 +77,7 @@ impl Answer {
                 address.id = id;
                 Stored::Buffered
             }
-            Enqueued::GroupFull => return Err(Error::group_full(&address.queue, self.full.as_ref())),
+            Enqueued::GroupFull | Enqueued::Held => return Err(Error::group_full(&address.queue, self.full.as_ref())),
         };
         Ok((address, stored, self.confirmed))
     }

@@ -344,6 +344,14 @@ macro_rules! __conformance_cases {
                 an_enqueue_of_nothing_is_answered_with_nothing
                 a_confirmed_enqueue_says_how_safe_its_jobs_are
                 a_broker_that_takes_jobs_tells_of_no_trouble;
+            relays:
+                a_number_is_answered_again_for_the_same_digest_alone
+                a_digest_makes_another_request
+                a_job_that_the_broker_has_is_stored_no_second_time
+                an_id_that_comes_twice_in_a_request_is_one_job
+                behind_a_refused_job_its_group_is_held
+                the_name_of_a_relay_outlives_those_of_others
+                events_of_a_relay_are_appended_once;
             times:
                 a_delayed_job_is_never_early
                 a_failed_job_is_never_early

@@ -35,6 +35,7 @@ pub mod people;
 pub mod rates;
 pub mod reclaims;
 pub mod records;
+pub mod relays;
 pub mod remarks;
 pub mod requeues;
 pub mod retained;

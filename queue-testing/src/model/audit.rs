@@ -2,10 +2,10 @@
 
 use queue_core::{
     JobId,
-    broker::{Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, SweepLimits, Swept},
+    broker::{Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, RELAY_AGE, SweepLimits, Swept},
 };
 
-use super::{Job, Model, Place, doors::End};
+use super::{Job, Model, Place, doors::End, enqueue::Producer};
 
 impl Model {
     /// The only damage that comes of a broker's own doing: that its clock was put back.
@@ -28,8 +28,9 @@ impl Model {
         let mut swept = Swept::default();
         swept.buried = buried;
 
-        let end = before(limits.producers);
-        let idle: Vec<_> = self.producers.iter().filter(|(_, producer)| producer.seen <= end).map(|(name, _)| name.clone()).collect();
+        let (end, of_relays) = (before(limits.producers), before(limits.producers.saturating_mul(RELAY_AGE)));
+        let is_idle = |producer: &Producer| producer.seen <= if producer.relayed.is_some() { of_relays } else { end };
+        let idle: Vec<_> = self.producers.iter().filter(|(_, producer)| is_idle(producer)).map(|(name, _)| name.clone()).collect();
         for name in idle.iter().take(limits.items) {
             self.producers.remove(name);
             swept.producers += 1;

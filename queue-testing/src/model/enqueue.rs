@@ -13,6 +13,15 @@ pub(super) struct Producer {
     pub(super) seq: u64,
     pub(super) seen: i64,
     pub(super) answers: Vec<Enqueued>,
+    /// The digest of the last request, if it was a relay's.
+    pub(super) relayed: Option<[u8; 16]>,
+}
+
+impl Producer {
+    /// Whether a request comes too late: its number is below the last, or that of another one.
+    fn is_old(&self, request: &Enqueue) -> bool {
+        request.seq < self.seq || request.seq == self.seq && request.relayed != self.relayed
+    }
 }
 
 pub(super) fn forgotten(name: &PartyName) -> Error {
@@ -23,15 +32,20 @@ impl Model {
     /// Stores jobs; a replay gives the stored answers.
     pub fn enqueue(&mut self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         let producer = self.producers.get(&request.producer).ok_or_else(|| forgotten(&request.producer))?;
-        if request.seq < producer.seq {
+        if producer.is_old(request) {
             return Err(Error::Old { name: request.producer.to_string(), seq: request.seq });
         }
         if request.seq == producer.seq {
             return Ok(producer.answers.clone());
         }
-        let answers: Vec<Enqueued> = request.jobs.iter().map(|job| self.store(job)).collect();
+        let mut answers: Vec<Enqueued> = Vec::with_capacity(request.jobs.len());
+        for (at, job) in request.jobs.iter().enumerate() {
+            let is_behind = |(answer, before): (&Enqueued, &NewJob)| *answer == Enqueued::GroupFull && before.group == job.group;
+            let held = request.relayed.is_some() && answers.iter().zip(&request.jobs[..at]).any(is_behind);
+            answers.push(self.store(job, request.relayed.is_some(), held));
+        }
         self.count("enqueued", answers.iter().zip(&request.jobs).filter(|(answer, job)| answer.is_new(&job.id)).count());
-        let entry = Producer { seq: request.seq, seen: self.now, answers: answers.clone() };
+        let entry = Producer { seq: request.seq, seen: self.now, answers: answers.clone(), relayed: request.relayed };
         self.producers.insert(request.producer.clone(), entry);
         Ok(answers)
     }
@@ -40,15 +54,19 @@ impl Model {
     pub fn number<'a>(&mut self, request: &'a Enqueue) -> Result<Option<&'a [NewJob]>> {
         let now = self.now;
         let producer = self.producers.get_mut(&request.producer).ok_or_else(|| forgotten(&request.producer))?;
-        if request.seq < producer.seq {
+        if producer.is_old(request) {
             return Err(Error::Old { name: request.producer.to_string(), seq: request.seq });
         }
         let is_new = request.seq > producer.seq;
-        (producer.seq, producer.seen) = (request.seq, now);
+        (producer.seq, producer.seen, producer.relayed) = (request.seq, now, request.relayed);
         Ok(is_new.then_some(&request.jobs))
     }
 
-    fn store(&mut self, new: &NewJob) -> Enqueued {
+    /// `held`: a job of its group before it was refused.
+    fn store(&mut self, new: &NewJob, relayed: bool, held: bool) -> Enqueued {
+        if relayed && !new.id.is_given() && self.jobs.contains_key(&new.id) {
+            return Enqueued::Existing;
+        }
         let known = match self.jobs.get(&new.id) {
             // The record of a job that nobody wanted gives way.
             Some(job) if matches!(job.place().state(), JobState::Cancelled | JobState::Expired) => None,
@@ -58,6 +76,7 @@ impl Model {
         match known {
             Some(digest) if !new.id.is_given() || digest == new.digest => return Enqueued::Existing,
             Some(_) => return Enqueued::IdConflict,
+            None if held => return Enqueued::Held,
             None => {}
         }
         let mut at = match new.due {

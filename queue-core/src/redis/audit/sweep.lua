@@ -28,14 +28,15 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT'
 end
 step(#buried)
 
--- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
--- enqueue.
+-- A producer that has sent nothing since the last look at it is forgotten; that of a relay, with a digest, since the thirtieth look before. An entry is
+-- marked by a look and written anew by each enqueue.
 local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, math.min(10 * items, PIECE))
 more = more or #old >= math.min(10 * items, PIECE)
 local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
 local silent, marked, looked = {}, {}, {}
 for at, producer in ipairs(old) do
-  if entries[at] and string.sub(entries[at], -1) ~= '?' then
+  local entry = entries[at]
+  if entry and #string.match(entry, '%?*$') < (string.find(entry, '^%d+#') and 30 or 1) then
     marked[#marked + 1], marked[#marked + 2] = producer, entries[at] .. '?'
     looked[#looked + 1], looked[#looked + 2] = ms(now), producer
   elseif #silent < items then

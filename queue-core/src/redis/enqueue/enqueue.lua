@@ -14,6 +14,7 @@
 --       without a group, ready now
 --     'q', n, then n times id, envelope, priority, group: made ids, ready now
 --     'm', n, then n times id, envelope, priority, group, chain, cost: made ids with limits, ready now
+--     'o', n, then n times id, envelope, priority, delay or '', time or '': made ids, of a relay
 --     'G', group: that of the jobs that follow, but for 'r', 'q' and 'm'; '' for none
 --     'M', chain, cost: the same of their limits
 -- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name; 0 where it takes the profile `all`,

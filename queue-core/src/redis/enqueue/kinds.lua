@@ -18,10 +18,17 @@ local later = {}
 -- The group of the jobs that follow, and how many of each group come at the end of a part.
 local group, coming, chain, cost = nil, {}, nil, nil
 
+-- Of an enqueue by a relay, groups of which a job was refused: those behind it are answered 7, so that none goes before it.
+local refused = {}
+
 -- Whether no further job of a group may be stored.
 local function is_full(group)
   local most = group and rule_of(group).most
-  return most and depth_of(group) + (coming[group] or 0) >= most
+  if most and depth_of(group) + (coming[group] or 0) >= most then
+    refused[group] = request ~= ''
+    return true
+  end
+  return false
 end
 
 local function time_of(delay, at)
@@ -69,6 +76,11 @@ local function known_given(id, digest)
   return nil, record
 end
 
+-- Whether the broker has the job of a made id. Only a relay sends one again.
+local function is_stored(id)
+  return call('HEXISTS', K.jobs, id) == 1 or call('HEXISTS', K.records, id) == 1
+end
+
 -- The record of an earlier job of an id gives way: it must not be taken for that of the new one.
 local function give_way(id, record)
   if record then
@@ -86,6 +98,8 @@ local function store_given(id, envelope, priority, at, digest)
   local known, record = known_given(id, digest)
   if known then
     return known
+  elseif group and refused[group] then
+    return 7
   elseif is_full(group) then
     return 6
   end
@@ -136,6 +150,44 @@ local function store_grouped(from, n, width)
     woken = push(ids, false) or woken
   end
   return stored
+end
+
+-- Jobs of a relay, of made ids and without a key: so many times id, envelope, priority, delay, time.
+local function store_relayed(from, n)
+  local ids = {}
+  for at = 1, n do
+    ids[at] = ARGV[from + 5 * at - 5]
+  end
+  local jobs, records = call('HMGET', K.jobs, unpack(ids)), call('HMGET', K.records, unpack(ids))
+  local bodies, line, taken = {}, {}, {}
+  for at = 1, n do
+    local i, id = from + 5 * at - 5, ids[at]
+    total = total + 1
+    if jobs[at] or records[at] or taken[id] then
+      answers[total] = 1
+    elseif group and refused[group] then
+      answers[total] = 7
+    elseif is_full(group) then
+      answers[total] = 6
+    else
+      local priority, due_at = ARGV[i + 2], time_of(ARGV[i + 3], ARGV[i + 4])
+      taken[id], enqueued = true, enqueued + 1
+      table.insert(bodies, id)
+      table.insert(bodies, ARGV[i + 1])
+      if has('v') then
+        envelopes[id] = ARGV[i + 1]
+      end
+      if group or chain or priority ~= '2' or due_at > now then
+        place(id, priority, due_at)
+      else
+        table.insert(line, id)
+      end
+    end
+  end
+  put_jobs(bodies)
+  if #line > 0 then
+    woken = push(line, false) or woken
+  end
 end
 
 local i = 4
@@ -189,6 +241,11 @@ while i <= #ARGV do
       end
     end
     put_jobs(bodies)
+    i = i + 2 + 5 * n
+  elseif kind == 'o' then
+    local n = tonumber(ARGV[i + 1])
+    answers = answers or {}
+    store_relayed(i + 2, n)
     i = i + 2 + 5 * n
   elseif kind == 'u' then
     local n = tonumber(ARGV[i + 1])

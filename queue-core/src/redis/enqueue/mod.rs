@@ -44,6 +44,8 @@ enum Part {
     /// Of these letters, and like most but for their keys.
     Keyed(&'static str, &'static str),
     Unique,
+    /// Of made ids, by a relay.
+    Relayed,
 }
 
 impl Part {
@@ -70,10 +72,19 @@ impl Part {
         }
     }
 
+    /// The same of a job that a relay sends.
+    fn of_relayed(job: &NewJob) -> Self {
+        match job.unique {
+            Some(_) => Part::Unique,
+            None if job.id.is_given() => Part::Given,
+            None => Part::Relayed,
+        }
+    }
+
     /// Whether two jobs travel in one part.
-    fn has_both(one: &NewJob, other: &NewJob) -> bool {
-        let part = Part::of(one);
-        part == Part::of(other) && (matches!(part, Part::Grouped | Part::Limited) || one.group == other.group && one.limits == other.limits)
+    fn has_both(of: impl Fn(&NewJob) -> Part, one: &NewJob, other: &NewJob) -> bool {
+        let part = of(one);
+        part == of(other) && (matches!(part, Part::Grouped | Part::Limited) || one.group == other.group && one.limits == other.limits)
     }
 }
 
@@ -183,11 +194,13 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
         return topic::publish(request, keys);
     }
     let needs = needs(request);
-    let ready = request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number())) && !needs.has(Bit::Tagged);
+    let part_of = if request.relayed.is_some() { Part::of_relayed } else { Part::of };
+    let ready = request.relayed.is_none() && request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number())) && !needs.has(Bit::Tagged);
     let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
-    call.arg(request.producer.as_str()).arg(request.seq).arg(needs.letters());
+    with_number(&mut call, request);
+    call.arg(needs.letters());
     if ready && !whole {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
@@ -195,8 +208,8 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
         return Ok((script, call));
     }
     let (mut named, mut limited): (Option<&GroupName>, Option<&JobLimits>) = (None, None);
-    for part in request.jobs.chunk_by(Part::has_both) {
-        let (first, group) = (Part::of(&part[0]), part[0].group.as_ref());
+    for part in request.jobs.chunk_by(|one, other| Part::has_both(part_of, one, other)) {
+        let (first, group) = (part_of(&part[0]), part[0].group.as_ref());
         let limits = part[0].limits.as_deref();
         if limits != limited && !matches!(first, Part::Ready(_) | Part::Grouped | Part::Limited) {
             call.arg("M").arg(limits.map(JobLimits::chain).unwrap_or_default()).arg(limits.map_or(1, |limits| limits.cost));
@@ -229,6 +242,10 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
                     call.arg(job.limits.as_ref().map_or(1, |limits| limits.cost));
                 }
             }
+            Part::Relayed => {
+                call.arg("o").arg(part.len());
+                part.iter().for_each(|job| with_due(&mut call, job));
+            }
             Part::Later => {
                 call.arg("s").arg(part.len());
                 part.iter().for_each(|job| with_due(&mut call, job));
@@ -256,6 +273,15 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
         }
     }
     Ok((script, call))
+}
+
+/// The name and the number of a request, and its digest if it has one.
+pub(in crate::redis) fn with_number(call: &mut Cmd, request: &Enqueue) {
+    call.arg(request.producer.as_str());
+    match request.relayed {
+        None => call.arg(request.seq),
+        Some(digest) => call.arg(format!("{}#{:032x}", request.seq, u128::from_be_bytes(digest))),
+    };
 }
 
 fn with_key(call: &mut Cmd, job: &NewJob) {
@@ -316,6 +342,7 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec
             b'4' => named().map(Enqueued::Replaced),
             b'5' => named().map(Enqueued::Buffered),
             b'6' => Ok(Enqueued::GroupFull),
+            b'7' => Ok(Enqueued::Held),
             _ => Err(strange("an answer to an enqueue")),
         })
         .collect::<Result<_>>()?;

@@ -1,20 +1,26 @@
 -- The number of an enqueue (R12): one that was answered before is answered with the same, and nothing of it is stored again.
--- ARGV: producer, seq. The producer's entry is the last number; behind a colon the answers, if not all jobs were stored; if these name ids, behind a
--- colon the ids, and a semicolon; and at last the mark of `sweep.lua`, if it has looked since.
+-- ARGV: producer, seq. Behind the number of a relay is `#` and a digest in hexadecimal: the same number with another digest is another request.
+-- The producer's entry is the last number, with its digest; behind a colon the answers, if not all jobs were stored; if these name ids, behind a
+-- colon the ids, and a semicolon; and at last the marks of `sweep.lua`, if it has looked since.
 
 local entry = call('HGET', K.producers, ARGV[1]) or ''
-local last, stored, ids = string.match(entry, '^%d+$'), '', ''
+local last, of, stored, ids = string.match(entry, '^%d+$'), '', '', ''
 if not last then
-  last, stored, ids = string.match(entry, '^(%d+):?(%d*)(.*)$')
-  if last and not string.find(ids, '^%??$') and not string.find(ids, '^:.*;%??$') then
+  last, of, stored, ids = string.match(entry, '^(%d+)(#?%x*):?(%d*)(.*)$')
+  if last and not string.find(ids, '^%?*$') and not string.find(ids, '^:.*;%?*$') then
     last = nil
   end
 end
+--- with all
+local seq, request = string.match(ARGV[2], '^(%d+)(.*)$')
+--- without all
+local seq, request = ARGV[2], ''
+--- end
 if not last then
   return redis.error_reply('FORGOTTEN ' .. ARGV[1])
-elseif last - ARGV[2] > 0 then
-  return redis.error_reply('OLD ' .. ARGV[1] .. ' ' .. ARGV[2])
-elseif last - ARGV[2] == 0 then
+elseif last - seq > 0 or last - seq == 0 and of ~= request then
+  return redis.error_reply('OLD ' .. ARGV[1] .. ' ' .. seq)
+elseif last - seq == 0 then
   ids = unpacked(string.match(ids, '^:(.*);'))
   return ids and { stored, unpack(ids) } or stored ~= '' and stored or false
 end

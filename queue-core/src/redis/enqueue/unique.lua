@@ -75,7 +75,7 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
 end
 
 -- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
--- taken over, 5 that one is held, 6 that its group is full.
+-- taken over, 5 that one is held, 6 that its group is full, 7 that one of its group before it was refused.
 local function store_unique(is_free, id, envelope, priority, delay, at, digest, key, hold, conflict, most)
   local known, record = nil, nil
   if byte(id) == 61 then -- '='
@@ -83,6 +83,11 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
     if known then
       return known
     end
+  elseif request ~= '' and is_stored(id) then
+    return 1
+  end
+  if group and refused[group] then
+    return 7
   end
   local due_at, letter = time_of(delay, at), tonumber(hold) and 'w' or hold
   if most ~= '' then

@@ -20,6 +20,7 @@ use crate::{
     redis::{
         RedisBroker,
         connection::servers::Purpose,
+        enqueue::with_number,
         keys::{Keys, Kind},
         people,
         script::{FEED, PUBLISH, SUBSCRIBE, Script, TOPIC, TRIM_TOPIC},
@@ -31,7 +32,7 @@ use crate::{
 pub(in crate::redis) fn publish(request: &Enqueue, keys: &Keys) -> Result<(&'static Script, Cmd)> {
     let size: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = PUBLISH.call_with(keys, &request.queue, 2 + 7 * request.jobs.len(), 64 + size);
-    call.arg(request.producer.as_str()).arg(request.seq);
+    with_number(&mut call, request);
     for job in &request.jobs {
         event(&mut call, job)?;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{SweepLimits, Swept},
+    broker::{RELAY_AGE, SweepLimits, Swept},
     sqlite::{
         connection::{
             statement::sql,
@@ -23,7 +23,8 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let before = |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let number = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
     swept.buried = end::bury_unreadable(tx, &queue, items)?;
-    swept.producers = tx.sql(sql!("sweep_producers.sql"))?.execute(params![queue.key, before(limits.producers), Unsigned(items)])?;
+    let ages = (before(limits.producers), before(limits.producers.saturating_mul(RELAY_AGE)));
+    swept.producers = tx.sql(sql!("sweep_producers.sql"))?.execute(params![queue.key, ages.0, Unsigned(items), ages.1])?;
     swept.remembered = end::forget(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;

@@ -1,10 +1,12 @@
 //! Enqueue: a producer's batch of new jobs (R12).
 
+use std::collections::HashSet;
+
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::{JobId, topic_at},
-    broker::{Enqueue, Enqueued, NewJob},
+    broker::{Enqueue, Enqueued, GroupName, NewJob},
     error::Error,
     sqlite::{
         connection::{
@@ -22,7 +24,10 @@ use crate::{
     },
 };
 
-/// Answers are stored only where they are not all `Stored`.
+/// In front of the stored answers of a relay: this byte, and the digest of its request.
+const OF_RELAY: u8 = 0xFF;
+
+/// Answers are stored only where they are not all `Stored`, or where they are those of a relay.
 pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued>, Failed> {
     const ANSWERED: &str = "UPDATE queue_producers SET seq = ?3, answers = ?4, seen = ?5 WHERE queue = ?1 AND name = ?2";
     let name = request.producer.as_str();
@@ -31,31 +36,43 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     let producer: Option<(u64, Option<Bytes>)> =
         tx.sql(sql!("producer.sql"))?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
-    if request.seq < last {
+    let stored = stored.as_ref().map(|Bytes(stored)| stored.as_slice());
+    let (digest, stored) = stored.map_or((None, None), |stored| of_relay(stored));
+    if request.seq < last || request.seq == last && digest != request.relayed.as_ref().map(|digest| digest.as_slice()) {
         return Err(Error::Old { name: name.to_owned(), seq: request.seq }.into());
     }
     if request.seq == last {
         return Ok(match stored {
-            Some(Bytes(stored)) => read(&stored, request.jobs.len()).ok_or_else(forgotten)?,
+            Some(stored) => read(stored, request.jobs.len()).ok_or_else(forgotten)?,
             None => vec![Enqueued::Stored; request.jobs.len()],
         });
     }
     if topic_at(&request.queue).is_some() {
         topic::publish(tx, &queue, &request.jobs)?;
-        tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), None::<Vec<u8>>, tx.now])?;
+        tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), stored_answers(request, &[]), tx.now])?;
         return Ok(vec![Enqueued::Stored; request.jobs.len()]);
     }
+    // Of a relay, groups of which a job was refused: no later one goes before it.
+    let mut refused: HashSet<&GroupName> = HashSet::new();
     let mut answers = Vec::with_capacity(request.jobs.len());
     let mut earliest: Option<i64> = None;
     for job in &request.jobs {
-        let answer = match existing(tx, &queue, job)? {
+        let known = if request.relayed.is_some() && is_stored(tx, &queue, job)? {
+            Known::As(Enqueued::Existing)
+        } else {
+            existing(tx, &queue, job)?
+        };
+        let answer = match known {
             Known::As(answer) => answer,
+            Known::Not(_) if job.group.as_ref().is_some_and(|group| refused.contains(group)) => Enqueued::Held,
             Known::Not(before) => store(tx, &queue, job, before, &mut earliest)?,
         };
+        if request.relayed.is_some() && answer == Enqueued::GroupFull {
+            refused.extend(&job.group);
+        }
         answers.push(answer);
     }
-    let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| written(&answers));
-    tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), exceptional, tx.now])?;
+    tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), stored_answers(request, &answers), tx.now])?;
     tx.save(&queue)?;
     if let Some(at) = earliest {
         tx.hint(&request.queue, at);
@@ -127,6 +144,35 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, F
     })
 }
 
+/// Whether the broker has the job of a made id. Only a relay sends one again.
+fn is_stored(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<bool, Failed> {
+    const STORED: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2)";
+    if job.id.is_given() {
+        return Ok(false);
+    }
+    Ok(tx.sql(STORED)?.query_row(params![queue.key, job.id.as_bytes()], |row| row.get(0))?)
+}
+
+/// The answers of a request as its producer's row has them.
+fn stored_answers(request: &Enqueue, answers: &[Enqueued]) -> Option<Vec<u8>> {
+    let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| written(answers));
+    match &request.relayed {
+        None => exceptional,
+        Some(digest) => Some([&[OF_RELAY], digest.as_slice(), &exceptional.unwrap_or_default()].concat()),
+    }
+}
+
+/// The digest of a relay's request, and the answers that were not all `Stored`.
+fn of_relay(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    match stored.split_first() {
+        Some((&OF_RELAY, behind)) => {
+            let (digest, answers) = behind.split_at(behind.len().min(16));
+            (Some(digest), Some(answers).filter(|answers| !answers.is_empty()))
+        }
+        _ => (None, Some(stored)),
+    }
+}
+
 /// Answers as they are stored: a byte for each, then of those that name a job its id, behind the id's length.
 fn written(answers: &[Enqueued]) -> Vec<u8> {
     let mut ids = Vec::new();
@@ -140,6 +186,7 @@ fn written(answers: &[Enqueued]) -> Vec<u8> {
             Enqueued::Replaced(id) => (4, Some(id)),
             Enqueued::Buffered(id) => (5, Some(id)),
             Enqueued::GroupFull => (6, None),
+            Enqueued::Held => (7, None),
         };
         bytes.push(number);
         if let Some(id) = id.map(JobId::as_bytes) {
@@ -168,6 +215,7 @@ fn read(bytes: &[u8], answers: usize) -> Option<Vec<Enqueued>> {
             4 => Enqueued::Replaced(id()?),
             5 => Enqueued::Buffered(id()?),
             6 => Enqueued::GroupFull,
+            7 => Enqueued::Held,
             _ => Enqueued::Stored,
         })
     });
