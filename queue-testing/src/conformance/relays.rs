@@ -126,15 +126,8 @@ pub async fn behind_a_refused_job_its_group_is_held(bed: Bed) {
     let producer = bed.producer().await;
     let jobs = vec![job("a"), job("a"), job("b"), replaces.clone(), given.clone(), job("a"), plain("other")];
     let request = producer.next(jobs).relayed(ONE);
-    let answers = [
-        Enqueued::Stored,
-        Enqueued::GroupFull,
-        Enqueued::Stored,
-        Enqueued::Held,
-        Enqueued::Held,
-        Enqueued::Held,
-        Enqueued::Stored,
-    ];
+    let answers =
+        [Enqueued::Stored, Enqueued::GroupFull, Enqueued::Stored, Enqueued::Held, Enqueued::Held, Enqueued::Held, Enqueued::Stored];
     for _ in 0..2 {
         assert_eq!(send(&bed, &request).await, answers);
     }

@@ -175,6 +175,14 @@ Exit codes:
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
     Dashboard(super::dashboard::DashboardArgs),
+    /// Print the tables by which jobs commit with the data of an application
+    #[command(after_help = "Examples:
+  {bin} outbox init --dialect postgres > migrations/0007_queue_outbox.sql
+  {bin} outbox init --dialect sqlite | sqlite3 shop.db")]
+    Outbox {
+        #[command(subcommand)]
+        command: super::outbox::OutboxCommand,
+    },
     /// Print what a shell reads to complete the commands and options of this program
     #[command(after_help = "Examples:
   {bin} completions bash > /etc/bash_completion.d/{bin}

@@ -25,6 +25,7 @@ mod limits;
 mod log;
 mod logs;
 mod operations;
+mod outbox;
 mod output;
 mod parked;
 mod paused_tasks;
@@ -94,6 +95,7 @@ use crate::Worker;
 /// | `limits list`, `show`, `set`, `remove` | shows limits and their holders, and sets them at run time |
 /// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `rewind`, `set`, `trim` | shows topics and their subscriptions, publishes and reads events, sets retention |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
+/// | `outbox init` | prints the SQL that creates the tables of an outbox |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `dashboard` | serves the dashboard (feature `dashboard`) |
 /// | `completions SHELL` | prints a completion script |
@@ -212,6 +214,7 @@ where
         Command::Operations { command } => operations::operations(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
+        Command::Outbox { command } => outbox::outbox(&command)?,
         #[cfg(feature = "sqlite")]
         Command::Backup(args) => backup::backup(&look().await?, &args)?,
         #[cfg(feature = "dashboard")]

@@ -150,6 +150,18 @@ fn a_shell_completes_commands_and_options() {
 }
 
 #[test]
+fn the_tables_of_an_outbox_are_printed() {
+    let place = Place::new();
+    let postgres = place.ok(&["outbox", "init", "--dialect", "postgres", "--schema", "tenant_7"]);
+    assert!(postgres.contains("CREATE TABLE \"tenant_7\".queue_outbox ("), "{postgres}");
+    assert!(place.ok(&["outbox", "init", "--dialect", "sqlite"]).contains("CREATE TABLE main.queue_outbox ("));
+    for wrong in [&["--dialect", "mysql"][..], &["--dialect", "postgres", "--schema", "a b"]] {
+        let ended = place.run(&[&["outbox", "init"], wrong].concat());
+        assert_eq!(ended.code, 2, "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn tasks_are_listed_with_their_parameters() {
     let place = Place::new();
     let table = place.ok(&["tasks"]);

@@ -195,7 +195,9 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
     }
     let needs = needs(request);
     let part_of = if request.relayed.is_some() { Part::of_relayed } else { Part::of };
-    let ready = request.relayed.is_none() && request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number())) && !needs.has(Bit::Tagged);
+    let ready = request.relayed.is_none()
+        && request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()))
+        && !needs.has(Bit::Tagged);
     let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);

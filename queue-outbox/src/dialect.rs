@@ -1,0 +1,124 @@
+//! The SQL of the databases: tables, and the statements by which any library can insert.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// The version of the tables that this library writes, and the newest that it knows.
+pub const VERSION: i32 = 1;
+
+/// The SQL of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// PostgreSQL from 13.
+    Postgres,
+    /// SQLite from 3.35.
+    Sqlite,
+}
+
+impl Dialect {
+    /// The name, as the command line takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Postgres => "postgres",
+            Dialect::Sqlite => "sqlite",
+        }
+    }
+
+    /// The statements that create the tables, for a migration of the application. `schema` is where, for PostgreSQL: usually `public`. SQLite has the tables
+    /// in `main`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub fn migration(self, schema: &str) -> Result<String> {
+        match self {
+            Dialect::Postgres => Ok(include_str!("postgres.sql").replace("{schema}", &quoted(schema)?)),
+            Dialect::Sqlite => Ok(include_str!("sqlite.sql").to_owned()),
+        }
+    }
+
+    /// Selects the identity of the database and the version of the tables: what [`Outbox::with_database`](crate::Outbox::with_database) takes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub fn database_sql(self, schema: &str) -> Result<String> {
+        Ok(format!("SELECT id, version FROM {}.queue_database", self.schema(schema)?))
+    }
+
+    pub(crate) fn schema(self, schema: &str) -> Result<String> {
+        match self {
+            Dialect::Postgres => quoted(schema),
+            Dialect::Sqlite => Ok("main".to_owned()),
+        }
+    }
+
+    /// Inserts one row. $1 is the identity of the database, $2 the version, then id, queue, digest of the group, body. No row: see `why`.
+    pub(crate) fn insert(self, schema: &str) -> String {
+        match self {
+            // The number of the transaction is drawn before that of the row.
+            Dialect::Postgres => format!(
+                "INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
+                 SELECT $3::bytea, $4::text, $5::bytea, $6::bytea FROM {schema}.queue_database d \
+                 WHERE d.id = $1::bytea AND d.version <= $2::int4 AND NOT $4::text = ANY (d.full_queues) AND pg_current_xact_id() IS NOT NULL"
+            ),
+            Dialect::Sqlite => format!(
+                "INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
+                 SELECT ?3, ?4, ?5, ?6 FROM {schema}.queue_database d \
+                 WHERE d.id = ?1 AND d.version <= ?2 AND instr(d.full_queues, ',' || ?4 || ',') = 0"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Dialect {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = [Dialect::Postgres, Dialect::Sqlite];
+        known.into_iter().find(|dialect| dialect.name() == text).ok_or_else(|| Error::Invalid {
+            field: "dialect",
+            value: text.to_owned(),
+            problem: "is unknown; use postgres or sqlite".to_owned(),
+        })
+    }
+}
+
+/// The name of a schema between quotation marks.
+fn quoted(schema: &str) -> Result<String> {
+    let is_name = (1..=63).contains(&schema.len()) && schema.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name || schema.starts_with(|c: char| c.is_ascii_digit()) {
+        let problem = "is not a name of 1 to 63 letters, digits and `_` that begins with none of the digits".to_owned();
+        return Err(Error::Invalid { field: "schema", value: schema.chars().take(80).collect(), problem });
+    }
+    Ok(format!("\"{schema}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_a_migration_is_a_name() {
+        let migration = Dialect::Postgres.migration("tenant_7").unwrap();
+        assert!(migration.contains("CREATE TABLE \"tenant_7\".queue_outbox (") && !migration.contains("{schema}"), "{migration}");
+        assert!(Dialect::Sqlite.migration("public").unwrap().contains("CREATE TABLE main.queue_outbox ("));
+        for wrong in ["", "a b", "a\"; DROP TABLE x; --", "7a", "ü", &"x".repeat(64)] {
+            assert!(matches!(Dialect::Postgres.migration(wrong), Err(Error::Invalid { field: "schema", .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_dialect_is_read_as_it_is_printed() {
+        for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+            assert_eq!(dialect.to_string().parse::<Dialect>().unwrap(), dialect);
+        }
+        assert!("mysql".parse::<Dialect>().unwrap_err().to_string().contains("use postgres or sqlite"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Jobs that commit with your data: a job is enqueued if and only if the transaction of the application commits.
+//!
+//! The application inserts the job into an *outbox*, a table in its own database, within its transaction. A *relay*, in a worker or in any other process,
+//! sends the rows to the broker and deletes them. A relay that crashes, hangs or loses its connection loses no job and sends none twice.
+//!
+//! 1. Create the tables: run [`Dialect::migration`] once, or what `queue outbox init --dialect postgres` prints.
+//! 2. Open an [`Outbox`] on the database. It needs no broker.
+//! 3. Enqueue in a transaction: see the module of the database library, [`postgres`] or [`sqlite`]. With another library, [`Outbox::prepare`] gives the
+//!    values and [`Outbox::insert_sql`] the statement.
+//! 4. Run a [`Relay`], alone or in a worker (`Worker::outbox`).
+//!
+//! What is guaranteed, and what is not, is in `docs/transactions.md` of the repository.
+
+mod bell;
+mod dialect;
+mod error;
+mod outbox;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod relay;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod store;
+
+pub use queue_core::client::row::Outgoing;
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::relay::{Relay, Relayed};
+pub use self::{
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+    outbox::{Outbox, Prepared},
+};

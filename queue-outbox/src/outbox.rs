@@ -1,0 +1,138 @@
+//! The handle by which an application stores jobs in its outbox.
+
+use std::{fmt, sync::Arc};
+
+use queue_core::{
+    JobAddress, Middleware,
+    broker::GroupName,
+    client::row::{Middlewares, Outgoing, digest_of, encode},
+};
+use tokio::sync::Notify;
+
+use crate::{
+    bell,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+/// The outbox in a database of the application. It needs no broker: an application that only enqueues starts and serves while the broker is unavailable. Cheap to
+/// clone.
+///
+/// Open it with `Outbox::postgres` or `Outbox::sqlite`, or with [`with_database`](Self::with_database) by any other database library.
+#[derive(Clone)]
+pub struct Outbox(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    dialect: Dialect,
+    schema: String,
+    database: Vec<u8>,
+    insert: String,
+    middleware: Middlewares,
+    bell: Arc<Notify>,
+}
+
+/// A checked and encoded job, as [`Outbox::insert_sql`] inserts it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// Where the job will be. [`Client::handle`](queue_core::Client::handle) makes a handle of it.
+    pub address: JobAddress,
+    /// The third parameter: its id.
+    pub id: Vec<u8>,
+    /// The fourth: its queue, or `@` and its topic.
+    pub queue: String,
+    /// The fifth: the digest of its group, if it has one.
+    pub group_digest: Option<Vec<u8>>,
+    /// The sixth: the job.
+    pub body: Vec<u8>,
+}
+
+impl Outbox {
+    /// The outbox in the database with this identity, which [`Dialect::database_sql`] has selected together with the version of its tables.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`]; [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub fn with_database(dialect: Dialect, schema: &str, id: Vec<u8>, version: i32) -> Result<Outbox> {
+        if version > VERSION {
+            return Err(Error::TooNew { found: version, known: VERSION });
+        }
+        let schema = dialect.schema(schema)?;
+        let (insert, bell) = (dialect.insert(&schema), bell::of(&id));
+        Ok(Outbox(Arc::new(Inner { dialect, schema, database: id, insert, middleware: Middlewares::default(), bell })))
+    }
+
+    /// The same outbox, whose jobs pass [`Middleware::enqueue`] before they are encoded. Call it again for more middleware.
+    #[must_use]
+    pub fn with_middleware(&self, middleware: impl Middleware) -> Outbox {
+        let mut inner = Inner::clone(&self.0);
+        inner.middleware.push(middleware);
+        Outbox(Arc::new(inner))
+    }
+
+    /// Checks and encodes a job, and gives it an id, without I/O. The job is enqueued when a transaction that has executed
+    /// [`insert_sql`](Self::insert_sql) with these values has committed.
+    ///
+    /// # Errors
+    /// [`Error::Queue`] for a job that cannot be enqueued.
+    pub fn prepare(&self, job: impl Outgoing) -> Result<Prepared> {
+        let (address, job) = job.prepare(&self.0.middleware)?;
+        let group = job.group.as_ref().map(|group: &GroupName| digest_of([group.as_str().as_bytes()]).to_vec());
+        Ok(Prepared {
+            id: address.id.as_bytes().to_vec(),
+            queue: address.queue.to_string(),
+            group_digest: group,
+            body: encode(&job)?,
+            address,
+        })
+    }
+
+    /// The statement that inserts a [`Prepared`] job. It has six parameters: [`database`](Self::database), [`VERSION`], and the four values of the job. If it
+    /// inserts no row, the job is not enqueued: roll the transaction back, and see [`why_not`](Self::why_not).
+    pub fn insert_sql(&self) -> &str {
+        &self.0.insert
+    }
+
+    /// The identity of the database: the first parameter.
+    pub fn database(&self) -> &[u8] {
+        &self.0.database
+    }
+
+    /// Selects, in the same transaction, what [`why_not`](Self::why_not) takes: the identity of its database, and the version of its tables.
+    pub fn why_not_sql(&self) -> String {
+        format!("SELECT id, version FROM {}.queue_database", self.0.schema)
+    }
+
+    /// Why [`insert_sql`](Self::insert_sql) has inserted no row for a job of this queue.
+    pub fn why_not(&self, id: &[u8], version: i32, queue: &str) -> Error {
+        if id != self.0.database {
+            Error::OtherDatabase
+        } else if version > VERSION {
+            Error::TooNew { found: version, known: VERSION }
+        } else {
+            Error::Full { queue: queue.to_owned() }
+        }
+    }
+
+    /// Wakes the relays of this process, after a commit. Without it, a relay finds the rows within a second.
+    pub fn wake(&self) {
+        self.0.bell.notify_one();
+    }
+
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
+    /// Refuses an outbox in a database of another kind.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn is_in(&self, dialect: Dialect) -> Result<()> {
+        if self.0.dialect == dialect { Ok(()) } else { Err(Error::OtherDatabase) }
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("dialect", &self.0.dialect).field("schema", &self.0.schema).finish_non_exhaustive()
+    }
+}

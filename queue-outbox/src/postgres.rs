@@ -1,0 +1,193 @@
+//! An outbox in PostgreSQL, by tokio-postgres.
+//!
+//! ```no_run
+//! use queue_core::prelude::*;
+//! use queue_outbox::{Outbox, postgres::EnqueueIn};
+//!
+//! #[task]
+//! async fn send_receipt(order: i64) {}
+//!
+//! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let outbox = Outbox::postgres(client).await?;
+//!
+//! let tx = client.transaction().await?;
+//! let order: i64 = tx.query_one("INSERT INTO orders DEFAULT VALUES RETURNING id", &[]).await?.get(0);
+//! send_receipt::job(order).enqueue_in(&outbox, &tx).await?;
+//! tx.commit().await?;
+//! outbox.wake();
+//! # Ok(()) }
+//! ```
+
+pub(crate) mod store;
+
+use queue_core::{Event, JobAddress, client::row::Outgoing};
+use tokio_postgres::{
+    Client, Transaction,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+use crate::{
+    Outbox, Prepared,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+/// Rows and bytes of one INSERT of many, at most.
+const ROWS: usize = 1000;
+const BYTES: usize = 4 << 20;
+
+impl Outbox {
+    /// Opens the outbox in the schema `public` of this database.
+    ///
+    /// # Errors
+    /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Postgres`].
+    pub async fn postgres(client: &Client) -> Result<Outbox> {
+        Outbox::postgres_in(client, "public").await
+    }
+
+    /// Opens the outbox in a schema of this database.
+    ///
+    /// # Errors
+    /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub async fn postgres_in(client: &Client, schema: &str) -> Result<Outbox> {
+        let found = client.query_typed_opt(&Dialect::Postgres.database_sql(schema)?, &[]).await.map_err(with_tables)?;
+        let found = found.ok_or_else(|| no_tables("queue_database has no row"))?;
+        Outbox::with_database(Dialect::Postgres, schema, found.try_get(0)?, found.try_get(1)?)
+    }
+}
+
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::Publication).
+pub trait EnqueueIn: Outgoing + Send + Sized {
+    /// Stores it in the transaction. It is enqueued if and only if the transaction commits.
+    ///
+    /// # Errors
+    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Postgres`].
+    /// Roll the transaction back, or the data is stored without the job.
+    fn enqueue_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> impl Future<Output = Result<JobAddress>> + Send;
+}
+
+impl<J: Outgoing + Send> EnqueueIn for J {
+    async fn enqueue_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<JobAddress> {
+        outbox.is_in(Dialect::Postgres)?;
+        let prepared = outbox.prepare(self);
+        let row = prepared?;
+        insert(outbox, tx, &row).await?;
+        Ok(row.address)
+    }
+}
+
+/// Stores an event in an outbox.
+pub trait PublishIn: Event + Sized {
+    /// Stores it in the transaction. It is published if and only if the transaction commits. An event with options is stored by
+    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::Publication).
+    ///
+    /// # Errors
+    /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
+    fn publish_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> impl Future<Output = Result<JobAddress>> + Send {
+        self.event().enqueue_in(outbox, tx)
+    }
+}
+
+impl<E: Event> PublishIn for E {}
+
+/// Stores many jobs in an outbox.
+pub trait EnqueueAllIn: Sized {
+    /// Stores them in the transaction, with one statement for up to 1,000. If one of them cannot be enqueued, none is inserted.
+    ///
+    /// # Errors
+    /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
+    fn enqueue_all_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> impl Future<Output = Result<Vec<JobAddress>>> + Send;
+}
+
+impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
+    fn enqueue_all_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> impl Future<Output = Result<Vec<JobAddress>>> + Send {
+        // Before the first await: the iterator need not be `Send`.
+        let rows =
+            outbox.is_in(Dialect::Postgres).and_then(|()| self.into_iter().map(|job| outbox.prepare(job)).collect::<Result<Vec<_>>>());
+        async move {
+            let mut rows = rows?;
+            let mut rest = rows.as_slice();
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fitting = rest.iter().take(ROWS).take_while(|row| {
+                    bytes += row.body.len();
+                    bytes <= BYTES
+                });
+                let (piece, behind) = rest.split_at(fitting.count().max(1));
+                insert_many(outbox, tx, piece).await?;
+                rest = behind;
+            }
+            Ok(rows.drain(..).map(|row| row.address).collect())
+        }
+    }
+}
+
+async fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
+    let database = outbox.database();
+    let values: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&database, Type::BYTEA),
+        (&VERSION, Type::INT4),
+        (&row.id, Type::BYTEA),
+        (&row.queue, Type::TEXT),
+        (&row.group_digest, Type::BYTEA),
+        (&row.body, Type::BYTEA),
+    ];
+    let sql = format!("{} RETURNING 1", outbox.insert_sql());
+    let inserted = tx.query_typed(&sql, &values).await.map_err(with_tables)?;
+    if inserted.is_empty() { Err(why_not(outbox, tx, &[&row.queue]).await) } else { Ok(()) }
+}
+
+/// The numbers come in the order of the arrays: they are drawn above the sort.
+async fn insert_many(outbox: &Outbox, tx: &Transaction<'_>, rows: &[Prepared]) -> Result<()> {
+    let schema = outbox.schema();
+    let sql = format!(
+        "INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
+         SELECT r.id, r.queue, r.grp, r.body FROM {schema}.queue_database d, \
+         unnest($3::bytea[], $4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS r(id, queue, grp, body, n) \
+         WHERE d.id = $1::bytea AND d.version <= $2::int4 AND NOT d.full_queues && $4::text[] AND pg_current_xact_id() IS NOT NULL \
+         ORDER BY r.n RETURNING 1"
+    );
+    let database = outbox.database();
+    let ids: Vec<&[u8]> = rows.iter().map(|row| row.id.as_slice()).collect();
+    let queues: Vec<&str> = rows.iter().map(|row| row.queue.as_str()).collect();
+    let groups: Vec<Option<&[u8]>> = rows.iter().map(|row| row.group_digest.as_deref()).collect();
+    let bodies: Vec<&[u8]> = rows.iter().map(|row| row.body.as_slice()).collect();
+    let values: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&database, Type::BYTEA),
+        (&VERSION, Type::INT4),
+        (&ids, Type::BYTEA_ARRAY),
+        (&queues, Type::TEXT_ARRAY),
+        (&groups, Type::BYTEA_ARRAY),
+        (&bodies, Type::BYTEA_ARRAY),
+    ];
+    let inserted = tx.query_typed(&sql, &values).await.map_err(with_tables)?;
+    if inserted.len() == rows.len() { Ok(()) } else { Err(why_not(outbox, tx, &queues).await) }
+}
+
+async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Error {
+    let sql = format!("SELECT id, version, full_queues FROM {}.queue_database", outbox.schema());
+    let found = match tx.query_typed_opt(&sql, &[]).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_tables("queue_database has no row"),
+        Err(error) => return with_tables(error),
+    };
+    let read = || -> Result<Error, tokio_postgres::Error> {
+        let (id, version, full): (Vec<u8>, i32, Vec<String>) = (found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
+        let queue = queues.iter().find(|queue| full.iter().any(|full| full == *queue)).or(queues.first()).copied();
+        Ok(outbox.why_not(&id, version, queue.unwrap_or_default()))
+    };
+    read().unwrap_or_else(Error::Postgres)
+}
+
+fn no_tables(problem: impl Into<String>) -> Error {
+    Error::NoTables { dialect: Dialect::Postgres.name(), problem: problem.into() }
+}
+
+/// A table that is missing has an error of its own.
+fn with_tables(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(said) if *said.code() == SqlState::UNDEFINED_TABLE => no_tables(said.message()),
+        _ => Error::Postgres(error),
+    }
+}

@@ -1,0 +1,398 @@
+//! The outbox in PostgreSQL, as a relay uses it. Every transaction is short, and none is open while the broker is called.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
+use tokio_postgres::{
+    Client, Config, IsolationLevel, NoTls, Row as PgRow, Transaction,
+    types::{ToSql, Type},
+};
+
+use super::with_tables;
+use crate::{
+    Relay,
+    dialect::Dialect,
+    error::{Error, Result},
+    store::{BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, readable},
+};
+
+/// A call that has not ended by then has lost its connection.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Every transaction of a relay begins with it. A plan that was made while the table was empty must not be used on a full one, and rows that row-level security
+/// hides are an error.
+const GUARD: &str = "SELECT set_config('lock_timeout', '5s', true), set_config('statement_timeout', '5s', true), \
+    set_config('idle_in_transaction_session_timeout', '5s', true), set_config('tcp_user_timeout', '8s', true), set_config('row_security', 'off', true), \
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
+    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
+
+/// A row that can be sent: it is not refused, and no earlier row of its group waits.
+const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at <= now()) \
+    AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM {s}.queue_outbox b \
+    WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.seq < o.seq AND b.retry_at > now()))";
+
+/// The columns of a [`Row`].
+const COLUMNS: &str = "o.seq, o.id, o.body, (extract(epoch FROM o.created_at) * 1000)::int8, \
+    greatest(0, extract(epoch FROM clock_timestamp() - o.created_at) * 1000)::int8";
+
+type Connect = dyn Fn() -> BoxFuture<'static, Result<Client, tokio_postgres::Error>> + Send + Sync;
+
+impl Relay {
+    /// A relay of the outbox in the schema `public` of the database that a URL names: `postgres://user:password@host/database`. It connects without TLS; see
+    /// [`postgres_with`](Self::postgres_with).
+    ///
+    /// # Errors
+    /// [`Error::Postgres`] for a URL that cannot be read.
+    pub fn postgres(url: &str) -> Result<Relay> {
+        let config: Config = url.parse()?;
+        let what = format!("PostgreSQL database `{}`", config.get_dbname().or(config.get_user()).unwrap_or_default());
+        Relay::postgres_with(what, "public", move || {
+            let config = config.clone();
+            async move {
+                let (client, connection) = config.connect(NoTls).await?;
+                tokio::spawn(async {
+                    // The caller of a query gets the error, too.
+                    let _ = connection.await;
+                });
+                Ok(client)
+            }
+        })
+    }
+
+    /// A relay whose connections the application makes: with TLS, or by a pool. `what` names the database in log lines. The connection is the relay's alone, and it
+    /// asks for a new one after an error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub fn postgres_with<F>(what: impl Into<String>, schema: &str, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<Relay>
+    where
+        F: Future<Output = Result<Client, tokio_postgres::Error>> + Send + 'static,
+    {
+        let schema = Dialect::Postgres.schema(schema)?;
+        let connect: Arc<Connect> = Arc::new(move || Box::pin(connect()));
+        Ok(Relay::of(what, move || {
+            let holder = fastrand::u128(..).to_be_bytes();
+            Box::new(Postgres { connect: connect.clone(), schema: schema.clone(), holder, client: None })
+        }))
+    }
+}
+
+struct Postgres {
+    connect: Arc<Connect>,
+    schema: String,
+    holder: [u8; 16],
+    client: Option<Client>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+type Value<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A transaction of a relay, in a schema.
+struct Tx<'a> {
+    tx: Transaction<'a>,
+    schema: &'a str,
+    holder: &'a [u8],
+}
+
+impl Postgres {
+    async fn begin(&mut self) -> Result<Tx<'_>> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            self.client = Some((self.connect)().await?);
+        }
+        let Some(client) = &mut self.client else { unreachable!("it was connected") };
+        let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
+        tx.query_typed(GUARD, &[]).await?;
+        Ok(Tx { tx, schema: &self.schema, holder: &self.holder })
+    }
+}
+
+/// Nothing waits for ever: no timeout of the server ends a COMMIT that waits for a standby.
+async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(DEADLINE, work).await.unwrap_or(Err(Error::Late(DEADLINE)))
+}
+
+impl Tx<'_> {
+    /// Runs a statement, in which `{s}` is the schema.
+    async fn run(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<PgRow>> {
+        self.tx.query_typed(&sql.replace("{s}", self.schema), values).await.map_err(with_tables)
+    }
+
+    async fn queues(&self) -> Result<Vec<String>> {
+        let sql = format!(
+            "WITH RECURSIVE q AS ((SELECT queue FROM {{s}}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
+             SELECT (SELECT o.queue FROM {{s}}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL) \
+             SELECT queue FROM q WHERE queue IS NOT NULL AND EXISTS (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = q.queue AND {SENDABLE}) \
+             UNION SELECT queue FROM {{s}}.queue_relay WHERE seqs IS NOT NULL"
+        );
+        let found = self.run(&sql, &[]).await?;
+        Ok(found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
+    /// Ends a request, if it is still the one in flight: its rows go, or are set aside.
+    async fn end(&self, queue: &str, done: &Done) -> Result<()> {
+        let Done { request: Request { name, number, digest, rows, .. }, fates } = done;
+        let digest = digest.as_slice();
+        let ended = self
+            .run(
+                "UPDATE {s}.queue_relay SET seqs = NULL, digest = NULL \
+                 WHERE queue = $1 AND producer = $2 AND number = $3 AND digest = $4 AND seqs IS NOT NULL RETURNING 1",
+                &[(&queue, Type::TEXT), (&name.producer, Type::TEXT), (number, Type::INT8), (&digest, Type::BYTEA)],
+            )
+            .await?;
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let of = |fate: &Fate| -> (Vec<i64>, Vec<&[u8]>) {
+            rows.iter().zip(fates).filter(|(_, of)| *of == fate).map(|(row, _)| (row.seq, row.id.as_slice())).unzip()
+        };
+        let (seqs, ids) = of(&Fate::Sent);
+        if !seqs.is_empty() {
+            self.run(
+                "DELETE FROM {s}.queue_outbox o USING unnest($2::bigint[], $3::bytea[]) AS r(seq, id) \
+                 WHERE o.queue = $1 AND o.seq = r.seq AND o.id = r.id",
+                &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)],
+            )
+            .await?;
+        }
+        let (seqs, _) = of(&Fate::Later);
+        if !seqs.is_empty() {
+            self.run(
+                "UPDATE {s}.queue_outbox SET retry_at = clock_timestamp() + \
+                 least(greatest((clock_timestamp() - created_at) / 2, interval '1 s'), interval '60 s') WHERE queue = $1 AND seq = ANY ($2)",
+                &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY)],
+            )
+            .await?;
+        }
+        for (row, fate) in rows.iter().zip(fates) {
+            if let Fate::Refused(why) = fate {
+                self.refuse(queue, row, why).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn refuse(&self, queue: &str, row: &Row, why: &str) -> Result<()> {
+        self.run(
+            "UPDATE {s}.queue_outbox SET refused = $4, retry_at = NULL WHERE queue = $1 AND seq = $2 AND id = $3",
+            &[(&queue, Type::TEXT), (&row.seq, Type::INT8), (&row.id, Type::BYTEA), (&why, Type::TEXT)],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Locks the row of the queue, and wins or keeps the lease. Only a new request moves the end of it.
+    async fn lease(&self, queue: &str) -> Result<Option<PgRow>> {
+        let sql = format!(
+            "UPDATE {{s}}.queue_relay SET holder = $2, \
+             until = CASE WHEN holder = $2 AND seqs IS NOT NULL THEN until ELSE clock_timestamp() + interval '{0} s' END \
+             WHERE queue = $1 AND (holder = $2 OR until IS NULL OR until NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '{0} s') \
+             RETURNING broker, producer, number, seqs, digest, coalesce(suspect, -1)",
+            LEASE.as_secs()
+        );
+        let values: [Value<'_>; 2] = [(&queue, Type::TEXT), (&self.holder, Type::BYTEA)];
+        if let Some(found) = self.run(&sql, &values).await?.pop() {
+            return Ok(Some(found));
+        }
+        let made = "INSERT INTO {s}.queue_relay (queue) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1";
+        if self.run(made, &[(&queue, Type::TEXT)]).await?.is_empty() {
+            return Ok(None);
+        }
+        Ok(self.run(&sql, &values).await?.pop())
+    }
+
+    /// The rows of a request.
+    async fn in_flight(&self, queue: &str, seqs: &[i64]) -> Result<Vec<Row>> {
+        let sql = format!("SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = ANY ($2) ORDER BY o.seq, o.id");
+        rows(&self.run(&sql, &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY)]).await?)
+    }
+
+    /// The next rows, in a statement of its own: its snapshot is not older than the lock.
+    async fn next(&self, queue: &str) -> Result<Vec<Row>> {
+        // Bodies are read only of those that fit.
+        let sql = format!(
+            "WITH t AS (SELECT seq, id, n FROM (SELECT t.seq, t.id, sum(bytes) OVER (ORDER BY seq, id) AS bytes, row_number() OVER (ORDER BY seq, id) AS n \
+             FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND {SENDABLE} \
+             ORDER BY o.seq, o.id LIMIT {ROWS}) t) u WHERE bytes <= {BYTES} OR n = 1) \
+             SELECT {COLUMNS} FROM t JOIN {{s}}.queue_outbox o ON o.queue = $1 AND o.seq = t.seq AND o.id = t.id ORDER BY t.n"
+        );
+        rows(&self.run(&sql, &[(&queue, Type::TEXT)]).await?)
+    }
+
+    async fn store(&self, queue: &str, name: &Name, number: i64, rows: &[Row]) -> Result<[u8; 16]> {
+        let (seqs, digest): (Vec<i64>, _) = (rows.iter().map(|row| row.seq).collect(), digest(rows));
+        let bytes = digest.as_slice();
+        self.run(
+            "UPDATE {s}.queue_relay SET broker = $2, producer = $3, number = $4, seqs = $5, digest = $6 WHERE queue = $1",
+            &[
+                (&queue, Type::TEXT),
+                (&name.broker, Type::TEXT),
+                (&name.producer, Type::TEXT),
+                (&number, Type::INT8),
+                (&seqs, Type::INT8_ARRAY),
+                (&bytes, Type::BYTEA),
+            ],
+        )
+        .await?;
+        Ok(digest)
+    }
+
+    /// False: nothing may be committed.
+    async fn take(&self, take: &Take<'_>) -> Result<(Taken, bool)> {
+        let queue = take.queue;
+        if let Some(done) = take.done {
+            self.end(queue, done).await?;
+        }
+        let Some(found) = self.lease(queue).await? else { return Ok((Taken::Leased, true)) };
+        let (broker, producer): (Option<String>, Option<String>) = (found.try_get(0)?, found.try_get(1)?);
+        let (number, seqs, stored): (i64, Option<Vec<i64>>, Option<Vec<u8>>) = (found.try_get(2)?, found.try_get(3)?, found.try_get(4)?);
+        let suspect: i64 = found.try_get(5)?;
+        let name = broker.zip(producer).map(|(broker, producer)| Name { broker, producer });
+        if let (Some(seqs), Some(name)) = (seqs, &name) {
+            if name.broker != take.broker {
+                return Ok((Taken::in_flight_at(&name.broker, seqs.len()), false));
+            }
+            let rows = self.in_flight(queue, &seqs).await?;
+            let is_changed = Some(digest(&rows).as_slice()) != stored.as_deref();
+            let digest = stored.and_then(|stored| stored.try_into().ok()).unwrap_or_default();
+            return Ok((Taken::Request(Request { name: name.clone(), number, digest, rows, is_changed, suspect }), true));
+        }
+        let (mut rows, bad, newer) = readable(queue, self.next(queue).await?);
+        for (row, why) in bad {
+            tracing::warn!(queue, seq = row.seq, why, "a row of the outbox is refused for good");
+            self.refuse(queue, &row, &why).await?;
+        }
+        if rows.is_empty() {
+            return Ok(newer.map_or((Taken::Nothing, true), |newer| (Taken::NotHere(newer.to_string()), false)));
+        }
+        rows.truncate(fitting(&rows));
+        let (name, number) = match (name.filter(|name| name.broker == take.broker), take.name) {
+            (Some(name), _) => (name, number + 1),
+            (None, Some(fresh)) => (Name { broker: take.broker.to_owned(), producer: fresh.to_owned() }, 1),
+            (None, None) => return Ok((Taken::Nameless, true)),
+        };
+        let digest = self.store(queue, &name, number, &rows).await?;
+        Ok((Taken::Request(Request { name, number, digest, rows, is_changed: false, suspect }), true))
+    }
+
+    async fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+        let digest_before = request.digest.as_slice();
+        let in_flight = self
+            .run(
+                "SELECT seqs FROM {s}.queue_relay WHERE queue = $1 AND producer = $2 AND number = $3 AND digest = $4 AND seqs IS NOT NULL FOR UPDATE",
+                &[
+                    (&queue, Type::TEXT),
+                    (&request.name.producer, Type::TEXT),
+                    (&request.number, Type::INT8),
+                    (&digest_before, Type::BYTEA),
+                ],
+            )
+            .await?;
+        let Some(in_flight) = in_flight.first() else { return Ok(false) };
+        let rows = self.in_flight(queue, &in_flight.try_get::<_, Vec<i64>>(0)?).await?;
+        self.store(queue, name, 1, &rows).await?;
+        if rows.is_empty() {
+            self.run("UPDATE {s}.queue_relay SET number = 0, seqs = NULL, digest = NULL WHERE queue = $1", &[(&queue, Type::TEXT)]).await?;
+        }
+        let last = rows.last().map_or(-1, |row| row.seq);
+        let suspect = if all { "(SELECT max(o.seq) FROM {s}.queue_outbox o WHERE o.queue = $1)" } else { "NULL::bigint" };
+        let sql = format!("UPDATE {{s}}.queue_relay SET suspect = greatest(suspect, $2, {suspect}) WHERE queue = $1");
+        self.run(&sql, &[(&queue, Type::TEXT), (&last, Type::INT8)]).await?;
+        Ok(true)
+    }
+}
+
+fn rows(found: &[PgRow]) -> Result<Vec<Row>> {
+    let read = |row: &PgRow| -> Result<Row, tokio_postgres::Error> {
+        let age: i64 = row.try_get(4)?;
+        let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
+        Ok(Row { seq: row.try_get(0)?, id: row.try_get(1)?, body: row.try_get(2)?, created_ms: row.try_get(3)?, age })
+    };
+    Ok(found.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn open(&mut self) -> Result<Vec<u8>> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let found = tx.run("SELECT id, version FROM {s}.queue_database", &[]).await?;
+            let found = found.first().ok_or_else(|| super::no_tables("queue_database has no row"))?;
+            let version = found.try_get(1)?;
+            if version > crate::VERSION {
+                return Err(Error::TooNew { found: version, known: crate::VERSION });
+            }
+            Ok(found.try_get(0)?)
+        })
+        .await
+    }
+
+    async fn queues(&mut self) -> Result<Vec<String>> {
+        in_time(async { self.begin().await?.queues().await }).await
+    }
+
+    async fn take(&mut self, take: &Take<'_>) -> Result<Taken> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let (taken, commits) = tx.take(take).await?;
+            if commits {
+                tx.tx.commit().await?
+            } else {
+                tx.tx.rollback().await?
+            };
+            Ok(taken)
+        })
+        .await
+    }
+
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let renamed = tx.rename(queue, request, name, all).await?;
+            tx.tx.commit().await?;
+            Ok(renamed)
+        })
+        .await
+    }
+
+    async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()> {
+        in_time(async {
+            let tx = self.begin().await?;
+            for (queue, done) in done {
+                tx.end(queue, done).await?;
+            }
+            let holder = tx.holder;
+            tx.run("UPDATE {s}.queue_relay SET holder = NULL, until = NULL WHERE holder = $1", &[(&holder, Type::BYTEA)]).await?;
+            tx.tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn bound(&mut self, most: i64) -> Result<()> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let sql = "WITH RECURSIVE q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
+                SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL), \
+                full_now AS (SELECT coalesce(array_agg(queue ORDER BY queue), '{}') AS queues FROM q WHERE queue IS NOT NULL \
+                AND (SELECT count(*) FROM (SELECT 1 FROM {s}.queue_outbox o WHERE o.queue = q.queue LIMIT $1 + 1) c) > $1) \
+                UPDATE {s}.queue_database SET full_queues = f.queues FROM full_now f WHERE full_queues IS DISTINCT FROM f.queues";
+            tx.run(sql, &[(&most, Type::INT8)]).await?;
+            tx.tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
+    fn disconnect(&mut self) {
+        self.client = None;
+    }
+}
+
+const _: () = assert!(PATIENCE.as_secs() == 5, "GUARD says it, too");

@@ -1,0 +1,250 @@
+//! The relay: sends the rows of an outbox to the broker.
+
+mod queue;
+
+use std::{collections::BTreeMap, fmt, pin::pin, sync::Arc, time::Duration};
+
+use futures_util::{
+    FutureExt,
+    future::{Either, join_all, select},
+};
+use queue_core::Client;
+use tokio::{sync::Notify, time::Instant};
+
+use self::queue::Queue;
+use crate::{
+    bell,
+    error::Result,
+    store::{Store, Take, Taken},
+};
+
+/// An idle relay looks for rows this often, with jitter; one that has just sent some, this often for [`AWAKE`].
+const POLL: Duration = Duration::from_secs(1);
+const BUSY: Duration = Duration::from_millis(20);
+const AWAKE: Duration = Duration::from_secs(1);
+
+/// The pause after an error of the database.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often rows are counted.
+const COUNT: Duration = Duration::from_secs(10);
+
+/// An outbox is full with so many rows of a queue.
+const MOST_ROWS: i64 = 1_000_000;
+
+/// Trouble that lasts is logged again after this time.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Sends the rows of an outbox to the broker, those of every queue that it has. Several at once are safe, in one process and in many.
+///
+/// ```no_run
+/// # #[cfg(feature = "sqlite")]
+/// # mod example {
+/// # use queue_core::Client;
+/// # use queue_outbox::Relay;
+/// # async fn example(shutdown: impl Future) -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = Client::open("redis://127.0.0.1").await?;
+/// let relay = Relay::sqlite("shop.db");
+/// relay.run(&queue, shutdown).await;
+/// # Ok(()) }
+/// # }
+/// ```
+pub struct Relay {
+    make: Box<dyn Fn() -> Box<dyn Store> + Send + Sync>,
+    what: String,
+    most_rows: i64,
+}
+
+/// What a relay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Relayed {
+    /// Rows that the broker has stored, or had already.
+    pub sent: u64,
+    /// Rows that were set aside for good: the column `refused` of `queue_outbox` has the reason.
+    pub refused: u64,
+    /// Times that a row was put off, because its group was full.
+    pub put_off: u64,
+    /// Jobs that may have been stored a second time, after the broker or the database has lost what it had acknowledged.
+    pub perhaps_twice: u64,
+}
+
+impl Relay {
+    pub(crate) fn of(what: impl Into<String>, make: impl Fn() -> Box<dyn Store> + Send + Sync + 'static) -> Self {
+        Relay { make: Box::new(make), what: what.into(), most_rows: MOST_ROWS }
+    }
+
+    /// Refuses new rows of a queue while the outbox has more than this number of them. The relay counts every ten seconds. Default: 1,000,000.
+    #[must_use]
+    pub fn max_rows(mut self, rows: u32) -> Self {
+        self.most_rows = rows.into();
+        self
+    }
+
+    /// Sends rows until `shutdown` completes. Then it waits for the answers to what it has sent, for five seconds at most, and gives its leases back.
+    ///
+    /// It never fails: while the database or the broker is unavailable it tries again, and the rows wait.
+    pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
+        let mut run = Run {
+            store: (self.make)(),
+            client: client.clone(),
+            broker: client.info().location,
+            queues: BTreeMap::new(),
+            relayed: Relayed::default(),
+            bell: Arc::new(Notify::new()),
+            opened: false,
+            counted: None,
+            most_rows: self.most_rows,
+        };
+        let mut trouble = Trouble::default();
+        let mut shutdown = pin!(shutdown);
+        let mut pause = FIRST_PAUSE;
+        let mut awake_until = Instant::now();
+        while shutdown.as_mut().now_or_never().is_none() {
+            let wait = match run.round().await {
+                Ok(true) => {
+                    trouble.over(&self.what);
+                    (pause, awake_until) = (FIRST_PAUSE, Instant::now() + AWAKE);
+                    continue;
+                }
+                Ok(false) => {
+                    trouble.over(&self.what);
+                    pause = FIRST_PAUSE;
+                    if Instant::now() < awake_until { BUSY } else { POLL.mul_f64(0.75 + fastrand::f64() / 2.0) }
+                }
+                Err(error) => {
+                    trouble.met(&self.what, &error);
+                    run.lost();
+                    let wait = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait
+                }
+            };
+            let bell = run.bell.clone();
+            let woken = tokio::time::timeout(wait, bell.notified());
+            if let Either::Right(_) = select(pin!(woken), shutdown.as_mut()).await {
+                break;
+            }
+        }
+        let done: Vec<_> = run.queues.iter().filter_map(|(name, queue)| Some((name.as_str(), queue.done.as_ref()?))).collect();
+        if let Err(error) = run.store.release(&done).await {
+            tracing::debug!(%error, "the leases of the outbox were not given back; they expire");
+        }
+        run.relayed
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("database", &self.what).field("most_rows", &self.most_rows).finish_non_exhaustive()
+    }
+}
+
+/// A relay at work.
+struct Run {
+    store: Box<dyn Store>,
+    client: Client,
+    /// Where the broker is.
+    broker: String,
+    queues: BTreeMap<String, Queue>,
+    relayed: Relayed,
+    bell: Arc<Notify>,
+    opened: bool,
+    counted: Option<Instant>,
+    most_rows: i64,
+}
+
+impl Run {
+    /// One request for each queue that has rows and can be served. True: there may be more at once.
+    async fn round(&mut self) -> Result<bool> {
+        if !self.opened {
+            self.bell = bell::of(&self.store.open().await?);
+            self.opened = true;
+        }
+        if self.counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
+            self.store.bound(self.most_rows).await?;
+            self.counted = Some(Instant::now());
+        }
+        self.queues.values_mut().for_each(|queue| queue.has_rows = false);
+        for queue in self.store.queues().await? {
+            self.queues.entry(queue).or_default().has_rows = true;
+        }
+        self.queues.retain(|_, queue| !queue.is_idle());
+        let now = Instant::now();
+        for (name, queue) in &mut self.queues {
+            if queue.is_due(now) && queue.request.is_none() {
+                take(self.store.as_mut(), &self.client, &self.broker, name, queue).await?;
+            }
+        }
+        let sent = self.queues.iter_mut().filter(|(_, queue)| queue.is_due(now)).map(|(name, queue)| queue.send(&self.client, name));
+        let sent: Vec<bool> = join_all(sent).await;
+        // Names that the broker does not know, or that it knows for something else.
+        for (name, queue) in &mut self.queues {
+            if let Some((fresh, all)) = queue.renamed.take()
+                && let Some(request) = queue.request.take()
+            {
+                let fresh = crate::store::Name { broker: self.broker.clone(), producer: fresh };
+                self.store.rename(name, &request, &fresh, all).await?;
+            }
+            queue.count(&mut self.relayed);
+        }
+        Ok(sent.into_iter().any(|sent| sent))
+    }
+
+    /// The database cannot be reached: what is in flight is read again from there.
+    fn lost(&mut self) {
+        self.store.disconnect();
+        self.opened = false;
+        self.queues.clear();
+    }
+}
+
+/// Ends the request before and takes the next, under a new name if there is none.
+async fn take(store: &mut dyn Store, client: &Client, broker: &str, name: &str, queue: &mut Queue) -> Result<()> {
+    let done = queue.done.take();
+    let mut fresh: Option<String> = None;
+    for _ in 0..2 {
+        let take = Take { queue: name, broker, name: fresh.as_deref(), done: done.as_ref().filter(|_| fresh.is_none()) };
+        match store.take(&take).await? {
+            Taken::Request(request) => queue.took(request),
+            Taken::Nothing => {}
+            Taken::Leased => queue.is_served_elsewhere(),
+            Taken::NotHere(why) => queue.failed(name, &why),
+            Taken::Nameless => match queue::register(client, name).await {
+                Ok(producer) => {
+                    fresh = Some(producer);
+                    continue;
+                }
+                Err(error) => queue.failed(name, &error),
+            },
+        }
+        break;
+    }
+    Ok(())
+}
+
+/// What is wrong with the database, logged once and again each minute.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    logged: Option<Instant>,
+}
+
+impl Trouble {
+    fn met(&mut self, what: &str, error: &dyn fmt::Display) {
+        let now = Instant::now();
+        self.since.get_or_insert(now);
+        if self.logged.is_none_or(|logged| now >= logged + AGAIN) {
+            self.logged = Some(now);
+            tracing::warn!(database = what, %error, "the outbox cannot be read; its jobs wait");
+        }
+    }
+
+    fn over(&mut self, what: &str) {
+        if let Some(since) = self.since.take() {
+            self.logged = None;
+            tracing::info!(database = what, seconds = since.elapsed().as_secs(), "the outbox can be read again");
+        }
+    }
+}

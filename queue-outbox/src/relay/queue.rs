@@ -1,0 +1,201 @@
+//! A queue of the outbox, as one relay sees it between two rounds.
+
+use std::{collections::HashSet, time::Duration};
+
+use queue_core::{
+    Client, Error,
+    broker::{CALL_DEADLINE, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
+    client::row::decode,
+};
+use tokio::time::{Instant, timeout};
+
+use super::{AGAIN, Relayed};
+use crate::store::{Done, Fate, LEASE, Request};
+
+/// The pause after a request that was not answered.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A relay without the lease looks again this often.
+const LEASED: Duration = Duration::from_secs(1);
+
+/// Rows of this age are worth a warning.
+const OLD: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub(super) struct Queue {
+    /// In flight. It stays, unchanged, until it is answered.
+    pub(super) request: Option<Request>,
+    /// The answer to the last request, which the next take ends.
+    pub(super) done: Option<Done>,
+    /// A new name for the request, and whether all rows of the queue may have been sent before.
+    pub(super) renamed: Option<(String, bool)>,
+    /// Until when the lease is ours, by our own clock.
+    leased_until: Option<Instant>,
+    /// Not before this.
+    due: Option<Instant>,
+    pause: Duration,
+    /// When the first and the last call failed since the last one that did not.
+    failing: Option<Failing>,
+    warned: Option<Instant>,
+    /// How often in a row the request got a new name.
+    renames: u32,
+    /// Whether the database has rows of it to send.
+    pub(super) has_rows: bool,
+    counts: Relayed,
+}
+
+struct Failing {
+    since: Instant,
+    logged: Instant,
+}
+
+impl Queue {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_none_or(|due| due <= now)
+    }
+
+    /// Whether nothing is known of it that the next round needs.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.has_rows && self.request.is_none() && self.done.is_none()
+    }
+
+    pub(super) fn took(&mut self, request: Request) {
+        let now = Instant::now();
+        self.leased_until = Some(now + LEASE);
+        if let Some(oldest) = request.rows.first().filter(|row| row.age >= OLD)
+            && self.warned.is_none_or(|warned| now >= warned + AGAIN)
+        {
+            self.warned = Some(now);
+            tracing::warn!(seconds = oldest.age.as_secs(), "jobs have waited long in the outbox");
+        }
+        self.request = Some(request);
+    }
+
+    pub(super) fn is_served_elsewhere(&mut self) {
+        self.due = Some(Instant::now() + LEASED.mul_f64(0.75 + fastrand::f64() / 2.0));
+    }
+
+    /// A call has failed. While the lease is ours it is tried again after a pause; then another relay may have it, for the length of a lease.
+    pub(super) fn failed(&mut self, queue: &str, error: &dyn std::fmt::Display) {
+        let now = Instant::now();
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let again = now + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let lost = self.leased_until.is_some_and(|until| until <= again);
+        if lost {
+            (self.request, self.leased_until) = (None, None);
+        }
+        self.due = Some(if lost { now + LEASE } else { again });
+        let failing = self.failing.get_or_insert(Failing { since: now, logged: now });
+        if failing.since == now || now >= failing.logged + AGAIN {
+            failing.logged = now;
+            tracing::warn!(queue, %error, "jobs wait in the outbox: they cannot be sent");
+        }
+    }
+
+    fn succeeded(&mut self, queue: &str) {
+        (self.due, self.pause, self.renames) = (None, Duration::ZERO, 0);
+        if let Some(failing) = self.failing.take() {
+            tracing::info!(queue, seconds = failing.since.elapsed().as_secs(), "jobs of the outbox are sent again");
+        }
+    }
+
+    /// Sends the request, if there is one. True: it was answered.
+    pub(super) async fn send(&mut self, client: &Client, queue: &str) -> bool {
+        let Some(request) = self.request.take() else { return false };
+        let outcome = if request.is_changed { Err(changed(&request)) } else { enqueue(client, queue, &request).await };
+        match outcome {
+            Ok(answers) => {
+                self.succeeded(queue);
+                let fates = self.fates(queue, &request, &answers);
+                self.done = Some(Done { request, fates });
+                true
+            }
+            Err(error @ (Error::Forgotten(_) | Error::Old { .. })) => {
+                let all = matches!(error, Error::Old { .. });
+                match register(client, queue).await {
+                    Ok(producer) => {
+                        tracing::warn!(queue, %error, rows = request.rows.len(), "a request of the outbox is sent under a new name");
+                        (self.request, self.renamed) = (Some(request), Some((producer, all)));
+                        self.renames += 1;
+                        if self.renames > 1 {
+                            self.failed(queue, &error);
+                        }
+                        true
+                    }
+                    Err(error) => {
+                        self.request = Some(request);
+                        self.failed(queue, &error);
+                        false
+                    }
+                }
+            }
+            Err(error) => {
+                self.request = Some(request);
+                self.failed(queue, &error);
+                false
+            }
+        }
+    }
+
+    /// What becomes of each row.
+    fn fates(&mut self, queue: &str, request: &Request, answers: &[(Enqueued, NewJob)]) -> Vec<Fate> {
+        let mut put_off = HashSet::new();
+        let fates = answers.iter().zip(&request.rows).map(|((answer, job), row)| match answer {
+            Enqueued::IdConflict => {
+                self.counts.refused += 1;
+                let why = format!("another job of queue `{queue}` has the id `{}`", job.id);
+                tracing::warn!(queue, job = %job.id, why, "a job of the outbox is refused for good");
+                Fate::Refused(why)
+            }
+            Enqueued::GroupFull if put_off.insert(&job.group) => {
+                self.counts.put_off += 1;
+                Fate::Later
+            }
+            Enqueued::GroupFull | Enqueued::Held => Fate::Held,
+            _ => {
+                self.counts.sent += 1;
+                self.counts.perhaps_twice += u64::from(*answer == Enqueued::Stored && row.seq <= request.suspect);
+                Fate::Sent
+            }
+        });
+        fates.collect()
+    }
+
+    /// Adds what it has done since the last time.
+    pub(super) fn count(&mut self, all: &mut Relayed) {
+        let Relayed { sent, refused, put_off, perhaps_twice } = std::mem::take(&mut self.counts);
+        all.sent += sent;
+        all.refused += refused;
+        all.put_off += put_off;
+        all.perhaps_twice += perhaps_twice;
+    }
+}
+
+/// Some of its rows are gone, or are others: nothing may be deleted by an answer to it.
+fn changed(request: &Request) -> Error {
+    Error::Old { name: request.name.producer.clone(), seq: u64::try_from(request.number).unwrap_or(0) }
+}
+
+/// Registers a name for the outbox at the broker.
+pub(super) async fn register(client: &Client, queue: &str) -> Result<String, Error> {
+    let request = Register::producer(queue, ProcessId::random());
+    let late = || Error::unavailable(client.info().location, "it has not answered in time");
+    let registered = timeout(CALL_DEADLINE, client.broker().register(&request)).await.map_err(|_| late())??;
+    Ok(registered.name.as_str().to_owned())
+}
+
+/// Sends a request as it is stored. Gives the answer for each row.
+async fn enqueue(client: &Client, queue: &str, request: &Request) -> Result<Vec<(Enqueued, NewJob)>, Error> {
+    let jobs = request.rows.iter().map(|row| decode(queue, &row.id, &row.body, row.created_ms, row.age));
+    let jobs = jobs.collect::<Result<Vec<NewJob>, Error>>()?;
+    let number =
+        u64::try_from(request.number).map_err(|_| Error::Internal(format!("the outbox has a request number {}", request.number)))?;
+    let enqueue = Enqueue::new(queue, PartyName::new(request.name.producer.as_str()), number, jobs.clone()).relayed(request.digest);
+    let late = || Error::ambiguous(client.info().location, "it has not answered in time");
+    let answers = timeout(CALL_DEADLINE, client.broker().enqueue(&enqueue)).await.map_err(|_| late())??;
+    if answers.len() != jobs.len() {
+        return Err(Error::Internal(format!("{} answers to a request of {} rows", answers.len(), jobs.len())));
+    }
+    Ok(answers.into_iter().zip(jobs).collect())
+}

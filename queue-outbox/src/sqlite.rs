@@ -1,0 +1,122 @@
+//! An outbox in a SQLite file, by rusqlite. Its transaction is not `Send`, so these are plain functions: for `#[task(blocking)]` and `spawn_blocking`.
+//!
+//! Begin the transaction with `TransactionBehavior::Immediate`: one that reads first and writes later fails with `SQLITE_BUSY_SNAPSHOT` if another
+//! connection, such as the relay's, has written in between.
+//!
+//! ```no_run
+//! use queue_core::prelude::*;
+//! use queue_outbox::{Outbox, sqlite::EnqueueIn};
+//! use rusqlite::{Connection, TransactionBehavior};
+//!
+//! #[task]
+//! async fn send_receipt(order: i64) {}
+//!
+//! # fn example(connection: &mut Connection) -> Result<(), Box<dyn std::error::Error>> {
+//! let outbox = Outbox::sqlite(connection)?;
+//!
+//! let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+//! tx.execute("INSERT INTO orders DEFAULT VALUES", ())?;
+//! send_receipt::job(tx.last_insert_rowid()).enqueue_in(&outbox, &tx)?;
+//! tx.commit()?;
+//! outbox.wake();
+//! # Ok(()) }
+//! ```
+
+pub(crate) mod store;
+
+use queue_core::{Event, JobAddress, client::row::Outgoing};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use crate::{
+    Outbox, Prepared,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+impl Outbox {
+    /// Opens the outbox in the main database of this connection.
+    ///
+    /// # Errors
+    /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Sqlite`].
+    pub fn sqlite(connection: &Connection) -> Result<Outbox> {
+        let (id, version) = database(connection)?;
+        Outbox::with_database(Dialect::Sqlite, "main", id, version)
+    }
+}
+
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::Publication).
+pub trait EnqueueIn: Outgoing + Sized {
+    /// Stores it in the transaction. It is enqueued if and only if the transaction commits.
+    ///
+    /// # Errors
+    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Sqlite`].
+    /// Roll the transaction back, or the data is stored without the job.
+    fn enqueue_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<JobAddress> {
+        outbox.is_in(Dialect::Sqlite)?;
+        let row = outbox.prepare(self)?;
+        insert(outbox, tx, &row)?;
+        Ok(row.address)
+    }
+}
+
+impl<J: Outgoing> EnqueueIn for J {}
+
+/// Stores an event in an outbox.
+pub trait PublishIn: Event + Sized {
+    /// Stores it in the transaction. It is published if and only if the transaction commits. An event with options is stored by
+    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::Publication).
+    ///
+    /// # Errors
+    /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
+    fn publish_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<JobAddress> {
+        self.event().enqueue_in(outbox, tx)
+    }
+}
+
+impl<E: Event> PublishIn for E {}
+
+/// Stores many jobs in an outbox.
+pub trait EnqueueAllIn: Sized {
+    /// Stores them in the transaction. If one of them cannot be enqueued, none is inserted.
+    ///
+    /// # Errors
+    /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
+    fn enqueue_all_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<Vec<JobAddress>>;
+}
+
+impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
+    fn enqueue_all_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<Vec<JobAddress>> {
+        outbox.is_in(Dialect::Sqlite)?;
+        let rows = self.into_iter().map(|job| outbox.prepare(job)).collect::<Result<Vec<_>>>()?;
+        rows.iter().try_for_each(|row| insert(outbox, tx, row))?;
+        Ok(rows.into_iter().map(|row| row.address).collect())
+    }
+}
+
+fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
+    let mut statement = tx.prepare_cached(outbox.insert_sql()).map_err(with_tables)?;
+    let inserted = statement.execute(params![outbox.database(), VERSION, row.id, row.queue, row.group_digest, row.body])?;
+    if inserted == 0 {
+        let (id, version) = database(tx)?;
+        return Err(outbox.why_not(&id, version, &row.queue));
+    }
+    Ok(())
+}
+
+/// The identity of a database, and the version of its tables.
+fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
+    let found = connection.query_row(&Dialect::Sqlite.database_sql("main")?, (), |row| Ok((row.get(0)?, row.get(1)?))).optional();
+    found.map_err(with_tables)?.ok_or_else(|| no_tables("queue_database has no row"))
+}
+
+fn no_tables(problem: impl Into<String>) -> Error {
+    Error::NoTables { dialect: Dialect::Sqlite.name(), problem: problem.into() }
+}
+
+/// A table that is missing has an error of its own.
+fn with_tables(error: rusqlite::Error) -> Error {
+    match error.to_string() {
+        said if said.contains("no such table") => no_tables(said),
+        _ => Error::Sqlite(error),
+    }
+}

@@ -1,0 +1,313 @@
+//! The outbox in a SQLite file, as a relay uses it: on a connection of its own that syncs every commit, and on the threads for blocking work.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::with_tables;
+use crate::{
+    Relay,
+    error::{Error, Result},
+    store::{BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, readable},
+};
+
+/// A row that can be sent: it is not refused, and no earlier row of its group waits. ?2 is the time.
+const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at <= ?2) \
+    AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
+    WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.seq < o.seq AND b.retry_at > ?2))";
+
+const LEASE_MS: i64 = LEASE.as_millis() as i64;
+
+impl Relay {
+    /// A relay of the outbox in a SQLite file. It opens the file when it runs, and does not create it.
+    pub fn sqlite(path: impl AsRef<Path>) -> Relay {
+        let path = path.as_ref().to_owned();
+        Relay::of(path.display().to_string(), move || {
+            Box::new(Sqlite { path: path.clone(), holder: fastrand::u128(..).to_be_bytes(), connection: None })
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Sqlite {
+    path: PathBuf,
+    holder: [u8; 16],
+    connection: Option<Connection>,
+}
+
+impl Sqlite {
+    /// Does some work with the connection on a thread that may block.
+    async fn work<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Connection, &[u8]) -> Result<T> + Send + 'static) -> Result<T> {
+        let (connection, path, holder) = (self.connection.take(), self.path.clone(), self.holder);
+        let worked = tokio::task::spawn_blocking(move || -> Result<(Connection, Result<T>)> {
+            let mut connection = match connection {
+                Some(connection) => connection,
+                None => open(&path)?,
+            };
+            let done = work(&mut connection, &holder);
+            Ok((connection, done))
+        });
+        let (connection, done) = worked.await.map_err(|panic| queue_core::Error::Internal(panic.to_string()))??;
+        self.connection = Some(connection);
+        done
+    }
+
+    /// The same in a transaction that writes. It commits if the work says so.
+    async fn write<T: Send + 'static>(&mut self, work: impl FnOnce(&Tx<'_>) -> Result<(T, bool)> + Send + 'static) -> Result<T> {
+        self.work(move |connection, holder| {
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let now: i64 = tx.query_row("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", (), |row| row.get(0))?;
+            let tx = Tx { tx, now, holder };
+            let (done, commits) = work(&tx)?;
+            if commits {
+                tx.tx.commit()?
+            } else {
+                tx.tx.rollback()?
+            };
+            Ok(done)
+        })
+        .await
+    }
+}
+
+fn open(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
+struct Tx<'a> {
+    tx: Transaction<'a>,
+    now: i64,
+    holder: &'a [u8],
+}
+
+impl Tx<'_> {
+    fn end(&self, queue: &str, done: &Done) -> Result<()> {
+        let Done { request: Request { name, number, digest, rows, .. }, fates } = done;
+        let ended = self.tx.execute(
+            "UPDATE main.queue_relay SET seqs = NULL, digest = NULL \
+             WHERE queue = ?1 AND producer = ?2 AND number = ?3 AND digest = ?4 AND seqs IS NOT NULL",
+            params![queue, name.producer, number, digest.as_slice()],
+        )?;
+        if ended == 0 {
+            return Ok(());
+        }
+        for (row, fate) in rows.iter().zip(fates) {
+            match fate {
+                Fate::Sent => {
+                    let mut delete = self.tx.prepare_cached("DELETE FROM main.queue_outbox WHERE seq = ?1 AND id = ?2")?;
+                    delete.execute(params![row.seq, row.id])?;
+                }
+                Fate::Later => {
+                    let later = "UPDATE main.queue_outbox SET retry_at = ?3 + min(max((?3 - created_at) / 2, 1000), 60000) WHERE seq = ?1 AND id = ?2";
+                    self.tx.execute(later, params![row.seq, row.id, self.now])?;
+                }
+                Fate::Refused(why) => self.refuse(row, why)?,
+                Fate::Held => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, row: &Row, why: &str) -> Result<()> {
+        let refuse = "UPDATE main.queue_outbox SET refused = ?3, retry_at = NULL WHERE seq = ?1 AND id = ?2";
+        self.tx.execute(refuse, params![row.seq, row.id, why])?;
+        Ok(())
+    }
+
+    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Row>> {
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let created_ms: i64 = row.get(3)?;
+            let age = Duration::from_millis(u64::try_from(self.now - created_ms).unwrap_or(0));
+            Ok(Row { seq: row.get(0)?, id: row.get(1)?, body: row.get(2)?, created_ms, age })
+        };
+        Ok(statement.query_map(values, read)?.collect::<Result<_, _>>()?)
+    }
+
+    fn in_flight(&self, seqs: &str) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for seq in seqs.split(',').filter_map(|seq| seq.parse::<i64>().ok()) {
+            rows.extend(self.rows("SELECT seq, id, body, created_at FROM main.queue_outbox WHERE seq = ?1", [seq])?);
+        }
+        Ok(rows)
+    }
+
+    fn next(&self, queue: &str) -> Result<Vec<Row>> {
+        let sql = format!(
+            "SELECT o.seq, o.id, o.body, o.created_at FROM main.queue_outbox o WHERE o.queue = ?1 AND {SENDABLE} ORDER BY o.seq LIMIT {ROWS}"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut found = statement.query(params![queue, self.now])?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let created_ms: i64 = row.get(3)?;
+            let age = Duration::from_millis(u64::try_from(self.now - created_ms).unwrap_or(0));
+            let row = Row { seq: row.get(0)?, id: row.get(1)?, body: row.get(2)?, created_ms, age };
+            bytes += row.body.len();
+            rows.push(row);
+            if bytes > BYTES {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn store(&self, queue: &str, name: &Name, number: i64, rows: &[Row]) -> Result<[u8; 16]> {
+        let (seqs, digest): (Vec<String>, _) = (rows.iter().map(|row| row.seq.to_string()).collect(), digest(rows));
+        self.tx.execute(
+            "UPDATE main.queue_relay SET broker = ?2, producer = ?3, number = ?4, seqs = ?5, digest = ?6 WHERE queue = ?1",
+            params![queue, name.broker, name.producer, number, seqs.join(","), digest.as_slice()],
+        )?;
+        Ok(digest)
+    }
+
+    fn take(&self, queue: &str, broker: &str, fresh: Option<&str>, done: Option<&Done>) -> Result<(Taken, bool)> {
+        const LEASED: &str = "UPDATE main.queue_relay SET holder = ?2, until = CASE WHEN holder = ?2 AND seqs IS NOT NULL THEN until ELSE ?3 + ?4 END \
+            WHERE queue = ?1 AND (holder = ?2 OR until IS NULL OR until NOT BETWEEN ?3 AND ?3 + ?4) \
+            RETURNING broker, producer, number, seqs, digest, coalesce(suspect, -1)";
+        if let Some(done) = done {
+            self.end(queue, done)?;
+        }
+        self.tx.execute("INSERT OR IGNORE INTO main.queue_relay (queue) VALUES (?1)", [queue])?;
+        type Found = (Option<String>, Option<String>, i64, Option<String>, Option<Vec<u8>>, i64);
+        let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Found> {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+        };
+        let found = self.tx.query_row(LEASED, params![queue, self.holder, self.now, LEASE_MS], read).optional()?;
+        let Some((known, producer, number, seqs, stored, suspect)) = found else { return Ok((Taken::Leased, true)) };
+        let name = known.zip(producer).map(|(broker, producer)| Name { broker, producer });
+        if let (Some(seqs), Some(name)) = (seqs, &name) {
+            if name.broker != broker {
+                return Ok((Taken::in_flight_at(&name.broker, seqs.split(',').count()), false));
+            }
+            let rows = self.in_flight(&seqs)?;
+            let is_changed = Some(digest(&rows).as_slice()) != stored.as_deref();
+            let digest = stored.and_then(|stored| stored.try_into().ok()).unwrap_or_default();
+            return Ok((Taken::Request(Request { name: name.clone(), number, digest, rows, is_changed, suspect }), true));
+        }
+        let (mut rows, bad, newer) = readable(queue, self.next(queue)?);
+        for (row, why) in bad {
+            tracing::warn!(queue, seq = row.seq, why, "a row of the outbox is refused for good");
+            self.refuse(&row, &why)?;
+        }
+        if rows.is_empty() {
+            return Ok(newer.map_or((Taken::Nothing, true), |newer| (Taken::NotHere(newer.to_string()), false)));
+        }
+        rows.truncate(fitting(&rows));
+        let (name, number) = match (name.filter(|name| name.broker == broker), fresh) {
+            (Some(name), _) => (name, number + 1),
+            (None, Some(fresh)) => (Name { broker: broker.to_owned(), producer: fresh.to_owned() }, 1),
+            (None, None) => return Ok((Taken::Nameless, true)),
+        };
+        let digest = self.store(queue, &name, number, &rows)?;
+        Ok((Taken::Request(Request { name, number, digest, rows, is_changed: false, suspect }), true))
+    }
+
+    fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+        const IN_FLIGHT: &str =
+            "SELECT seqs FROM main.queue_relay WHERE queue = ?1 AND producer = ?2 AND number = ?3 AND digest = ?4 AND seqs IS NOT NULL";
+        let values = params![queue, request.name.producer, request.number, request.digest.as_slice()];
+        let seqs: Option<String> = self.tx.query_row(IN_FLIGHT, values, |row| row.get(0)).optional()?;
+        let Some(seqs) = seqs else { return Ok(false) };
+        let rows = self.in_flight(&seqs)?;
+        self.store(queue, name, 1, &rows)?;
+        if rows.is_empty() {
+            self.tx.execute("UPDATE main.queue_relay SET number = 0, seqs = NULL, digest = NULL WHERE queue = ?1", [queue])?;
+        }
+        let all: Option<i64> = match all {
+            true => self.tx.query_row("SELECT max(seq) FROM main.queue_outbox WHERE queue = ?1", [queue], |row| row.get(0))?,
+            false => None,
+        };
+        let last = rows.last().map_or(-1, |row| row.seq).max(all.unwrap_or(-1));
+        self.tx.execute("UPDATE main.queue_relay SET suspect = max(coalesce(suspect, -1), ?2) WHERE queue = ?1", params![queue, last])?;
+        Ok(true)
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn open(&mut self) -> Result<Vec<u8>> {
+        self.work(|connection, _| {
+            let (id, version) = super::database(connection)?;
+            if version > crate::VERSION {
+                return Err(Error::TooNew { found: version, known: crate::VERSION });
+            }
+            Ok(id)
+        })
+        .await
+    }
+
+    async fn queues(&mut self) -> Result<Vec<String>> {
+        self.work(|connection, _| {
+            let sql = format!(
+                "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
+                 SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL), \
+                 t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) \
+                 SELECT queue FROM q, t WHERE queue IS NOT NULL AND EXISTS (SELECT 1 FROM main.queue_outbox o WHERE o.queue = q.queue AND {}) \
+                 UNION SELECT queue FROM main.queue_relay WHERE seqs IS NOT NULL",
+                SENDABLE.replace("?2", "t.now")
+            );
+            let mut statement = connection.prepare_cached(&sql).map_err(with_tables)?;
+            let queues = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(queues)
+        })
+        .await
+    }
+
+    async fn take(&mut self, take: &Take<'_>) -> Result<Taken> {
+        let (queue, broker) = (take.queue.to_owned(), take.broker.to_owned());
+        let (fresh, done) = (take.name.map(str::to_owned), take.done.cloned());
+        self.write(move |tx| tx.take(&queue, &broker, fresh.as_deref(), done.as_ref())).await
+    }
+
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+        let (queue, request, name) = (queue.to_owned(), request.clone(), name.clone());
+        self.write(move |tx| Ok((tx.rename(&queue, &request, &name, all)?, true))).await
+    }
+
+    async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()> {
+        let done: Vec<(String, Done)> = done.iter().map(|(queue, done)| ((*queue).to_owned(), (*done).clone())).collect();
+        self.write(move |tx| {
+            for (queue, done) in &done {
+                tx.end(queue, done)?;
+            }
+            tx.tx.execute("UPDATE main.queue_relay SET holder = NULL, until = NULL WHERE holder = ?1", [tx.holder])?;
+            Ok(((), true))
+        })
+        .await
+    }
+
+    async fn bound(&mut self, most: i64) -> Result<()> {
+        let (found, full) = self
+            .work(move |connection, _| {
+                let sql = "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
+                    SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
+                    SELECT queue FROM q WHERE queue IS NOT NULL \
+                    AND (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = q.queue LIMIT ?1 + 1)) > ?1 ORDER BY queue";
+                let mut statement = connection.prepare_cached(sql).map_err(with_tables)?;
+                let full = statement.query_map([most], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+                let full: String = full.iter().fold(",".to_owned(), |all, queue| all + queue + ",");
+                let found: String = connection.query_row("SELECT full_queues FROM main.queue_database", (), |row| row.get(0))?;
+                Ok((found, full))
+            })
+            .await?;
+        if found == full {
+            // Nothing is written while nothing changes.
+            return Ok(());
+        }
+        let changed = move |tx: &Tx<'_>| Ok((tx.tx.execute("UPDATE main.queue_database SET full_queues = ?1", [&full])?, true));
+        self.write(changed).await.map(drop)
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+    }
+}

@@ -1,0 +1,166 @@
+//! What a relay does in the database of the application: the same for each dialect.
+//!
+//! | transaction | what it does |
+//! |---|---|
+//! | [`Store::take`] | ends the request before, if it is still the one in flight; wins or keeps the lease; returns the request in flight unchanged, or stores a new one |
+//! | [`Store::rename`] | gives the request in flight a new name, by compare-and-set on name, number and digest |
+//! | [`Store::release`] | gives the leases back |
+//!
+//! The lease saves work and is no fence. Every change of a request compares its name, number and digest, so a relay that comes late changes nothing.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use queue_core::client::row::digest_of;
+
+use crate::error::Result;
+
+/// How long a relay has a queue for itself, counted from each new request.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// How long a statement may wait for a lock, or run.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Rows and bytes of a request, at most.
+pub(crate) const ROWS: usize = 500;
+pub(crate) const BYTES: usize = 1 << 20;
+
+/// A row of the outbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) seq: i64,
+    pub(crate) id: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    /// When it was stored, in milliseconds since 1970, and how long ago that is, by the clock of the database.
+    pub(crate) created_ms: i64,
+    pub(crate) age: Duration,
+}
+
+/// The digest of the rows of a request, as stored.
+pub(crate) fn digest(rows: &[Row]) -> [u8; 16] {
+    digest_of(rows.iter().flat_map(|row| [row.id.as_slice(), row.body.as_slice()]))
+}
+
+/// A name that the broker has given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// Where the broker is.
+    pub(crate) broker: String,
+    pub(crate) producer: String,
+}
+
+/// A request that is stored in the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) name: Name,
+    pub(crate) number: i64,
+    pub(crate) digest: [u8; 16],
+    pub(crate) rows: Vec<Row>,
+    /// Whether the rows of the request are no longer those that it was stored with: it must not be sent under this name.
+    pub(crate) is_changed: bool,
+    /// Rows up to this number may have been sent before.
+    pub(crate) suspect: i64,
+}
+
+/// What becomes of a row when its request was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The broker has it.
+    Sent,
+    /// It is refused for good.
+    Refused(String),
+    /// It is refused for now.
+    Later,
+    /// It waits behind one that is refused for now.
+    Held,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) request: Request,
+    /// One for each row.
+    pub(crate) fates: Vec<Fate>,
+}
+
+/// What a take has found.
+#[derive(Clone, Debug)]
+pub(crate) enum Taken {
+    /// A request to send.
+    Request(Request),
+    /// There is nothing to send.
+    Nothing,
+    /// Another relay has the lease.
+    Leased,
+    /// There are rows, and the queue has no name at this broker: take again with one.
+    Nameless,
+    /// This relay cannot send: why. Nothing was changed, so that another relay can.
+    NotHere(String),
+}
+
+impl Taken {
+    pub(crate) fn in_flight_at(broker: &str, rows: usize) -> Self {
+        Taken::NotHere(format!("{rows} rows are in flight at {broker}: run a relay with that URL until they are sent"))
+    }
+}
+
+/// Asked for a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Take<'a> {
+    pub(crate) queue: &'a str,
+    /// Where the broker is.
+    pub(crate) broker: &'a str,
+    /// A new name, if the queue has none.
+    pub(crate) name: Option<&'a str>,
+    /// The answer to the request before.
+    pub(crate) done: Option<&'a Done>,
+}
+
+/// An unreadable row is set aside before a request is stored: two relays must not read one request differently. Gives the readable rows, and what is wrong
+/// with the others. Rows of a newer library end the request in front of them.
+pub(crate) fn readable(queue: &str, rows: Vec<Row>) -> (Vec<Row>, Vec<(Row, String)>, Option<queue_core::Error>) {
+    let (mut good, mut bad) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match queue_core::client::row::decode(queue, &row.id, &row.body, row.created_ms, row.age) {
+            Ok(_) => good.push(row),
+            Err(newer @ queue_core::Error::SchemaTooNew { .. }) => return (good, bad, Some(newer)),
+            Err(error) => bad.push((row, error.to_string())),
+        }
+    }
+    (good, bad, None)
+}
+
+/// How many of these rows fit into one request: at least one, where there is any.
+pub(crate) fn fitting(rows: &[Row]) -> usize {
+    let mut bytes = 0;
+    let fit = rows.iter().take(ROWS).take_while(|row| {
+        bytes += row.body.len() + row.id.len();
+        bytes <= BYTES
+    });
+    fit.count().max(1).min(rows.len())
+}
+
+/// The database of an outbox, as a relay uses it.
+#[async_trait]
+pub(crate) trait Store: Send {
+    /// The identity of the database.
+    async fn open(&mut self) -> Result<Vec<u8>>;
+
+    /// The queues that have a row to send, or a request in flight. Writes nothing.
+    async fn queues(&mut self) -> Result<Vec<String>>;
+
+    async fn take(&mut self, take: &Take<'_>) -> Result<Taken>;
+
+    /// Puts a request under a new name, with number 1 and the same rows as far as they are there, in place of one. `all`: all rows that are there now may
+    /// have been sent before, and not only those of the request. False: it was not the one in flight any more.
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool>;
+
+    /// Ends these requests, and gives the leases back.
+    async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()>;
+
+    /// Marks the queues with more rows than this as full, and those with fewer as not.
+    async fn bound(&mut self, rows: i64) -> Result<()>;
+
+    /// After an error: the next call connects anew.
+    fn disconnect(&mut self);
+}

@@ -1,0 +1,388 @@
+//! The relay: whatever dies, is lost or comes late, each committed job is in the broker once.
+
+use std::time::Duration;
+
+use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
+use queue_outbox::Error;
+use queue_testing::{conformance::Lane, failing::Fault, patience::wait};
+use queue_tests::{
+    postgres::Postgres,
+    server::{Kind, Server},
+};
+
+use crate::bed::{Bed, Database, job, places};
+
+places! {
+    lost_requests_and_answers_store_no_job_twice
+    a_relay_that_dies_at_any_moment_loses_nothing
+    several_relays_without_a_lease_send_no_job_twice
+    the_jobs_of_a_group_are_sent_in_order
+    a_full_group_holds_up_no_other
+    a_job_that_is_refused_for_good_is_set_aside
+    a_full_broker_buries_nothing
+    a_restored_database_loses_no_new_job
+    jobs_that_come_twice_after_a_restore_are_counted
+    a_row_that_is_gone_in_flight_takes_no_other_along
+    a_request_in_flight_at_another_broker_is_not_sent
+    an_outbox_has_a_bound
+    a_large_backlog_is_sent_in_bounded_requests
+}
+
+async fn lost_requests_and_answers_store_no_job_twice(bed: Bed) {
+    let mut ids = Vec::new();
+    for (fault, calls) in [(Fault::ReplyLost, 3), (Fault::RequestLost, 2), (Fault::ReplyLost, 1)] {
+        ids.extend(bed.put(700).await);
+        bed.broker.fail(fault, calls);
+        bed.drain().await;
+    }
+    bed.has_exactly(ids).await;
+}
+
+/// Dropped where it stands, which is what a crash looks like to the database and to the broker. The lease of the dead one is taken away, or the
+/// next would wait for its end.
+async fn a_relay_that_dies_at_any_moment_loses_nothing(bed: Bed) {
+    let mut ids = Vec::new();
+    for round in 0..25_u64 {
+        ids.extend(bed.put(40).await);
+        let (relay, client) = (bed.database.relay(), bed.client.clone());
+        let running = tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await });
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..10 + 4 * round))).await;
+        running.abort();
+        let _ = running.await;
+        bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    }
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
+/// The lease only saves work: here nobody has it for long.
+async fn several_relays_without_a_lease_send_no_job_twice(bed: Bed) {
+    let relays: Vec<_> = (0..4)
+        .map(|_| {
+            let (relay, client) = (bed.database.relay(), bed.client.clone());
+            tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.extend(bed.put(60).await);
+        bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    }
+    wait("the outbox to be empty")
+        .until(async || {
+            bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+            bed.database.waiting().await == 0
+        })
+        .await;
+    relays.iter().for_each(|relay| relay.abort());
+    bed.has_exactly(ids).await;
+}
+
+async fn ordered(bed: &Bed, most: Option<u64>) {
+    let of = RuleOf::Group(GroupName::new("a").unwrap());
+    let change = |rule: &mut GroupRule| (rule.order, rule.max_size) = (Some(GroupOrder::Ordered), most);
+    bed.client.inspector().set_group_rule("default", &of, change).await.expect("the rule is set");
+}
+
+/// Claims and acknowledges one job after the other.
+async fn claimed(lane: &mut Lane, jobs: usize) -> Vec<JobId> {
+    let mut claimed = Vec::new();
+    for _ in 0..jobs {
+        let Some(delivery) = lane.claim(1).await.pop() else { break };
+        lane.ack(std::slice::from_ref(&delivery)).await;
+        claimed.push(delivery.id);
+    }
+    claimed
+}
+
+async fn the_jobs_of_a_group_are_sent_in_order(bed: Bed) {
+    ordered(&bed, None).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.extend(bed.database.put((0..300).map(|_| job().group("a")).collect(), true).await.unwrap());
+    }
+    bed.broker.fail(Fault::ReplyLost, 2);
+    bed.drain().await;
+    let broker: DynBroker = bed.broker.clone();
+    let mut lane = Lane::on(&broker, "default").await;
+    assert_eq!(claimed(&mut lane, 1000).await, ids);
+}
+
+/// 600 rows wait behind one that is refused for now: more than a request has.
+async fn a_full_group_holds_up_no_other(bed: Bed) {
+    ordered(&bed, Some(2)).await;
+    let of_group = bed.database.put((0..602).map(|_| job().group("a")).collect(), true).await.unwrap();
+    let others = bed.put(5).await;
+    let running = tokio::spawn({
+        let (relay, client) = (bed.database.relay(), bed.client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    let sent = async || bed.database.waiting().await == 600;
+    wait("all but the rest of the group to be sent").on(bed.client.broker()).until(sent).await;
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_outbox WHERE retry_at IS NOT NULL").await, 1);
+    let broker: DynBroker = bed.broker.clone();
+    let mut lane = Lane::on(&broker, "default").await;
+    let mut first = claimed(&mut lane, 7).await;
+    first.retain(|id| !others.contains(id));
+    assert_eq!(first, of_group[..2]);
+    // There is room again: what waits is sent, in order, as its time comes.
+    bed.database.execute("DELETE FROM queue_outbox WHERE seq > (SELECT min(seq) + 3 FROM queue_outbox)").await;
+    let mut rest = Vec::new();
+    wait("the rest of the group")
+        .on(&broker)
+        .some(async || {
+            rest.extend(claimed(&mut lane, 2).await);
+            (rest.len() == 4).then_some(())
+        })
+        .await;
+    assert_eq!(rest, of_group[2..6]);
+    running.abort();
+}
+
+async fn a_job_that_is_refused_for_good_is_set_aside(bed: Bed) {
+    let one = bed.database.put(vec![job().id("taken").header("a", "1")], true).await.unwrap();
+    bed.drain().await;
+    let other = queue_core::RawJob::new("mail.other", vec![0x80]).id("taken");
+    let good = bed.database.put(vec![other.group("a"), job().group("a")], true).await.unwrap();
+    bed.database.put(vec![job()], true).await.unwrap();
+    let damaged = "UPDATE queue_outbox SET body = substr(body, 1, 2) WHERE seq = (SELECT max(seq) FROM queue_outbox)";
+    bed.database.execute(damaged).await;
+    let relayed = bed.drain().await;
+    assert_eq!((relayed.sent, bed.database.refused().await), (1, 2), "one of the group behind it is sent");
+    bed.has_exactly(vec![one[0].clone(), good[1].clone()]).await;
+    let reasons = "SELECT count(*) FROM queue_outbox WHERE refused LIKE '%has the id `taken`%' OR refused LIKE 'cannot decode%'";
+    assert_eq!(bed.database.number(reasons).await, 2);
+    // They stay, and nobody looks at them again.
+    let more = bed.put(1).await;
+    bed.drain().await;
+    assert_eq!(bed.database.refused().await, 2);
+    assert!(bed.ready("default").await.contains(&more[0]));
+}
+
+async fn a_full_broker_buries_nothing(bed: Bed) {
+    let ids = bed.put(10).await;
+    bed.broker.fail(Fault::Full, u32::MAX);
+    let running = tokio::spawn({
+        let (relay, client) = (bed.database.relay(), bed.client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    wait("several tries").until(async || bed.broker.failed() > 3).await;
+    assert_eq!((bed.database.waiting().await, bed.database.refused().await), (10, 0));
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_outbox WHERE retry_at IS NOT NULL").await, 0);
+    bed.broker.fail(Fault::Full, 0);
+    wait("the outbox to be empty").on(bed.client.broker()).until(async || bed.database.waiting().await == 0).await;
+    running.abort();
+    bed.has_exactly(ids).await;
+}
+
+/// Sets the tables aside, and puts them back.
+async fn backup(bed: &Bed) {
+    bed.database
+        .execute("CREATE TABLE old_outbox AS SELECT * FROM queue_outbox; CREATE TABLE old_relay AS SELECT * FROM queue_relay")
+        .await;
+}
+
+async fn restore(bed: &Bed) {
+    let overriding = if matches!(bed.database, Database::Postgres { .. }) { "OVERRIDING SYSTEM VALUE" } else { "" };
+    let sql = format!(
+        "DELETE FROM queue_outbox; INSERT INTO queue_outbox {overriding} SELECT * FROM old_outbox; \
+         DELETE FROM queue_relay; INSERT INTO queue_relay SELECT * FROM old_relay"
+    );
+    bed.database.execute(&sql).await;
+}
+
+/// With the same number, the broker was sent other rows.
+async fn a_restored_database_loses_no_new_job(bed: Bed) {
+    let mut ids = bed.put(3).await;
+    bed.drain().await;
+    ids.extend(bed.put(20).await);
+    backup(&bed).await;
+    bed.drain().await;
+    restore(&bed).await;
+    // The next request has the number of the last one, and further rows.
+    ids.extend(bed.put(5).await);
+    let relayed = bed.drain().await;
+    bed.has_exactly(ids.clone()).await;
+    assert_eq!((relayed.sent, relayed.perhaps_twice), (25, 5), "rows that are there when the broker says so may have been sent before");
+    // An older state once more, after which the numbers of the new name go on.
+    restore(&bed).await;
+    ids.extend(bed.put(5).await);
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
+async fn jobs_that_come_twice_after_a_restore_are_counted(bed: Bed) {
+    bed.put(3).await;
+    bed.drain().await;
+    bed.put(10).await;
+    backup(&bed).await;
+    bed.drain().await;
+    let broker: DynBroker = bed.broker.clone();
+    let mut lane = Lane::on(&broker, "default").await;
+    assert_eq!(claimed(&mut lane, 20).await.len(), 13);
+    restore(&bed).await;
+    bed.put(1).await;
+    let relayed = bed.drain().await;
+    assert_eq!((relayed.sent, relayed.perhaps_twice), (11, 11));
+    assert_eq!(bed.ready("default").await.len(), 11, "those that have ended without a record, and the new one");
+}
+
+/// Sends one job, and four more whose answer is lost, until the relay dies. Gives the ids of all.
+async fn in_flight(bed: &Bed) -> Vec<JobId> {
+    let mut ids = bed.put(1).await;
+    bed.drain().await;
+    ids.extend(bed.put(4).await);
+    bed.broker.fail(Fault::ReplyLost, u32::MAX);
+    let running = tokio::spawn({
+        let (relay, client) = (bed.database.relay(), bed.client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    let is_in_flight = async || bed.database.number("SELECT count(*) FROM queue_relay WHERE seqs IS NOT NULL").await == 1;
+    wait("a request that is in flight").until(async || bed.broker.failed() > 1 && is_in_flight().await).await;
+    running.abort();
+    let _ = running.await;
+    assert!(is_in_flight().await);
+    ids
+}
+
+/// By hand, or by a restore of one table.
+async fn a_row_that_is_gone_in_flight_takes_no_other_along(bed: Bed) {
+    let ids = in_flight(&bed).await;
+    bed.database.execute("DELETE FROM queue_outbox WHERE seq = (SELECT min(seq) FROM queue_outbox)").await;
+    bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    bed.broker.fail(Fault::ReplyLost, 0);
+    let more = bed.put(1).await;
+    bed.drain().await;
+    bed.has_exactly([ids, more].concat()).await;
+}
+
+async fn a_request_in_flight_at_another_broker_is_not_sent(bed: Bed) {
+    let ids = in_flight(&bed).await;
+    bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    let folder = queue_testing::folder::folder();
+    let other: DynBroker = SqliteBroker::open(&format!("sqlite://{}", folder.path().join("other.db").display())).unwrap();
+    let other = Client::with_broker(other);
+    let started = bed.database.number("SELECT number FROM queue_relay").await;
+    let mut looks = 0;
+    // It looks several times, sends nothing, and keeps no lease.
+    let several = wait("several looks").some(async || {
+        looks += 1;
+        (looks > 40).then_some(())
+    });
+    bed.database.relay().run(&other, several).await;
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_relay WHERE holder IS NOT NULL").await, 0);
+    assert_eq!((bed.database.waiting().await, bed.database.number("SELECT number FROM queue_relay").await), (4, started));
+    assert!(other.broker().queues().await.unwrap().is_empty());
+    bed.broker.fail(Fault::ReplyLost, 0);
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
+async fn an_outbox_has_a_bound(bed: Bed) {
+    bed.put(3).await;
+    bed.broker.fail(Fault::RequestLost, u32::MAX);
+    let running = tokio::spawn({
+        let (relay, client) = (bed.database.relay().max_rows(2), bed.client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    wait("the queue to be full").until(async || matches!(bed.database.put(vec![job()], true).await, Err(Error::Full { .. }))).await;
+    bed.database.put(vec![job().queue("other")], true).await.expect("only one queue is full");
+    running.abort();
+    let _ = running.await;
+    bed.broker.fail(Fault::RequestLost, 0);
+    bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    bed.drain().await;
+    bed.drain().await;
+    wait("the queue to have room")
+        .until(async || {
+            bed.drain().await;
+            bed.database.put(vec![job()], true).await.is_ok()
+        })
+        .await;
+}
+
+/// By rows, and by bytes.
+async fn a_large_backlog_is_sent_in_bounded_requests(bed: Bed) {
+    let mut ids = bed.put(2600).await;
+    let large = || {
+        let mut payload = vec![0x81, 0xa1, b'x', 0xc6];
+        payload.extend(200_000_u32.to_be_bytes());
+        payload.resize(payload.len() + 200_000, 7);
+        queue_core::RawJob::new("mail.send", payload)
+    };
+    ids.extend(bed.database.put((0..12).map(|_| large()).collect(), true).await.unwrap());
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
+mod on_postgres_alone {
+    use super::*;
+
+    /// The database dies between any two steps.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_a_database_that_is_killed_loses_no_job() {
+        let mut server = Postgres::start();
+        let url = server.database().await;
+        let client = queue_tests::postgres::connect(&url).await;
+        client.batch_execute(&queue_outbox::Dialect::Postgres.migration("public").unwrap()).await.unwrap();
+        let database = Database::Postgres { url };
+        let redis = Server::start(Kind::Redis);
+        let broker: DynBroker = redis.broker().await;
+        let client = Client::with_broker(broker);
+        let running = tokio::spawn({
+            let (relay, client) = (database.relay(), client.clone());
+            async move { relay.run(&client, std::future::pending::<()>()).await }
+        });
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            ids.extend(database.put((0..900).map(|_| job()).collect(), true).await.unwrap());
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..40))).await;
+            server.kill();
+            server.restart();
+        }
+        wait("the outbox to be empty").on(client.broker()).until(async || database.waiting().await == 0).await;
+        running.abort();
+        let mut ready = Vec::new();
+        let mut walk = client.inspector().walk("default", queue_core::JobState::Ready);
+        while let Some(jobs) = walk.next().await.unwrap() {
+            ready.extend(jobs.into_iter().map(|job| job.address.id));
+        }
+        ready.sort();
+        ids.sort();
+        assert!(ready == ids, "{} jobs of {}", ready.len(), ids.len());
+    }
+}
+
+mod in_sqlite_and_on_redis_alone {
+    use super::*;
+
+    /// The broker is killed, and away for a while: rows wait, and none is buried.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_broker_that_is_away_gets_every_job_when_it_is_back() {
+        let (database, mut redis) = (Database::sqlite(), Server::durable(Kind::Redis));
+        let broker: DynBroker = redis.broker().await;
+        let client = Client::with_broker(broker);
+        let running = tokio::spawn({
+            let (relay, client) = (database.relay(), client.clone());
+            async move { relay.run(&client, std::future::pending::<()>()).await }
+        });
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.extend(database.put((0..700).map(|_| job()).collect(), true).await.unwrap());
+            redis.kill();
+            ids.extend(database.put((0..30).map(|_| job()).collect(), true).await.unwrap());
+            redis.restart();
+        }
+        wait("the outbox to be empty").on(client.broker()).until(async || database.waiting().await == 0).await;
+        assert_eq!(database.refused().await, 0);
+        running.abort();
+        let mut ready = Vec::new();
+        let mut walk = client.inspector().walk("default", queue_core::JobState::Ready);
+        while let Some(jobs) = walk.next().await.unwrap() {
+            ready.extend(jobs.into_iter().map(|job| job.address.id));
+        }
+        ready.sort();
+        ids.sort();
+        assert!(ready == ids, "{} jobs of {}", ready.len(), ids.len());
+    }
+}
