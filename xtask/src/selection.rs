@@ -56,7 +56,7 @@ pub(crate) struct Selection {
     day: u64,
     pub(crate) base: Option<String>,
     pub(crate) changed: BTreeSet<String>,
-    /// The conformance cases in which a line has changed, and the fault rows that were added to the list.
+    /// The conformance cases in which a line has changed.
     cases: BTreeSet<String>,
     /// Nothing is left out.
     everything: bool,
@@ -80,8 +80,7 @@ impl Selection {
             }
         };
         let changed = base.as_ref().and_then(|base| git(&["diff", "--name-only", base])).unwrap_or_default();
-        let cases =
-            base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance", "faults/tests/rows"]));
+        let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance"]));
         let cases = cases.map(|diff| cases_of(&diff)).unwrap_or_default();
         let added = git(&["ls-files", "--others", "--exclude-standard"]).unwrap_or_default();
         let changed = changed.lines().chain(added.lines()).map(str::to_owned).collect();
@@ -151,16 +150,15 @@ impl Selection {
     }
 }
 
-/// The cases that a diff without context names: `async fn` before the lines of a change and in lines that it adds, and rows that it adds.
+/// The cases that a diff without context names: `async fn` before the lines of a change and in lines that it adds.
 fn cases_of(diff: &str) -> BTreeSet<String> {
-    let name = |text: &str| text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
-    let named = |line: &str| match line.strip_prefix("@@ ") {
-        Some(place) => place.split_once("@@")?.1.split_once("async fn ").map(|(_, rest)| name(rest)),
-        None => {
-            let added = line.strip_prefix('+')?;
-            let case = added.split_once("async fn ").map(|(_, rest)| rest);
-            case.or_else(|| added.contains(": \"M").then(|| added.trim_start())).map(name)
-        }
+    let named = |line: &str| {
+        let line = match line.strip_prefix("@@ ") {
+            Some(place) => place.split_once("@@")?.1,
+            None => line.strip_prefix('+')?,
+        };
+        let name = line.split_once("async fn ")?.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+        Some(name)
     };
     diff.lines().filter_map(named).collect()
 }
@@ -225,10 +223,6 @@ mod tests {
         let chosen = |day, case| {
             Selection { cases: cases_of(diff), ..selection(day, &[]) }.chooses("tests/conformance", &format!("on_valkey::turns::{case}"))
         };
-        assert_eq!(
-            cases_of("@@ -7,0 +8 @@ rows! {\n+    on_redis_a_row: \"M4\" on Column::Redis;"),
-            BTreeSet::from(["on_redis_a_row".to_owned()])
-        );
         for (case, days) in [("edited", 4), ("added", 4), ("another", 1)] {
             assert_eq!((100..104).filter(|day| chosen(*day, case)).count(), days, "{case}");
         }
@@ -251,7 +245,7 @@ mod tests {
         for (program, start) in ROTATED {
             let adds =
                 |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start == "on_"));
-            // A row is added by its line in the list.
+            // Rows rotate only: the whole tier runs all of them.
             assert!(program == "rows" || ADDED.iter().flat_map(|(_, suites)| *suites).any(adds), "{program} {start}");
         }
     }

@@ -11,7 +11,7 @@ use queue_core::broker::JobState;
 use super::{
     Bed, Problem,
     child::{Producer, Worker},
-    snapshot,
+    snapshot::{self, known},
 };
 use crate::{
     checker::{Verdict, check},
@@ -101,7 +101,7 @@ impl Bed {
         let topic = inspector.topic(TOPIC).await?;
         let subscriptions = || topic.iter().flat_map(|topic| &topic.subscriptions);
         for queue in std::iter::once(QUEUE).chain(subscriptions().map(|of| of.queue.as_str())) {
-            let stats = inspector.stats(queue).await?;
+            let Some(stats) = known(inspector.stats(queue).await)? else { continue };
             if JobState::ALL.into_iter().any(|state| !state.is_final() && stats.count(state) > 0) {
                 return Ok(false);
             }

@@ -94,7 +94,7 @@ pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscripti
 pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<BTreeMap<String, u64>, Error> {
     let mut counters = BTreeMap::new();
     for queue in queues(subscriptions) {
-        let stats = inspector.stats(queue).await?;
+        let Some(stats) = known(inspector.stats(queue).await)? else { continue };
         for counter in Counter::ALL {
             *counters.entry(counter.name().to_owned()).or_default() += stats.total(counter);
         }
@@ -102,12 +102,20 @@ pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscri
     Ok(counters)
 }
 
+/// Nothing of a queue that nobody has used yet: events alone use that of all jobs not at all.
+pub(crate) fn known<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Err(Error::NoSuchQueue { .. }) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Lists every job of a queue in every state, and shows each.
 pub(crate) async fn listed(inspector: &Inspector, queue: &str) -> Result<(Vec<Held>, HashSet<JobId>), Error> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     for state in JobState::ALL {
         let mut walk = inspector.walk(queue, state);
-        while let Some(jobs_of_page) = walk.next().await? {
+        while let Some(jobs_of_page) = known(walk.next().await)?.flatten() {
             for listed in jobs_of_page {
                 let address = listed.address;
                 let shown = inspector.show(&address).await;

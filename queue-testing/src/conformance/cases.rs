@@ -318,8 +318,8 @@ macro_rules! __conformance_cases {
                 a_job_that_cancels_itself_is_recorded_with_its_reason
                 an_expired_job_is_recorded
                 a_released_job_goes_to_the_head_and_is_charged_nothing
-                a_released_job_keeps_its_priority
                 releases_are_counted_with_the_job
+                a_released_job_keeps_its_priority
                 a_job_that_comes_back_keeps_its_priority
                 a_parked_job_waits_for_a_worker_that_knows_its_task
                 resumed_jobs_come_first_and_within_the_claim

@@ -35,7 +35,7 @@ async fn a_worker_declares_the_aging_of_its_queue() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let runs = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let minute = Some(Duration::from_secs(60));
-    until("the aging to be declared", async || inspector.stats("aging").await.unwrap().aging == minute).await;
+    until("the aging to be declared", async || inspector.stats("aging").await.is_ok_and(|stats| stats.aging == minute)).await;
     assert_eq!(inspector.set_aging("aging", Aging::Off).await.unwrap(), None);
     assert_eq!(inspector.set_aging("aging", Aging::AsDeclared).await.unwrap(), minute);
     drop(stop);

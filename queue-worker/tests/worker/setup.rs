@@ -88,7 +88,7 @@ async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
         (|worker| worker.queue(QueueConfig::new("plain").weight(0)), ["weight `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue(QueueConfig::new("plain").limit(0)), ["limit `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue("plain").queue("plain"), ["queue `plain`", "named twice"]),
-        (|worker| worker.release(""), ["release `` is empty", "`v42`"]),
+        (|worker| worker.release(""), ["release (QUEUE_RELEASE or `Worker::release`) is empty", "`v42`"]),
         (|worker| worker.release("v".repeat(300)), ["release has 300 bytes", "at most 256"]),
     ];
     for (shape, parts) in cases {
