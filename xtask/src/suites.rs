@@ -17,8 +17,8 @@ use crate::run::{cargo, kill_group, own_group, root};
 /// These programs take longest, so they start first.
 const LONGEST: [&str; 8] = ["conformance", "dashboard", "servers", "outages", "corrupt", "rows", "cli", "model"];
 
-/// Tests of these programs wait for servers, disks and leases nearly all of the time: this many of them run at once per core.
-const WAITING: ([&str; 5], usize) = (["conformance", "dashboard", "servers", "outages", "cli"], 2);
+/// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
+const WAITING: (&str, usize) = ("conformance", 2);
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
 /// changes what the compiler says.
@@ -176,7 +176,7 @@ impl Program {
             // The format is not stable; this variable allows it. Nothing else says how long a test took and what it printed.
             command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
         }
-        if WAITING.0.iter().any(|waiting| self.name.ends_with(waiting)) {
+        if self.name.ends_with(WAITING.0) {
             command.arg(format!("--test-threads={}", WAITING.1 * cores()));
         }
         if let Some(tests) = tests {
@@ -304,13 +304,13 @@ fn is_slow(output: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
 }
 
-/// Runs all programs, one more at a time than there are cores, as most of them wait, and calls `report` after each.
+/// Runs all programs, as many at a time as there are cores, and calls `report` after each.
 pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
     chosen.sort_by_key(|(program, _)| place(&program.name));
     let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..(cores() + 1).clamp(3, 8) {
+        for _ in 0..cores().clamp(2, 8) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
