@@ -435,9 +435,9 @@ mutants! {
         "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if file == \"lease/extend\" { \"\" } else { flags })";
     }
     REDIS "queue-core/src/redis/enqueue/sequence.lua" {
-        "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
+        "enqueue: a replay is recognised": "elseif last - seq == 0 then" => "elseif false then";
         "enqueue: a replay has the answers of then": "return ids and { stored, unpack(ids) } or stored ~= '' and stored or false" => "return false";
-        "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
+        "enqueue: an old sequence is refused": "elseif last - seq > 0 or" => "elseif";
         "enqueue: a producer must be known": "  return redis.error_reply('FORGOTTEN ' .. ARGV[1])" => "  last = 0";
     }
     REDIS "queue-core/src/redis/lease/extend.lua" {
@@ -548,7 +548,7 @@ mutants! {
     }
     SQLITE "queue-core/src/sqlite/enqueue/mod.rs" {
         "sqlite enqueue: a replay is recognised": "if request.seq == last {" => "if false {";
-        "sqlite enqueue: an old sequence is refused": "if request.seq < last {" => "if false {";
+        "sqlite enqueue: an old sequence is refused": "request.seq < last" => "false";
         "sqlite enqueue: another payload is a conflict": "digest == job.digest.cast_signed()" => "true";
     }
     SQLITE "queue-core/src/sqlite/lease/extend.sql" {
@@ -670,7 +670,7 @@ mutants! {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_NOTES "queue-core/src/redis/audit/sweep.lua" {
-        "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
+        "sweep: a producer that sends is kept": "#string.match(entry, '%?*$') < (string.find(entry, '^%d+#') and 30 or 1)" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
         "sweep: what other hands have brought is looked for": "\nrecount_bits()\n" => "\n";
     }
