@@ -7,7 +7,7 @@ use clap::Args;
 use crate::run::{cargo, root, target};
 
 /// The libraries whose items the page names.
-const LIBRARIES: [&str; 3] = ["queue_core", "queue_worker", "queue_dashboard"];
+const LIBRARIES: [&str; 4] = ["queue_core", "queue_worker", "queue_dashboard", "queue_outbox"];
 
 /// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
@@ -36,7 +36,20 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 
 fn compare(built: bool) -> Result<Vec<String>, String> {
     let mut document = cargo();
-    document.args(["doc", "--quiet", "--no-deps", "--all-features", "-p", "queue-core", "-p", "queue-worker", "-p", "queue-dashboard"]);
+    document.args([
+        "doc",
+        "--quiet",
+        "--no-deps",
+        "--all-features",
+        "-p",
+        "queue-core",
+        "-p",
+        "queue-worker",
+        "-p",
+        "queue-dashboard",
+        "-p",
+        "queue-outbox",
+    ]);
     if !built && !document.status().is_ok_and(|status| status.success()) {
         return Err("the documentation cannot be built".to_owned());
     }
