@@ -15,8 +15,19 @@ pub(crate) fn root() -> PathBuf {
 /// The cargo that runs us.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    without_our_package(command.current_dir(root()));
     command
+}
+
+/// Removes what cargo said to us of our own package. The build script of `ring` reads these variables: with other values, it and all
+/// that depends on it are built again.
+pub(crate) fn without_our_package(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let ours =
+        |name: &std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+    for name in names.filter(ours) {
+        command.env_remove(name);
+    }
 }
 
 /// The folder that cargo builds into: `CARGO_TARGET_DIR`, `build.target-dir`, or `target`.

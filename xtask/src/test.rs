@@ -2,7 +2,7 @@
 //!
 //! Everything is compiled before the first test runs: a compiler beside a test that waits makes it late.
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{fs, path::PathBuf, process::ExitCode, thread, time::Instant};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -225,21 +225,15 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
     let mut programs = Vec::new();
     let everything = arguments.only.is_empty();
     if everything {
-        summary.time("documentation", || {
-            succeeds(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
-        });
-        summary.time("public items", || succeeds(cargo().args(["xtask", "api", "--built"])));
-        summary.time("examples in the documentation", || {
-            let mut examples = cargo();
-            examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
-            succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
-        });
         let compiling: Vec<Chosen> = chosen.extract_if(.., |(program, _)| suites::COMPILING.contains(&&*program.name)).collect();
-        for (program, tests) in compiling {
-            let ran = program.run(tests.as_deref(), setting);
-            print_ran(&ran);
-            programs.push(ran);
-        }
+        programs = thread::scope(|scope| {
+            // They build one crate after the other, so that a core is left for the documentation.
+            let compiling = scope.spawn(|| compiling.iter().map(|(program, tests)| program.run(tests.as_deref(), setting)).collect());
+            document(setting, summary);
+            let compiled: Vec<Ran> = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            compiled.iter().for_each(print_ran);
+            compiled
+        });
     }
     let start = Instant::now();
     println!("\n=== tests");
@@ -258,6 +252,19 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
     let remark = format!("{passed} passed, {bad} failed, {} flaky", flaky.len());
     summary.steps.push(Step { name: "tests".to_owned(), failed, seconds: start.elapsed().as_secs_f32(), remark });
     AllRan { programs, flaky, gate: built.executables.get("gate").cloned() }
+}
+
+/// Builds the documentation and runs its examples.
+fn document(setting: &Setting<'_>, summary: &mut Summary) {
+    summary.time("documentation", || {
+        succeeds(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    summary.time("public items", || succeeds(cargo().args(["xtask", "api", "--built"])));
+    summary.time("examples in the documentation", || {
+        let mut examples = cargo();
+        examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
+        succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+    });
 }
 
 /// The programs and tests of this run.
