@@ -91,7 +91,7 @@ fn ending(ending: &broker::Ending) -> Ending {
         broker::Ending::Bury { error, .. } => Ending::Bury { failed: error.is_some() },
         broker::Ending::Cancel { .. } => Ending::Cancel,
         broker::Ending::Expire => Ending::Expire,
-        broker::Ending::Release | broker::Ending::Stopped => Ending::Release,
+        broker::Ending::Release | broker::Ending::Stopped { .. } => Ending::Release,
         broker::Ending::Park { .. } | broker::Ending::Unreadable { .. } => Ending::Park,
         _ => Ending::Void,
     }

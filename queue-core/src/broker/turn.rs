@@ -159,7 +159,10 @@ pub enum Ending {
     /// what the claim has used of a rate.
     Release,
     /// The same after a run that was told to stop and had begun. What the job has used of a rate stays used.
-    Stopped,
+    Stopped {
+        /// Whether its worker stops: this is counted with the job.
+        by_shutdown: bool,
+    },
     /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker claims it that knows the task.
     /// Charges nothing.
     Park {

@@ -278,9 +278,10 @@ pub async fn releases_are_counted_with_the_job(bed: Bed) {
     let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.releases, record.released_ms.is_some()));
     let mut lane = bed.lane().await;
     let mut last = None;
-    for ending in [Ending::Release, Ending::Void, Ending::Stopped, Ending::Stopped, Ending::Stopped] {
+    let [stopped, cancelled] = [true, false].map(|by_shutdown| Ending::Stopped { by_shutdown });
+    for ending in [Ending::Release, Ending::Void, cancelled.clone(), stopped.clone(), stopped.clone(), cancelled, stopped.clone()] {
         let before = releases(&ids[0]).await.expect("it waits").0;
-        let counts = u32::from(ending == Ending::Stopped);
+        let counts = u32::from(ending == stopped);
         let delivery = lane.claim_one().await;
         assert_eq!((&delivery.id, delivery.attempts, delivery.crashes, delivery.snoozes), (&ids[0], 0, 0, 0));
         assert!(lane.end(&delivery, ending).await);
@@ -290,7 +291,7 @@ pub async fn releases_are_counted_with_the_job(bed: Bed) {
         last = at;
     }
     assert_eq!(releases(&ids[1]).await, Some((0, false)), "each job has its own count");
-    assert_eq!(bed.counter(Counter::Released).await, 5);
+    assert_eq!(bed.counter(Counter::Released).await, 7);
     let listed = async |state| bed.broker.list(&bed.queue, state, 0, 10).await.expect("it can be listed").jobs[0].releases;
     assert_eq!(listed(JobState::Ready).await, 3, "a list has it, too");
     let delivery = lane.claim_one().await;
@@ -305,7 +306,7 @@ pub async fn releases_are_counted_with_the_job(bed: Bed) {
     assert_eq!(releases(&ids[0]).await, Some((0, false)));
     let delivery = lane.claim_one().await;
     assert_eq!(delivery.id, ids[1]);
-    assert!(lane.end(&delivery, Ending::Stopped).await);
+    assert!(lane.end(&delivery, stopped).await);
     assert_eq!(releases(&ids[1]).await, Some((1, true)));
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Repeat { delay: NOW }).await);

@@ -211,7 +211,8 @@ pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
         Ending::Snooze { delay: Duration::ZERO },
         Ending::Repeat { delay: Duration::ZERO },
         Ending::Release,
-        Ending::Stopped,
+        Ending::Stopped { by_shutdown: true },
+        Ending::Stopped { by_shutdown: false },
         Ending::Void,
     ] {
         let delivery = lane.wait_for_one().await;

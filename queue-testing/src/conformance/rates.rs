@@ -180,7 +180,7 @@ pub async fn a_release_refunds_and_a_crash_does_not(bed: Bed) {
         assert!(!until(&bed, of).await);
     }
     let delivery = lane.claim_one().await;
-    assert!(lane.end(&delivery, Ending::Stopped).await);
+    assert!(lane.end(&delivery, Ending::Stopped { by_shutdown: false }).await);
     assert!(until(&bed, of).await && lane.claim(1).await.is_empty());
     sound(&bed).await;
 
@@ -365,7 +365,7 @@ pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
         Ending::Bury { reason: queue_core::broker::BuryReason::Buried, error: None },
         Ending::Cancel { reason: String::new() },
         Ending::Expire,
-        Ending::Stopped,
+        Ending::Stopped { by_shutdown: true },
     ];
     let mut lane = bed.lane().await;
     for (n, ending) in begun.into_iter().enumerate() {
@@ -380,7 +380,9 @@ pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
             bed.broker.cancel(&bed.queue, &[delivery.id]).await.expect("it is cancelled, if it waits");
         }
     }
-    for (n, ending) in [Ending::Release, Ending::Void, Ending::Park { task: "x".into() }].into_iter().enumerate() {
+    for (n, ending) in
+        [Ending::Release, Ending::Void, Ending::Park { task: "x".into() }, Ending::Park { task: "s".into() }].into_iter().enumerate()
+    {
         let of = key("api", &format!("not begun {n}"));
         bed.producer().await.stored(vec![cost(&[of], 4)]).await;
         let delivery = lane.wait_for_one().await;
@@ -406,7 +408,7 @@ pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
     assert!(!end_with(&mut lane, &delivery, ack(), Some(1000), &[]).await);
     let again = lane.wait_for_one().await;
     assert_eq!(again.attempts, 1);
-    assert!(lane.end(&again, Ending::Stopped).await);
+    assert!(lane.end(&again, Ending::Stopped { by_shutdown: false }).await);
     assert_eq!((hours(&bed, of).await, lane.claim(1).await.len()), (0, 0), "two of three starts are used: one is left");
     sound(&bed).await;
 }

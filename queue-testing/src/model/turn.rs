@@ -114,8 +114,10 @@ impl Model {
             return true;
         }
         let job = self.jobs.edit(id);
-        let ran =
-            !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
+        let ran = !matches!(
+            finish.ending,
+            Ending::Release | Ending::Stopped { .. } | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. }
+        );
         if ran {
             job.crashes = 0;
             job.unreadable = None;
@@ -188,7 +190,7 @@ impl Model {
                 self.come_back(out, Back::Parked(task.clone()));
             }
             ending => {
-                if *ending == Ending::Stopped {
+                if let Ending::Stopped { by_shutdown: true } = ending {
                     job.release(now);
                 }
                 self.come_back(out, Back::Head);

@@ -97,7 +97,7 @@ impl Pump {
     fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
         for position in &answer.stale {
             if let Some(finish) = turn.finishes.get(*position)
-                && !matches!(finish.ending, Ending::Void | Ending::Release | Ending::Stopped)
+                && !matches!(finish.ending, Ending::Void | Ending::Release | Ending::Stopped { .. })
             {
                 let job = address(&turn.queue, &finish.id);
                 tracing::warn!(%job, claim = finish.claim, "lease lost: the handler's ending was discarded");

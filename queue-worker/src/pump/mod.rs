@@ -327,7 +327,7 @@ impl Pump {
         let queue = &mut self.queues[held.lane.queue];
         if held.handler.is_some() {
             self.stopped.finished += 1;
-            if self.stopping.is_some() && matches!(ending, Ending::Release | Ending::Stopped) {
+            if self.stopping.is_some() && matches!(ending, Ending::Release | Ending::Stopped { .. }) {
                 self.stopped.released += 1;
             }
         }

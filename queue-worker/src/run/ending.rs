@@ -45,7 +45,7 @@ impl Run {
                 self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
             // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
-            (Outcome::Failed(_) | Outcome::Stopped(_), Some(_)) => Ending::Stopped,
+            (Outcome::Failed(_) | Outcome::Stopped(_), Some(cause)) => Ending::Stopped { by_shutdown: cause == CancelCause::Shutdown },
             (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
             (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),
             (Outcome::Snooze(delay), _) => Ending::Snooze { delay: delay.min(LONGEST) },

@@ -283,7 +283,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
         Ending::Nack { delay: LEASE, error: "x".to_owned() },
         Ending::Snooze { delay: LEASE },
         Ending::Release,
-        Ending::Stopped,
+        Ending::Stopped { by_shutdown: true },
         Ending::Cancel { reason: "no".to_owned() },
     ];
     let finishes: Vec<_> = held.iter().zip(endings.into_iter().cycle()).map(|(delivery, ending)| finish(delivery, ending)).collect();

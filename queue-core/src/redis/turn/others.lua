@@ -16,7 +16,7 @@ for at = 0, others - 1 do
       kind, a = 'cancel', C.stopped
     end
     local ran = kind ~= 'release' and kind ~= 'park' and kind ~= 'unreadable'
-    if has('m') and not ran and a ~= 's' then
+    if has('m') and not ran and (kind ~= 'release' or a == '') then
       -- It has not started.
       limits().refund(id)
     end

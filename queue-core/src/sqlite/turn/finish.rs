@@ -24,7 +24,8 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     if let (Ending::Ack { keep: None, .. }, false, false, None) = (&finish.ending, finish.id.is_given(), waits, used) {
         return end::acked(tx, queue, tag, id);
     }
-    let ran = !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
+    let ran =
+        !matches!(finish.ending, Ending::Release | Ending::Stopped { .. } | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
     let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
     if !finish.ending.has_started() {
         limits::refund(tx, queue, id)?;
@@ -57,8 +58,10 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
         }
         Ending::Cancel { reason } => end::cancelled(tx, queue, job, Some(reason))?,
         Ending::Expire => end::expired(tx, queue, job)?,
-        Ending::Stopped => {
-            back::count_release(tx, queue, &job)?;
+        Ending::Stopped { by_shutdown } => {
+            if *by_shutdown {
+                back::count_release(tx, queue, &job)?;
+            }
             back::release(tx, queue, job, true)?;
         }
         Ending::Release | Ending::Void => back::release(tx, queue, job, true)?,
