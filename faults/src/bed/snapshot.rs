@@ -78,7 +78,7 @@ pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscripti
     for queue in queues(subscriptions) {
         let mut after = None;
         loop {
-            let page = inspector.groups(queue, after, 500).await?;
+            let Some(page) = known(inspector.groups(queue, after, 500).await)? else { break };
             slots += page.groups.iter().map(|group| group.active).sum::<u64>();
             after = page.next;
             if after.is_none() {
@@ -86,7 +86,7 @@ pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscripti
             }
         }
     }
-    let limits = inspector.limits(QUEUE).await?;
+    let limits = known(inspector.limits(QUEUE).await)?.unwrap_or_default();
     Ok(slots + limits.iter().map(|limit| limit.held).max().unwrap_or(0))
 }
 

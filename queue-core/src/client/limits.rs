@@ -52,8 +52,8 @@ pub(super) fn of(
 pub(super) fn unknown<'a>(queue: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = crate::text::nearest(name, known).map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
     format!(
-        "is not a limit of queue `{queue}`, and the job would run without it{near} Start a worker whose tasks declare it, or use `limits set \
-         {queue}/{name} --new`"
+        "is not a limit of queue `{queue}`, and the job would run without it{near} Declare it on a task with `limit(name = \"{name}\", ..)` \
+         and start a worker with that task, or use `limits set {queue}/{name} --new`"
     )
 }
 

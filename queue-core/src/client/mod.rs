@@ -403,7 +403,11 @@ impl Client {
             if here.contains(&name.as_str()) || seen().contains(&(queue.clone(), name.clone())) {
                 continue;
             }
-            let there = self.inspector().limits(queue).await?;
+            let there = match self.inspector().limits(queue).await {
+                // The job will be its first one.
+                Err(Error::NoSuchQueue { .. }) => Vec::new(),
+                there => there?,
+            };
             if !there.iter().any(|limit| limit.name == *name) {
                 let known = here.into_iter().chain(there.iter().map(|limit| limit.name.as_str()));
                 return Err(Error::invalid("limit", name, limits::unknown(queue, name, known)));

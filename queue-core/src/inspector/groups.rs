@@ -34,12 +34,16 @@ impl Inspector {
     /// ones, or those behind the [`next`](GroupPage::next) of the page before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit out of range.
+    /// [`Error::Invalid`] for a limit out of range; [`Error::NoSuchQueue`].
     pub async fn groups(&self, queue: &str, after: Option<GroupName>, limit: usize) -> Result<GroupPage> {
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
-        Ok(self.group_page(queue, GroupList::All { after, limit }).await?.without_ended_pauses())
+        let is_first = after.is_none();
+        let page = self.group_page(queue, GroupList::All { after, limit }).await?.without_ended_pauses();
+        let says_nothing = page.stored_declared.is_empty() && page.others.is_empty() && page.plain.is_empty();
+        let is_nothing = is_first && page.groups.is_empty() && says_nothing;
+        self.found_of(queue, page, is_nothing).await
     }
 
     /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on, goes over what code

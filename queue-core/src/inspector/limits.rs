@@ -68,9 +68,12 @@ impl Inspector {
     /// The limits of a queue, by name. What cannot be read is left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
+    /// [`Error::Invalid`] for a name outside the grammar; [`Error::NoSuchQueue`]; those of the broker, here and below.
     pub async fn limits(&self, queue: &str) -> Result<Vec<LimitInfo>> {
-        let mut limits: Vec<LimitInfo> = self.stored_limits(queue, None).await?.iter().filter_map(|stored| info(stored).ok()).collect();
+        let stored = self.stored_limits(queue, None).await?;
+        let is_nothing = stored.is_empty();
+        let stored = self.found_of(queue, stored, is_nothing).await?;
+        let mut limits: Vec<LimitInfo> = stored.iter().filter_map(|stored| info(stored).ok()).collect();
         limits.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(limits)
     }

@@ -66,15 +66,17 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
     pub async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
         check_queue(queue)?;
-        let queue = queue.to_owned();
+        let of = queue.to_owned();
         let ask = move |broker: DynBroker| {
-            let queue = queue.clone();
+            let queue = of.clone();
             async move { broker.history(&queue, span).await }
         };
-        self.ask(self.until(), ask).await
+        let history = self.ask(self.until(), ask).await?;
+        let is_nothing = history.tasks.is_empty() && history.releases.is_empty() && history.rows.iter().all(|row| row.ready.is_none());
+        self.found_of(queue, history, is_nothing).await
     }
     /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted values alone are one [kind](FailureKind), with a
     /// [`Fingerprint`](crate::Fingerprint). What was seen last comes first. A queue keeps 200 kinds; what was not seen for two weeks is not told.
@@ -96,14 +98,16 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
     pub async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
         check_queue(queue)?;
-        let queue = queue.to_owned();
+        let of = queue.to_owned();
         let ask = move |broker: DynBroker| {
-            let queue = queue.clone();
+            let queue = of.clone();
             async move { broker.failures(&queue).await }
         };
-        self.ask(self.until(), ask).await
+        let kinds = self.ask(self.until(), ask).await?;
+        let is_nothing = kinds.is_empty();
+        self.found_of(queue, kinds, is_nothing).await
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use queue_core::{
-    Error,
+    Error, HistorySpan,
     broker::{BuryReason, Changed, Ending, Finish, JobState, ProcessId, Register, Turn},
     client::RawJob,
     prelude::*,
@@ -295,7 +295,9 @@ async fn charge(order_id: u64) {
 async fn a_limit_that_nobody_knows_is_an_error_with_the_nearest_name() {
     let client = memory().await;
     let refused = async |job: Job<close>| client.enqueue(job).await.unwrap_err().to_string();
-    assert!(refused(close::job(1).limit("nope", None)).await.starts_with("limit `nope` is not a limit of queue `orders`"));
+    let error = refused(close::job(1).limit("nope", None)).await;
+    assert!(error.starts_with("limit `nope` is not a limit of queue `orders`"), "{error}");
+    assert!(error.contains(r#"Declare it on a task with `limit(name = "nope", ..)`"#), "{error}");
     client.inspector().set_limit("orders", "shipping", |rule| rule.concurrency = Some(1)).await.unwrap();
     let error = refused(close::job(1).limit("shiping", Some("a"))).await;
     assert!(error.contains("did you mean `shipping`?") && error.contains("`limits set orders/shiping --new`"), "{error}");
@@ -319,6 +321,13 @@ async fn a_queue_that_nobody_knows_is_an_error_with_the_nearest_name() {
     assert!(is_refused(inspector.stats("ordres").await.unwrap_err()));
     assert!(is_refused(inspector.list("ordres", JobState::Ready, 0, 10).await.unwrap_err()));
     assert!(is_refused(inspector.walk("ordres", JobState::Dead).next().await.unwrap_err()));
+    assert!(is_refused(inspector.history("ordres", HistorySpan::HOUR).await.unwrap_err()));
+    assert!(is_refused(inspector.failures("ordres").await.unwrap_err()));
+    assert!(is_refused(inspector.groups("ordres", None, 10).await.unwrap_err()));
+    assert!(is_refused(inspector.limits("ordres").await.unwrap_err()));
+    inspector.history("orders", HistorySpan::HOUR).await.unwrap();
+    assert!(inspector.failures("orders").await.unwrap().is_empty() && inspector.limits("orders").await.unwrap().is_empty());
+    assert!(inspector.groups("orders", None, 10).await.unwrap().groups.is_empty());
     assert_eq!(inspector.stats("ordres").await.unwrap_err().to_string(), "there is no queue `ordres`; did you mean `orders`?");
     assert!(inspector.list("orders", JobState::Dead, 0, 10).await.unwrap().jobs.is_empty());
     inspector.pause("later").await.unwrap();

@@ -71,6 +71,7 @@ async fn minutes_and_hours_go_by(mut reporter: Reporter<'_>) {
     const MINUTE: Duration = Duration::from_secs(60);
     const HOUR: Duration = Duration::from_secs(3600);
     // In the middle of a minute and of an hour, so that none is over by chance.
+    reporter.broker.register(&Register::producer(QUEUE, reporter.process)).await.unwrap();
     let of_hour = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() % 3600;
     (reporter.forward)(Duration::from_secs(5430 - of_hour));
     reporter.report("send", 1).await;
