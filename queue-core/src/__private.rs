@@ -6,7 +6,7 @@ use std::{
     marker::PhantomData,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-pub use std::{option::Option, vec::Vec};
+pub use std::{option::Option, string::String, vec::Vec};
 
 pub use crate::text::{is_obeyed, plain, redacted};
 pub use inventory;
@@ -41,7 +41,7 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
 pub use crate::inject::Injected;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
 pub use crate::payload::{
-    Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, json_object, read_fields,
+    Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, given_fields, json_object, read_fields,
 };
 use crate::{
     context::JobContext,
@@ -58,7 +58,7 @@ where
     T: Task,
     F: Future<Output = T::Return> + Send + 'static,
 {
-    Box::pin(async move { handler.await.end(wants_result.now()) })
+    Box::pin(async move { handler.await.end(wants_result.now()).readable(T::READ_BACK) })
 }
 
 /// The way to [`run`] for a task that the worker gives values to; `FIT` when it can give them all.
@@ -175,7 +175,7 @@ pub const fn text(bytes: &'static [u8]) -> &'static str {
 
 /// Ends a blocking handler.
 pub fn end<T: Task>(returned: T::Return, wants_result: &Wanted) -> Outcome {
-    returned.end(wants_result.now())
+    returned.end(wants_result.now()).readable(T::READ_BACK)
 }
 
 /// A run that ended before its handler began.

@@ -90,36 +90,31 @@ impl<'de> Visitor<'de> for Any {
 }
 
 /// Reads JSON, and each number as its text says. Without its feature `float_roundtrip`, serde_json reads some floats as their
-/// neighbors; without `arbitrary_precision`, it reads whole numbers beyond 64 bits as floats.
+/// neighbors; without `arbitrary_precision`, it reads whole numbers beyond 64 bits as floats. It also takes some keys for its own.
 ///
 /// # Errors
-/// What is wrong with the JSON; the place of a number beyond 64 bits.
+/// What is wrong with the JSON; the place of a number that cannot be kept.
 pub(crate) fn read(json: &str) -> Result<Value, Problem> {
-    let value = serde_json::from_str(json).map_err(de::Error::custom)?;
-    if has_float(&value) { exact(serde_json::from_str(json).map_err(de::Error::custom)?) } else { Ok(value) }
+    exact(serde_json::from_str(json).map_err(de::Error::custom)?, 0)
 }
 
-fn has_float(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => !number.is_u64() && !number.is_i64(),
-        Value::Array(items) => items.iter().any(has_float),
-        Value::Object(map) => map.values().any(has_float),
-        _ => false,
-    }
-}
+/// Deepest nesting that is read, as of serde_json.
+const DEPTH: usize = 127;
 
-/// Reads a text that was read once, and is not too deep.
-fn exact(raw: &RawValue) -> Result<Value, Problem> {
+fn exact(raw: &RawValue, depth: usize) -> Result<Value, Problem> {
     let json = raw.get();
+    if depth > DEPTH {
+        return Err(Problem::too_deep());
+    }
     Ok(match json.as_bytes().first() {
         Some(b'{') => {
             let entries: BTreeMap<String, &RawValue> = serde_json::from_str(json).map_err(de::Error::custom)?;
-            let read = |(key, raw): (String, _)| exact(raw).map_err(|problem| problem.inside(&key)).map(|value| (key, value));
+            let read = |(key, raw): (String, _)| exact(raw, depth + 1).map_err(|problem| problem.inside(&key)).map(|value| (key, value));
             Value::Object(entries.into_iter().map(read).collect::<Result<_, _>>()?)
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(json).map_err(de::Error::custom)?;
-            let read = |(at, raw)| exact(raw).map_err(|problem| problem.at(at));
+            let read = |(at, raw)| exact(raw, depth + 1).map_err(|problem| problem.at(at));
             Value::Array(items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?)
         }
         Some(b'-' | b'0'..=b'9') => Value::Number(match Digits::of(json)? {
@@ -232,7 +227,33 @@ mod tests {
         }
         for wrong in ["18446744073709551616", "-9223372036854775809", "1e400"] {
             let problem = codec::from_json(&format!(r#"{{"a":[1.5,{wrong}]}}"#)).unwrap_err();
-            assert!(problem.contains("beyond 64 bits") && problem.starts_with("`a[1]`: ") || problem.contains("out of range"), "{problem}");
+            assert!(problem.contains("beyond 64 bits") && problem.starts_with("`a[1]`: "), "{problem}");
+        }
+        let problem = codec::from_json(r#"{"a":{"pi":[3.141592653589793238]}}"#).unwrap_err();
+        assert_eq!(
+            problem,
+            "`a.pi[0]`: 3.141592653589793238 has more than 17 digits, and a number keeps no more; round it, or send it as a text"
+        );
+        codec::from_json("[3.14159265358979300000, 0.000000000000000000001, 1e20]").unwrap();
+    }
+
+    /// serde_json reads a map with one of them as a number or as other JSON.
+    #[test]
+    fn keys_of_serde_json_are_refused() {
+        for key in ["$serde_json::private::Number", "$serde_json::private::RawValue", r"\u0024serde_json::private::RawValue"] {
+            for value in [r#""[1]""#, "7", "{}"] {
+                let problem = codec::from_json(&format!(r#"{{"a":[{{"{key}":{value}}}]}}"#)).unwrap_err();
+                assert!(problem.starts_with("`a[0]`: the key `$serde_json::private::"), "{key}: {value}: {problem}");
+            }
+        }
+        let map = std::collections::BTreeMap::from([("$serde_json::private::Number", "7")]);
+        assert!(codec::encode(&map).unwrap_err().contains("rename it"));
+    }
+
+    #[test]
+    fn deep_json_is_refused_without_recursion() {
+        for json in ["[".repeat(100_000), "[".repeat(100_000) + &"]".repeat(100_000), r#"{"a":"#.repeat(100_000)] {
+            assert!(read(&json).is_err());
         }
     }
 

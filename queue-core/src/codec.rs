@@ -12,7 +12,11 @@ mod write;
 use std::fmt;
 
 use rmp_serde::config::BytesMode;
-use serde::{Deserialize, Serialize, de, ser};
+use serde::{
+    Deserialize, Serialize,
+    de::{self, DeserializeOwned},
+    ser,
+};
 
 pub(crate) use self::{
     read::Reader,
@@ -52,7 +56,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn too_deep() -> Self {
+    pub(crate) fn too_deep() -> Self {
         Problem { path: String::new(), message: format!("it is nested more than {DEPTH_MAX} deep"), is_whole: true }
     }
 
@@ -122,6 +126,44 @@ pub(crate) fn decode_scanned<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<
     let value = T::deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
+}
+
+/// Decodes a value that passed the scan. The problem begins with the path inside the value, if there is one, and `: `.
+pub(crate) fn decode_placed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    decode_scanned(bytes).map_err(|error| {
+        // Only on failure is the second, slower way taken, which knows the path.
+        match serde_path_to_error::deserialize::<_, T>(&mut Reader::new(bytes)) {
+            Err(error) if error.path().iter().len() > 0 => format!("{}: {}", inside(error.path()), error.inner()),
+            _ => format!(": {error}"),
+        }
+    })
+}
+
+/// The path inside a value, as it follows the name of the value.
+fn inside(path: &serde_path_to_error::Path) -> String {
+    let path = path.to_string();
+    if path.starts_with('[') { path } else { format!(".{path}") }
+}
+
+/// Encodes a value behind what `bytes` already hold, and checks that it can be read back.
+pub(crate) fn encode_readable<T: Serialize + DeserializeOwned>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), Problem> {
+    let start = bytes.len();
+    let mut writer = Writer::new(bytes, form);
+    value.serialize(&mut writer)?;
+    if writer.is_doubtful { read_back::<T>(&bytes[start..]) } else { Ok(()) }
+}
+
+/// Checks that what serde does not read everywhere can be read back.
+pub(crate) fn read_back<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), Problem> {
+    decode_placed::<T>(bytes).map(drop).map_err(|problem| {
+        let (path, told) = problem.split_once(": ").unwrap_or(("", &problem));
+        Problem { path: path.to_owned(), ..unread(&told) }
+    })
+}
+
+/// Why a value cannot be read back.
+pub(crate) fn unread(problem: &impl fmt::Display) -> Problem {
+    ser::Error::custom(format_args!("it cannot be read back: {problem}"))
 }
 
 /// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as [`JobRecord::payload_json`](crate::inspector::JobRecord::payload_json)

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     client::{Client, Published},
     draft::Options,
-    error::{Error, Result},
+    error::Result,
     outcome::Outcome,
     payload::{self, Fields, OfEvent, PayloadWriter},
     task::ParamDef,
@@ -116,11 +116,10 @@ impl Publication {
     /// The same from a JSON object with its fields.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no JSON object.
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is no JSON object; [`Error::Encode`](crate::Error::Encode) naming the field that cannot be stored.
     pub fn from_json(topic: impl Into<String>, event: impl Into<String>, json: &str) -> Result<Self> {
-        let encoded = crate::codec::from_json(json)
-            .and_then(|encoded| if crate::codec::is_map(&encoded) { Ok(encoded) } else { Err("it is another value".to_owned()) });
-        let encoded = encoded.map_err(|problem| Error::invalid("payload", json, format!("is not a JSON object: {problem}")))?;
+        let event = event.into();
+        let encoded = payload::map_from_json(&event, "payload", json)?;
         Ok(Publication::raw(topic, event, encoded))
     }
 

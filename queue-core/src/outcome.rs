@@ -13,7 +13,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    codec,
+    codec::{self, Form, Writer},
     envelope::{ERROR_MAX, RESULT_MAX},
     error::Error,
     failure::Failure,
@@ -99,6 +99,14 @@ impl Outcome {
         Outcome::Bury(Failure::of(error).into_text())
     }
 
+    /// The same, without a result that its type cannot read back.
+    pub(crate) fn readable(self, check: Option<ReadBack>) -> Self {
+        match self {
+            Outcome::DoneWith(result) => Outcome::DoneWith(result.read_back(check)),
+            other => other,
+        }
+    }
+
     /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done | Outcome::DoneWith(_) | Outcome::Repeat(_))
@@ -119,18 +127,48 @@ pub enum CancelCause {
     Shutdown,
 }
 
-/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded, it has the reason, which is stored in its place: who reads the result gets
-/// [`Error::ResultDropped`].
+/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded or read back, it has the reason, which is stored in its place:
+/// who reads the result gets [`Error::ResultDropped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded(Result<Vec<u8>, String>);
+pub struct Encoded {
+    stored: Result<Vec<u8>, String>,
+    /// Whether serde may be unable to read it back.
+    is_doubtful: bool,
+}
+
+/// Reads a result back, to see whether its type can.
+pub(crate) type ReadBack = fn(&[u8]) -> Result<(), String>;
 
 impl Encoded {
     /// Encodes a result.
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Encoded(codec::encode(value).map_err(|problem| format!("it cannot be encoded: {problem}")).and_then(|bytes| match bytes.len() {
-            0..=RESULT_MAX => codec::scan(&bytes).map(|()| bytes).map_err(|problem| format!("it could not be read back: {problem}")),
-            size => Err(format!("it has {size} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return where")),
-        }))
+    pub fn of<T: Serialize + DeserializeOwned>(value: &T) -> Self {
+        Encoded::written(value).read_back(Some(read_back::<T>))
+    }
+
+    /// Encodes one without a check that it can be read back.
+    fn written<T: Serialize + ?Sized>(value: &T) -> Self {
+        let mut bytes = Vec::with_capacity(codec::USUAL);
+        let mut writer = Writer::new(&mut bytes, Form::Array);
+        let (written, is_doubtful) = (value.serialize(&mut writer), writer.is_doubtful);
+        let stored = match written {
+            Err(problem) => Err(unfit(&problem)),
+            Ok(()) if bytes.len() > RESULT_MAX => Err(format!(
+                "it has {} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return where",
+                bytes.len()
+            )),
+            Ok(()) => codec::scan(&bytes).map(|()| bytes).map_err(|problem| format!("it could not be read back: {problem}")),
+        };
+        Encoded { stored, is_doubtful }
+    }
+
+    /// Replaces a result that cannot be read back by the reason.
+    fn read_back(mut self, check: Option<ReadBack>) -> Self {
+        if let (Ok(bytes), Some(check), true) = (&self.stored, check, self.is_doubtful)
+            && let Err(problem) = check(bytes)
+        {
+            self.stored = Err(unfit(&problem));
+        }
+        Encoded { is_doubtful: false, ..self }
     }
 
     /// Decodes the result as a `T`.
@@ -138,13 +176,13 @@ impl Encoded {
     /// # Errors
     /// [`Error::Decode`] if it is not a `T`, or could not be encoded.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let decoded = self.0.as_deref().map_err(Clone::clone).and_then(codec::decode);
+        let decoded = self.stored.as_deref().map_err(Clone::clone).and_then(codec::decode);
         decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
     }
 
     /// What a worker stores, and why that is not the result, if it is not.
     pub fn into_stored(self) -> (Vec<u8>, Option<String>) {
-        match self.0 {
+        match self.stored {
             Ok(bytes) => (bytes, None),
             Err(problem) => {
                 let problem = codec::in_few_words(problem);
@@ -152,6 +190,15 @@ impl Encoded {
             }
         }
     }
+}
+
+/// The check of results of this type.
+pub(crate) fn read_back<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), String> {
+    codec::read_back::<T>(bytes).map_err(|problem| problem.to_string())
+}
+
+fn unfit(problem: &impl fmt::Display) -> String {
+    codec::in_few_words(format!("it cannot be encoded: {problem}"))
 }
 
 /// The first byte of what is stored in place of a result: the reason follows. No MessagePack value begins with this byte.
@@ -279,9 +326,9 @@ impl TaskResult for Outcome {
 impl<T: Serialize> TaskResult for T {
     type Output = T;
     fn end_ok(self, wanted: bool) -> Outcome {
-        match wanted.then(|| Encoded::of(&self)) {
+        match wanted.then(|| Encoded::written(&self)) {
             // A type of one value that is encoded as nil, such as `()`, has no content. A `None` has.
-            Some(Encoded(Ok(nil))) if size_of::<T>() == 0 && nil == NIL => Outcome::Done,
+            Some(Encoded { stored: Ok(nil), .. }) if size_of::<T>() == 0 && nil == NIL => Outcome::Done,
             encoded => encoded.map_or(Outcome::Done, Outcome::DoneWith),
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     codec::Form,
     context::Data,
     inject::{Inject, Injected},
+    outcome::{ReadBack, read_back},
     payload::{Param, Payload},
 };
 
@@ -62,6 +63,11 @@ impl<T, S> Has<Option<HashSet<T, S>>> {
     pub const SORTED: bool = true;
 }
 
+impl<T: DeserializeOwned, E> Has<Result<T, E>> {
+    /// Checks that a result can be read back.
+    pub const READ_BACK: Option<ReadBack> = Some(read_back::<T>);
+}
+
 impl<T: ?Sized> Has<Data<T>> {
     /// It is a [`Data`], under whatever name.
     pub const DATA: bool = true;
@@ -107,6 +113,7 @@ pub trait Lacks {
     const FLOAT: bool = false;
     const DISPLAY: bool = false;
     const OPTIONAL_DISPLAY: bool = false;
+    const READ_BACK: Option<ReadBack> = None;
 }
 
 impl<T> Lacks for Has<T> {}

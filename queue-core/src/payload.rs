@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     any_json::{self, FromJson},
-    codec::{self, Form, Reader, Writer},
+    codec::{self, Form, Writer},
     error::{Error, Result},
     outcome::Outcome,
     task::ParamDef,
@@ -18,7 +18,7 @@ use crate::{
 mod check;
 mod fields;
 
-pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, read_fields};
+pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, given_fields, read_fields};
 pub use crate::any_json::to_json;
 pub(crate) use crate::any_json::to_value;
 
@@ -61,7 +61,7 @@ impl<T> Param<T> {
     where
         T: Payload,
     {
-        Param { encode: encode::<T>, decode: decode::<T>, json: encode_json::<T>, form: Form::Array, option: false }
+        Param { encode: encode::<T>, decode: codec::decode_placed::<T>, json: encode_json::<T>, form: Form::Array, option: false }
     }
 
     /// The same of a type that is an `Option` without another default, is written as binary, or as a sorted list.
@@ -107,6 +107,11 @@ impl PayloadWriter {
         if is_doubtful {
             written = written.and_then(|()| fields::check_read::<F, Of>(&bytes));
         }
+        PayloadWriter::written(bytes, written)
+    }
+
+    /// A payload that is written as a whole.
+    fn written(bytes: Vec<u8>, written: Result<(), codec::Problem>) -> Self {
         let problem = written.err().map(|problem| match problem.path.is_empty() {
             true => problem.message,
             false => format!("parameter {problem}"),
@@ -136,7 +141,7 @@ impl PayloadWriter {
             }
             Err(JsonProblem::Misfit(path, problem)) => {
                 let ty = object.params.iter().find(|param| param.name == name).map_or("", |param| param.ty);
-                Err(misfit(format!("{name}{path}"), ty, &problem))
+                Err(misfit(object.task, format!("{name}{path}"), ty, &problem))
             }
         }
     }
@@ -207,13 +212,16 @@ fn told(name: &str, problem: &codec::Problem) -> String {
     format!("parameter `{name}{}`: {}", problem.path, problem.message)
 }
 
-fn misfit(path: String, ty: &str, problem: &str) -> Error {
-    Error::invalid("parameter", path, format!("does not fit `{ty}`: {problem}"))
+fn misfit(task: &str, path: String, ty: &str, problem: &str) -> Error {
+    let ty = if ty.is_empty() { String::new() } else { format!(" `{ty}`") };
+    Error::invalid("parameter", path, format!("does not fit{ty} of task `{task}`: {problem}"))
 }
 
 /// Reads a payload, parameter by parameter, without allocating.
 #[derive(Debug)]
 pub struct PayloadReader<'a> {
+    /// Of which task it is, if it is only checked.
+    task: &'a str,
     bytes: &'a [u8],
     entries: usize,
     first: usize,
@@ -246,7 +254,7 @@ impl<'a> PayloadReader<'a> {
             [0xdf, a, b, c, d, ..] => (u32::from_be_bytes([a, b, c, d]) as usize, 5),
             _ => return Err("the payload is not a map by parameter name".to_owned()),
         };
-        Ok(PayloadReader { bytes, entries, first, cursor: (first, 0) })
+        Ok(PayloadReader { task: "", bytes, entries, first, cursor: (first, 0) })
     }
 
     /// A parameter that must be there, if it is no `Option`.
@@ -308,34 +316,7 @@ fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result
 }
 
 fn encode<T: Payload>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), codec::Problem> {
-    let start = bytes.len();
-    let mut writer = Writer::new(bytes, form);
-    value.serialize(&mut writer)?;
-    if writer.is_doubtful {
-        codec::decode_scanned::<T>(&bytes[start..]).map_err(|problem| unread(&problem))?;
-    }
-    Ok(())
-}
-
-fn unread(problem: &impl fmt::Display) -> codec::Problem {
-    serde::ser::Error::custom(format_args!("it cannot be read back: {problem}"))
-}
-
-/// The problem begins with the path inside the value, if there is one, and `: `.
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    codec::decode_scanned(bytes).map_err(|error| {
-        // Only on failure is the second, slower way taken, which knows the path.
-        match serde_path_to_error::deserialize::<_, T>(&mut Reader::new(bytes)) {
-            Err(error) if error.path().iter().len() > 0 => format!("{}: {}", inside(error.path()), error.inner()),
-            _ => format!(": {error}"),
-        }
-    })
-}
-
-/// The path inside a value, as it follows the name of the value.
-fn inside(path: &serde_path_to_error::Path) -> String {
-    let path = path.to_string();
-    if path.starts_with('[') { path } else { format!(".{path}") }
+    codec::encode_readable(bytes, value, form)
 }
 
 /// By way of the stored form, so that JSON is read as what is stored.
@@ -343,7 +324,7 @@ fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form:
     let mut stored = Vec::new();
     codec::encode_into(&mut stored, &FromJson(value), Form::Array)?;
     codec::scan(&stored).map_err(|problem| JsonProblem::Misfit(String::new(), problem))?;
-    let value: T = decode(&stored).map_err(|problem| {
+    let value: T = codec::decode_placed(&stored).map_err(|problem| {
         let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
         JsonProblem::Misfit(path.to_owned(), codec::in_few_words(problem.to_owned()))
     })?;
@@ -354,6 +335,7 @@ fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form:
 #[derive(Debug)]
 pub struct JsonObject<'a> {
     values: serde_json::Map<String, serde_json::Value>,
+    task: &'a str,
     params: &'a [ParamDef],
 }
 
@@ -373,22 +355,52 @@ impl JsonObject<'_> {
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that is unknown or missing.
-pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result<JsonObject<'a>> {
+pub fn json_object<'a>(task: &'a str, params: &'a [ParamDef], json: &str) -> Result<JsonObject<'a>> {
     let values = object(task, params, json)?;
     let known = |name: &str| params.iter().any(|param| param.name == name);
     check_names(task, params, known, &values.keys().map(String::as_str).collect::<Vec<_>>())?;
-    Ok(JsonObject { values, params })
+    Ok(JsonObject { values, task, params })
 }
 
 fn object(task: &str, params: &[ParamDef], json: &str) -> Result<serde_json::Map<String, serde_json::Value>> {
-    let read = any_json::read(json).map_err(|problem| match problem.path.is_empty() {
-        true => Error::invalid("args", json, format!("is not JSON: {problem}")),
-        false => Error::Encode { task: task.to_owned(), problem: format!("parameter {problem}") },
-    });
-    match read? {
+    let takes = || takes(task, params);
+    match read_json(task, "args", json, &takes)? {
         serde_json::Value::Object(values) => Ok(values),
-        _ => Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes(task, params)))),
+        _ => Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {}", takes()))),
     }
+}
+
+fn read_json(task: &str, field: &'static str, json: &str, takes: &dyn Fn() -> String) -> Result<serde_json::Value> {
+    any_json::read(json).map_err(|problem| match problem.path.is_empty() {
+        true => Error::invalid(field, json, format!("is not JSON: {problem}; {}", takes())),
+        false => refused(task, &problem),
+    })
+}
+
+/// A payload from the JSON object of a task that this program may not have, whose parameters it does not know.
+///
+/// # Errors
+/// [`Error::Invalid`] if it is no JSON object; [`Error::Encode`] naming the parameter that cannot be stored.
+pub fn map_from_json(task: &str, field: &'static str, json: &str) -> Result<Vec<u8>> {
+    let takes = || format!("`{task}` takes an object: {{\"order\": 17}}");
+    let value = read_json(task, field, json, &takes)?;
+    if !value.is_object() {
+        return Err(Error::invalid(field, json, format!("is not a JSON object; {}", takes())));
+    }
+    let mut bytes = Vec::new();
+    codec::encode_into(&mut bytes, &FromJson(&value), Form::Array).map_err(|problem| refused(task, &problem))?;
+    match codec::scan(&bytes) {
+        Ok(()) if codec::is_map(&bytes) => Ok(bytes),
+        // The marker of binary.
+        Ok(()) => Err(Error::invalid(field, json, format!("is not a JSON object; {}", takes()))),
+        Err(problem) => Err(Error::Encode { task: task.to_owned(), problem }),
+    }
+}
+
+/// Why a payload cannot be stored.
+fn refused(task: &str, problem: &codec::Problem) -> Error {
+    let problem = if problem.path.is_empty() { problem.message.clone() } else { format!("parameter {problem}") };
+    Error::Encode { task: task.to_owned(), problem: codec::in_few_words(problem) }
 }
 
 fn check_names(task: &str, params: &[ParamDef], known: impl Fn(&str) -> bool, names: &[&str]) -> Result<()> {

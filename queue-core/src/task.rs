@@ -28,6 +28,10 @@ pub trait Task: Send + 'static {
     /// What the handler returns. What a completed job gives is its `Output`, see [`TaskOutput`].
     type Return: TaskReturn;
 
+    /// The check that a result can be read back, if its type can be.
+    #[doc(hidden)]
+    const READ_BACK: Option<fn(&[u8]) -> std::result::Result<(), String>> = None;
+
     /// Its definition.
     fn definition() -> &'static TaskDef;
 }

@@ -12,10 +12,14 @@ use serde::{
 };
 
 use super::{DEPTH_MAX, ParamDef, Problem, value_end};
+use crate::text::cut;
 
 /// What serde_json calls a number and a raw value that it passes to other serializers.
 const NUMBER: &str = "$serde_json::private::Number";
 pub(super) const RAW: &str = "$serde_json::private::RawValue";
+
+/// What the keys begin with that serde_json takes for its own.
+const PRIVATE: &[u8] = b"$serde_json::private::";
 
 /// The names of newtypes that set the [`Form`] of their content.
 const BYTES: &str = "$queue::bytes";
@@ -116,12 +120,10 @@ impl<'o> Writer<'o> {
 
     /// A number that serde_json has as text, because its feature `arbitrary_precision` is on.
     fn number(&mut self, text: &str) -> Result<(), Problem> {
-        let significant = text.split(['e', 'E']).next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect::<String>();
         match Digits::of(text)? {
             Digits::Unsigned(value) => self.unsigned(value),
             Digits::Signed(value) => self.signed(value),
-            Digits::Float(value) if significant.trim_matches('0').len() <= 17 => self.tail(0xcb, &value.to_be_bytes()),
-            Digits::Float(_) => return Err(Digits::beyond(text)),
+            Digits::Float(value) => self.tail(0xcb, &value.to_be_bytes()),
         }
         Ok(())
     }
@@ -147,6 +149,12 @@ impl<'o> Writer<'o> {
     }
 }
 
+/// Significant digits, at most, that a float of 64 bits keeps.
+const KEPT: usize = 17;
+
+/// Digits of a number that an error shows.
+const SHOWN: usize = 60;
+
 /// A number, by the text that JSON has of it.
 pub(crate) enum Digits {
     Unsigned(u64),
@@ -158,12 +166,22 @@ impl Digits {
     pub(crate) fn of(text: &str) -> Result<Self, Problem> {
         let whole = || text.parse().map(Digits::Unsigned).or_else(|_| text.parse().map(Digits::Signed)).ok();
         let float = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Digits::Float);
-        let found = if text.contains(['.', 'e', 'E']) { float() } else { whole() };
-        found.ok_or_else(|| Digits::beyond(text))
+        if !text.contains(['.', 'e', 'E']) {
+            return whole().ok_or_else(|| Digits::beyond(text));
+        }
+        let significant: String = text.chars().take_while(|c| !matches!(c, 'e' | 'E')).filter(char::is_ascii_digit).collect();
+        match significant.trim_matches('0').len() {
+            ..=KEPT => float().ok_or_else(|| Digits::beyond(text)),
+            _ => Err(ser::Error::custom(format_args!(
+                "{} has more than {KEPT} digits, and a number keeps no more; round it, or send it as a text",
+                cut(text.to_owned(), SHOWN)
+            ))),
+        }
     }
 
     /// Why a number cannot be stored.
     pub(crate) fn beyond(number: impl Display) -> Problem {
+        let number = cut(number.to_string(), SHOWN);
         ser::Error::custom(format_args!("{number} is a number beyond 64 bits; send it as a text"))
     }
 }
@@ -611,7 +629,12 @@ impl SerializeMap for Map<'_, '_> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Problem> {
         self.key = self.writer.out.len();
-        key.serialize(Key(self.writer))
+        key.serialize(Key(self.writer))?;
+        if self.key_is_written().starts_with(PRIVATE) {
+            let key = String::from_utf8_lossy(self.key_is_written());
+            return Err(ser::Error::custom(format_args!("the key `{key}` has a meaning of its own for serde_json: rename it")));
+        }
+        Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Problem> {

@@ -9,12 +9,12 @@ use std::{
     time::Instant,
 };
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::JobContext;
 use crate::{
     broker::{JobRemarks, LOG_BYTES, LOG_LINES, LineNow, LogLevel, PROGRESS_VALUE, PartyName, ProgressNow},
-    codec,
+    codec::{self, Form},
     error::{Error, Result},
 };
 
@@ -89,17 +89,18 @@ impl JobContext {
     }
 
     /// Stores a small value with the progress: what a program needs that shows it, such as counts or the name of a step. At most 4 KiB when
-    /// encoded.
+    /// encoded. As that program reads it back, its type has both halves of serde and owns its texts.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value that cannot be encoded, is nested more than 64 deep, or is larger.
-    pub fn progress_value<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+    /// [`Error::Invalid`] for a value that cannot be encoded or read back, is nested more than 64 deep, or is larger.
+    pub fn progress_value<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<()> {
         let wrong = |what: &str, problem: &str| {
-            let job = format!("of job `{}/{}` {problem}", self.queue(), self.id());
+            let job = format!("of job `{}/{}` of task `{}` {problem}", self.queue(), self.id(), self.task());
             Error::invalid("progress value", what, job)
         };
-        let unfit = |problem: String| wrong(std::any::type_name::<T>(), &format!("cannot be encoded: {problem}"));
-        let encoded = codec::encode(value).map_err(unfit)?;
+        let unfit = |problem: String| wrong(std::any::type_name::<T>(), &codec::in_few_words(format!("cannot be encoded: {problem}")));
+        let mut encoded = Vec::new();
+        codec::encode_readable(&mut encoded, value, Form::Array).map_err(|problem| unfit(problem.to_string()))?;
         if encoded.len() > PROGRESS_VALUE {
             let problem = format!("is larger than the {PROGRESS_VALUE} bytes that are kept; store it elsewhere, and its key here");
             return Err(wrong(&format!("{} bytes", encoded.len()), &problem));
@@ -260,18 +261,28 @@ mod tests {
         context.told_has_arrived();
         assert!(!context.has_told());
         let problem = context.progress_value(&"x".repeat(5000)).unwrap_err().to_string();
-        let job = format!("{}/{}", context.queue(), context.id());
+        let (job, task) = (format!("{}/{}", context.queue(), context.id()), context.task());
         assert_eq!(
             problem,
             format!(
-                "progress value `5003 bytes` of job `{job}` is larger than the 4096 bytes that are kept; store it elsewhere, and its key here"
+                "progress value `5003 bytes` of job `{job}` of task `{task}` is larger than the 4096 bytes that are kept; store it elsewhere, and its key here"
             )
         );
-        let problem = context.progress_value(std::path::Path::new(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap_err().to_string();
-        assert!(problem.starts_with(&format!("progress value `std::path::Path` of job `{job}` cannot be encoded: ")), "{problem}");
+        let problem = context.progress_value(&std::path::PathBuf::from(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap_err().to_string();
+        assert!(
+            problem.starts_with(&format!("progress value `std::path::PathBuf` of job `{job}` of task `{task}` cannot be encoded: ")),
+            "{problem}"
+        );
         let deep = (0..70).fold(serde_json::Value::Null, |inner, _| serde_json::Value::Array(vec![inner]));
         let problem = context.progress_value(&deep).unwrap_err().to_string();
         assert!(problem.contains("cannot be encoded: it is nested more than 64 deep"), "{problem}");
+        #[derive(serde::Serialize, serde::Deserialize)]
+        #[serde(untagged)]
+        enum Wide {
+            Size { bytes: u128 },
+        }
+        let problem = context.progress_value(&[Wide::Size { bytes: 1 }]).unwrap_err().to_string();
+        assert!(problem.contains("of task `") && problem.contains("cannot be encoded: `[0]`: it cannot be read back: "), "{problem}");
         context.progress(f64::NAN, "z".repeat(1000));
         let progress = context.take_told(0).progress.unwrap();
         assert_eq!((progress.fraction, progress.message.len() <= 256), (None, true));

@@ -52,14 +52,14 @@ fn an_error_is_told_with_its_sources() {
 #[test]
 fn a_result_is_encoded_only_where_it_is_wanted() {
     assert_eq!(Ok::<_, String>(7u8).end(false), Outcome::Done);
-    assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded(Ok(vec![7]))));
-    assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded(Err(_)))));
+    assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded { stored: Ok(vec![7]), is_doubtful: false }));
+    assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded { stored: Err(_), .. })));
 }
 
 #[test]
 fn a_reason_is_stored_in_place_of_a_result_and_no_result_is_taken_for_one() {
-    assert_eq!(Encoded::of("x").into_stored(), (b"\xa1x".to_vec(), None));
-    let (stored, problem) = Encoded(Err("no".to_owned())).into_stored();
+    assert_eq!(Encoded::of(&"x".to_owned()).into_stored(), (b"\xa1x".to_vec(), None));
+    let (stored, problem) = Encoded { stored: Err("no".to_owned()), is_doubtful: false }.into_stored();
     assert_eq!((stored.as_slice(), problem, stored_result(&stored).unwrap_err()), (&b"\xc1no"[..], Some("no".to_owned()), "no".to_owned()));
     for result in [&b"\xa1x"[..], b"\xc0", b"", b"\xc1"] {
         assert_eq!(stored_result(result).unwrap(), result);

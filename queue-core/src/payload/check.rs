@@ -12,11 +12,11 @@ impl<'a> PayloadReader<'a> {
     ///
     /// # Errors
     /// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter that is unknown or missing.
-    pub fn checked(task: &str, params: &[ParamDef], payload: &'a [u8]) -> Result<Self> {
+    pub fn checked(task: &'a str, params: &[ParamDef], payload: &'a [u8]) -> Result<Self> {
         let encode = |problem| Error::Encode { task: task.to_owned(), problem };
         let reader = PayloadReader::of(payload).map_err(encode)?;
         super::check_names(task, params, |name| params.iter().any(|param| param.name == name), &reader.names().map_err(encode)?)?;
-        Ok(reader)
+        Ok(PayloadReader { task, ..reader })
     }
 
     /// The names of the parameters.
@@ -35,10 +35,12 @@ impl<'a> PayloadReader<'a> {
     /// # Errors
     /// [`Error::Invalid`] when it is of another type than the task's.
     pub fn check<T>(&mut self, def: &ParamDef, param: &Param<T>) -> Result<()> {
-        let found = self.find(def.name).map_err(|end| Error::invalid("parameter", def.name, format!("cannot be read: {end}")))?;
+        let found = self
+            .find(def.name)
+            .map_err(|end| Error::invalid("parameter", def.name, format!("of task `{}` cannot be read: {end}", self.task)))?;
         let misfit = |problem: String| {
             let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
-            super::misfit(format!("{}{path}", def.name), def.ty, &codec::in_few_words(problem.to_owned()))
+            super::misfit(self.task, format!("{}{path}", def.name), def.ty, &codec::in_few_words(problem.to_owned()))
         };
         found.map_or(Ok(()), |value| (param.decode)(value).map(drop).map_err(misfit))
     }

@@ -1,16 +1,16 @@
 //! The payload of a struct whose fields are the parameters: written and read by what serde derives for it, as a whole.
 
 use serde::{
-    Deserializer, Serializer,
+    Deserializer, Serialize, Serializer,
     de::{Error as _, Visitor},
     forward_to_deserialize_any,
 };
 use serde_path_to_error::Track;
 
-use super::{PayloadReader, PayloadWriter, check_known, misfit, missing, object};
+use super::{PayloadReader, PayloadWriter, check_known, misfit, missing, object, refused};
 use crate::{
     any_json::FromJson,
-    codec::{self, Form, Problem, Reader},
+    codec::{self, Form, Problem, Reader, Writer},
     error::{Error, Result},
     outcome::Outcome,
     task::ParamDef,
@@ -82,7 +82,7 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
 pub(super) fn check_read<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
     F::read(&mut Reader::of_payload(payload, F::NILS)).map(drop).map_err(|problem| {
         let (name, path, told) = place::<F, Of>(payload, problem);
-        let mut problem = super::unread(&told);
+        let mut problem = codec::unread(&told);
         problem.path = format!(".{name}{path}");
         problem
     })
@@ -93,10 +93,20 @@ pub(super) fn check_read<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Proble
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
 pub fn fields_from_json<F: Fields<Of>, Of>(task: &str, json: &str) -> Result<Vec<u8>> {
-    let encode = |problem| Error::Encode { task: task.to_owned(), problem };
     let (values, mut stored) = (serde_json::Value::Object(object(task, F::PARAMS, json)?), Vec::new());
-    codec::encode_into(&mut stored, &FromJson(&values), Form::Array).map_err(|problem| encode(problem.to_string()))?;
+    codec::encode_into(&mut stored, &FromJson(&values), Form::Array).map_err(|problem| refused(task, &problem))?;
     PayloadWriter::of(&checked::<F, Of>(task, &stored)?).finish(task)
+}
+
+/// The payload that some of the fields are, as the derived `Serialize` of `given` writes them: the others are read by their defaults.
+///
+/// # Errors
+/// [`Error::Encode`] for what cannot be stored; [`Error::Invalid`] naming the parameter that is missing.
+pub fn given_fields<F: Fields<Of>, Of>(task: &str, given: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(codec::USUAL);
+    let written = given.serialize(&mut Writer::of_payload(&mut bytes, F::PARAMS));
+    let payload = PayloadWriter::written(bytes, written).finish(task)?;
+    check_fields::<F, Of>(task, &payload).map(|()| payload)
 }
 
 /// Checks that an encoded payload has the parameters, and no others.
@@ -117,9 +127,9 @@ fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
         let (name, path, told) = place::<F, Of>(payload, problem);
         let ty = F::PARAMS.iter().find(|param| param.name == name).map_or("", |param| param.ty);
         match absent {
-            _ if !name.is_empty() => misfit(format!("{name}{path}"), ty, &told),
+            _ if !name.is_empty() => misfit(task, format!("{name}{path}"), ty, &told),
             Some(param) => Error::invalid("parameter", param.name, missing(task, param)),
-            None => Error::invalid("parameters", task, told),
+            None => Error::invalid("parameters", format!("of task {task}"), told),
         }
     })
 }

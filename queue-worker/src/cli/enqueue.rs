@@ -32,12 +32,7 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
 
 /// A job of a task that this program does not have.
 pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
-    let wrong = |problem: &str| Failure::new(Exit::Usage, format!("the parameters (--args) are no JSON object: {problem}"));
-    match queue_core::codec::from_json(json) {
-        Ok(payload) if matches!(payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) => Ok(RawJob::new(task, payload)),
-        Ok(_) => Err(wrong("it is another value")),
-        Err(problem) => Err(wrong(&problem)),
-    }
+    Ok(RawJob::new(task, queue_core::payload::map_from_json(task, "args", json)?))
 }
 
 fn json(args: &EnqueueArgs) -> Result<String, Failure> {

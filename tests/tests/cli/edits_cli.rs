@@ -210,7 +210,7 @@ async fn encoded_parameters_are_checked_against_the_task() {
     };
     let edit = |payload: Vec<u8>| Edit::new().task(ship::definition()).payload(payload);
     for (parameters, problem) in [
-        (&b"\x82\xa5order\xa1x\xa2at\x94\x7f\0\0\x01"[..], "parameter `order` does not fit `u64`: "),
+        (&b"\x82\xa5order\xa1x\xa2at\x94\x7f\0\0\x01"[..], "parameter `order` does not fit `u64` of task `ship`: "),
         (b"\x81\xa5order\x11", "parameter `at` is missing"),
         (b"\x83\xa5order\x11\xa2at\x94\x7f\0\0\x01\xa4ordr\x12", "parameter `ordr` is unknown"),
         (b"\x91\x11", "not a map by parameter name"),

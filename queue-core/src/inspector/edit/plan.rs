@@ -18,7 +18,7 @@ use crate::{
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
     key,
-    payload::{to_json, to_value},
+    payload::{self, to_json, to_value},
     task::TaskDef,
 };
 
@@ -162,12 +162,7 @@ fn encoded(name: &str, task: Option<&TaskDef>, parameters: &Parameters) -> Resul
             payload.clone()
         }
         (Parameters::Json(json), Some(task)) => (task.payload_from_json)(json)?,
-        (Parameters::Json(json), None) => {
-            let refused = |problem: String| Error::invalid("payload", json, format!("is not a JSON object by parameter name: {problem}"));
-            codec::from_json(json)
-                .and_then(|payload| if codec::is_map(&payload) { Ok(payload) } else { Err("it is another value".to_owned()) })
-                .map_err(refused)?
-        }
+        (Parameters::Json(json), None) => payload::map_from_json(name, "payload", json)?,
     };
     codec::scan(&payload).map_err(encode)?;
     if !codec::is_map(&payload) {
