@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::{Type, ext::IdentExt, spanned::Spanned};
 
 use crate::{
+    fallback,
     options::Options,
     params::{Param, fields},
     serde,
@@ -58,6 +59,17 @@ pub(crate) fn in_order(statements: impl Iterator<Item = (String, TokenStream)>) 
     let mut statements: Vec<(String, TokenStream)> = statements.collect();
     statements.sort_by(|one, other| one.0.cmp(&other.0));
     statements.into_iter().map(|(_, statement)| statement).collect()
+}
+
+/// The constant of a `Task` that checks whether its results can be read back. Of a type that borrows the compiler would say that it can be, and refuse it then.
+pub(crate) fn read_back(return_type: &Type) -> Option<TokenStream> {
+    let is_asked = !matches!(return_type, Type::Verbatim(_)) && !fallback::has_lifetime(return_type);
+    is_asked.then(|| {
+        quote! {
+            const READ_BACK: __queue::Option<fn(&[::core::primitive::u8]) -> ::core::result::Result<(), __queue::String>> =
+                __queue::Has::<#return_type>::READ_BACK;
+        }
+    })
 }
 
 /// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
@@ -122,7 +134,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     };
     let needs = task.params.iter().zip(&accesses).filter(|(param, _)| param.is_injected()).map(|(_, (access, _))| quote!(#access.needs()));
     let schedules = task.options.schedules.iter().enumerate();
-    let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task_name, task.params, &core)).collect();
+    let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task, &core)).collect();
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
     let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(__queue_def.schedules = &[#(#schedule_definitions),*];));
@@ -130,6 +142,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         (!task.options.limits.is_empty()).then(|| quote!(__queue::inventory::submit! { #core::task::WithLimits(&__QUEUE_DEFINITION) }));
     let assignments = task.options.assignments(&core, &task.task_name, task.params);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
+    let read_back = read_back(return_type);
     let (run_fn, end, refused) = if task.blocking {
         (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(__queue_end))
     } else {
@@ -151,6 +164,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
 
             impl #core::Task for #name {
                 #returned
+                #read_back
 
                 fn definition() -> &'static #core::task::TaskDef {
                     &__QUEUE_DEFINITION

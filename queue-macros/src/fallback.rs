@@ -119,6 +119,23 @@ pub(crate) fn borrows(ty: &Type) -> bool {
     borrows.0
 }
 
+/// Whether a lifetime or a reference stands in the type.
+pub(crate) fn has_lifetime(ty: &Type) -> bool {
+    struct Finds(bool);
+    impl<'a> Visit<'a> for Finds {
+        fn visit_type_reference(&mut self, _: &'a syn::TypeReference) {
+            self.0 = true;
+        }
+
+        fn visit_lifetime(&mut self, _: &'a syn::Lifetime) {
+            self.0 = true;
+        }
+    }
+    let mut finds = Finds(false);
+    finds.visit_type(ty);
+    finds.0
+}
+
 fn is_opaque(ty: &Type) -> bool {
     matches!(ty, Type::ImplTrait(_))
 }

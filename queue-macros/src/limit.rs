@@ -11,7 +11,7 @@ use crate::{
     params::Param,
     problems::Problems,
     suggest::nearest,
-    unique::{By, by, no_key, unknown_parameter},
+    unique::{By, asks_of, by, no_key, unknown_parameter},
 };
 
 const KNOWN: [&str; 6] = ["name", "by", "group", "concurrency", "rate", "burst"];
@@ -128,6 +128,11 @@ impl Limit {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Items that ask whether the types of parameters can be part of a key.
+    pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
+        asks_of(&self.by, params)
     }
 
     /// An expression for the `LimitDef`. Without a name it has that of the task.

@@ -221,8 +221,9 @@ impl Options {
     /// Items that ask whether the types of parameters are fit for what they are named for.
     pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
         let group = self.group.as_ref().and_then(|group| group.asks(params));
-        let tags = self.tags.asks(params);
-        quote!(#group #tags)
+        let (tags, unique) = (self.tags.asks(params), self.unique.as_ref().map(|unique| unique.asks(params)));
+        let limits = self.limits.iter().map(|limit| limit.asks(params));
+        quote!(#group #tags #unique #(#limits)*)
     }
 
     /// Statements that set the fields of a `TaskDef` named `def` to what was given.

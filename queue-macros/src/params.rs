@@ -142,6 +142,22 @@ impl Param {
         }
     }
 
+    /// Whether a schedule may have to give it: its type may be an `Option` by another name, which [`is_required`](Self::is_required) knows.
+    pub(crate) fn may_be_required(&self) -> bool {
+        let has_default = self.field.as_ref().is_some_and(|(field, _, container)| field.default || *container);
+        matches!(self.kind, Kind::Required) && !has_default
+    }
+
+    /// A constant expression: whether a payload without it cannot be read.
+    pub(crate) fn is_required(&self) -> TokenStream {
+        self.presence().0
+    }
+
+    /// Whether a schedule can give it.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_payload() || self.field.as_ref().is_some_and(|(field, ..)| field.flat)
+    }
+
     /// The one item through which everything that we need of its type goes, so that a type that lacks it is told once.
     pub(crate) fn access(&self, index: usize) -> (Ident, TokenStream) {
         let ty = &self.ty;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use queue_calendar::{CatchUp, Expression, Overlap};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::{Error, Expr, LitInt, LitStr, Result, Token, ext::IdentExt, parenthesized, parse::ParseStream};
 
 use crate::{
-    expand::in_order,
+    expand::{Definition, in_order},
     options::{checked_name, duration, value},
-    params::{Kind, Param},
+    params::Param,
     problems::Problems,
     suggest::nearest,
 };
@@ -122,50 +122,78 @@ impl Schedule {
 
     /// Whether the parameters of its jobs are those of the task.
     pub(crate) fn check(&self, params: &[Param], problems: &mut Problems) {
-        let payload = || params.iter().filter(|param| param.is_payload());
-        let keys: Vec<String> = payload().map(|param| param.name.unraw().to_string()).collect();
+        let keys: Vec<String> = params.iter().filter(|param| param.is_written()).map(|param| param.name.unraw().to_string()).collect();
         for (name, _) in &self.args {
             let name_text = name.unraw().to_string();
             if !keys.contains(&name_text) {
                 let known: Vec<&str> = keys.iter().map(String::as_str).collect();
                 let near = nearest(&name_text, &known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 problems.add(name.span(), format!("the task has no parameter `{name_text}`{near}"));
-            } else if payload().any(|param| param.name.unraw() == *name && !param.is_stored_as_it_is()) {
-                let problem =
-                    "serde writes it by a function of yours, and a schedule cannot: use `client.schedules()`, or leave the attribute out";
-                problems.add(name.span(), format!("`{name_text}`: {problem}"));
             }
-        }
-        let missing: Vec<String> = payload()
-            .filter(|param| matches!(param.kind, Kind::Required) && !self.args.iter().any(|(name, _)| name.unraw() == param.name.unraw()))
-            .map(|param| format!("{} = ..", param.name.unraw()))
-            .collect();
-        if !missing.is_empty() {
-            problems.add(self.span, format!("its jobs lack parameters of the task: add `args({})` to the schedule", missing.join(", ")));
         }
     }
 
+    /// An item that does not compile if a parameter is missing.
+    fn missing(&self, params: &[Param]) -> Option<TokenStream> {
+        let is_given = |param: &&Param| self.args.iter().any(|(name, _)| name.unraw() == param.name.unraw());
+        let missing: Vec<&Param> = params.iter().filter(|param| param.may_be_required() && !is_given(param)).collect();
+        let names: Vec<String> = missing.iter().map(|param| format!("{} = ..", param.name.unraw())).collect();
+        let problem = format!("its jobs lack parameters of the task: add `args({})` to the schedule", names.join(", "));
+        let are_required = missing.iter().map(|param| param.is_required());
+        (!missing.is_empty())
+            .then(|| quote_spanned!(self.span=> const _: () = if false #(|| #are_required)* { ::core::panic!("{}", #problem) };))
+    }
+
     /// The function that writes the payload of its jobs, and its definition.
-    pub(crate) fn expand(&self, at: usize, task_name: &str, params: &[Param], core: &TokenStream) -> (TokenStream, TokenStream) {
+    pub(crate) fn expand(&self, at: usize, task: &Definition<'_>, core: &TokenStream) -> (TokenStream, TokenStream) {
+        let (task_name, params) = (&task.task_name, task.params);
         let function = Ident::new(&format!("__queue_schedule_{at}"), Span::call_site());
-        let fields = in_order(self.args.iter().filter_map(|(name, expression)| {
-            let (index, param) = params.iter().enumerate().find(|(_, param)| param.is_payload() && name.unraw() == param.name.unraw())?;
-            let (key, ty, access) = (param.key(), &param.ty, param.access(index).0);
-            let write = quote!({
-                let __queue_value: #ty = #expression;
-                __queue_payload.field(#key, &__queue_value, &#access);
-            });
-            Some((key, write))
-        }));
-        let count = self.args.len();
-        let item = quote! {
-            fn #function() -> #core::Result<__queue::Vec<::core::primitive::u8>> {
-                let mut __queue_payload = __queue::PayloadWriter::new(#count);
-                #(#fields)*
-                __queue_payload.finish(#task_name)
+        let missing = self.missing(params);
+        let given = self.args.iter().filter_map(|(name, expression)| {
+            let is_named = |(_, param): &(usize, &Param)| param.is_written() && name.unraw() == param.name.unraw();
+            params.iter().enumerate().find(is_named).map(|(index, param)| (index, param, expression))
+        });
+        let writes = match task.fields {
+            // As serde derives it of the struct itself.
+            Some(container) => {
+                let (attributes, of) = (&container.attributes, task.name);
+                let (fields, values): (Vec<_>, Vec<_>) =
+                    given.map(|(index, param, expression)| (param.field(index).0, (&param.name, expression))).unzip();
+                let values = values.into_iter().map(|(name, expression)| quote!(#name: #expression));
+                quote! {
+                    #[derive(__queue::serde::Serialize)]
+                    #[serde(crate = "__queue::serde")]
+                    #(#attributes)*
+                    struct __QueueGiven { #(#fields)* }
+
+                    __queue::given_fields::<#of, __queue::OfTask>(#task_name, &__QueueGiven { #(#values),* })
+                }
+            }
+            None => {
+                let fields = in_order(given.map(|(index, param, expression)| {
+                    let (key, ty, access) = (param.key(), &param.ty, param.access(index).0);
+                    let write = quote!({
+                        let __queue_value: #ty = #expression;
+                        __queue_payload.field(#key, &__queue_value, &#access);
+                    });
+                    (key, write)
+                }));
+                let count = self.args.len();
+                quote! {
+                    let mut __queue_payload = __queue::PayloadWriter::new(#count);
+                    #(#fields)*
+                    __queue_payload.finish(#task_name)
+                }
             }
         };
-        let default = if at == 0 { task_name.to_owned() } else { format!("{task_name}-{}", at + 1) };
+        let item = quote! {
+            #missing
+
+            fn #function() -> #core::Result<__queue::Vec<::core::primitive::u8>> {
+                #writes
+            }
+        };
+        let default = if at == 0 { task_name.clone() } else { format!("{task_name}-{}", at + 1) };
         let (name, expression, zone) = (self.name.as_ref().unwrap_or(&default), &self.expression, &self.zone);
         let (overlap, catch_up, pause) = (&self.overlap, &self.catch_up, self.pause_after_dead);
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -245,7 +273,6 @@ mod tests {
             ("schedule(every = \"90s\", catch_up = \"all\")", "", "all(100)"),
             ("schedule(every = \"90s\", timezone = \"UTC\")", "", "`schedule` has no `timezone`"),
             ("schedule(every = \"90s\", tz = \"UTC\", tz = \"UTC\")", "", "given twice"),
-            ("schedule(every = \"90s\")", "customer: u64, #[default] dry: bool", "add `args(customer = ..)`"),
             ("schedule(every = \"90s\", args(custmer = 7, customer = 7))", "customer: u64", "did you mean `customer`?"),
             ("schedule(every = \"90s\", args(7))", "customer: u64", "by its name"),
             ("cron = \"@hourly\"", "", "did you mean `schedule`?"),

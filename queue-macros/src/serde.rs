@@ -18,6 +18,8 @@ pub(crate) struct Field {
     rename: Option<LitStr>,
     /// Whether no parameter has its name: it is skipped, or its own fields are parameters.
     pub nameless: bool,
+    /// Whether its own fields are parameters.
+    pub flat: bool,
     /// Which half serde derives by a function of the user's.
     pub writes: bool,
     pub reads: bool,
@@ -115,7 +117,8 @@ impl Field {
                     field.rename = Some(name(&meta)?);
                     return Ok(());
                 }
-                "skip" | "flatten" => field.nameless = true,
+                "skip" => field.nameless = true,
+                "flatten" => (field.nameless, field.flat) = (true, true),
                 "with" => (field.writes, field.reads) = (true, true),
                 "alias" => field.alias = true,
                 "serialize_with" => field.writes = true,

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Error, Item, ItemFn, ReturnType, Type, parse_quote, spanned::Spanned};
 
-use crate::{fallback, function, options::Options, params::Param, problems::Problems};
+use crate::{expand::read_back, fallback, function, options::Options, params::Param, problems::Problems};
 
 pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let mut function = match syn::parse2::<Item>(item.clone()) {
@@ -59,6 +59,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
         ReturnType::Type(_, ty) => (**ty).clone(),
     };
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
+    let read_back = read_back(&return_type);
     let injected = || params.iter().enumerate().filter(|(_, param)| !param.is_payload());
     let accesses: Vec<(Ident, TokenStream)> = injected().map(|(index, param)| param.access(index)).collect();
     let items = accesses.iter().map(|(_, item)| item);
@@ -108,6 +109,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
 
             impl #core::Task for #name {
                 #returned
+                #read_back
 
                 fn definition() -> &'static #core::task::TaskDef {
                     &__QUEUE_DEFINITION

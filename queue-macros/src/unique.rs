@@ -5,7 +5,8 @@ use std::time::Duration;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
-    Error, GenericArgument, Ident, LitStr, PathArguments, Result, Token, Type, bracketed, ext::IdentExt, parenthesized, parse::ParseStream,
+    Error, GenericArgument, Ident, LitStr, PathArguments, PathSegment, Result, Token, Type, bracketed, ext::IdentExt, parenthesized,
+    parse::ParseStream,
 };
 
 use crate::{
@@ -159,6 +160,14 @@ impl Unique {
         }
     }
 
+    /// Items that ask whether the types of parameters can be part of a key.
+    pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
+        match &self.by {
+            Some(by) => asks_of(by, params),
+            None => params.iter().filter(|param| param.is_payload()).filter_map(|param| asks(&param.name, param)).collect(),
+        }
+    }
+
     /// A statement that sets the field of a `TaskDef` named `def`.
     pub(crate) fn assignment(&self, core: &TokenStream, params: &[Param]) -> TokenStream {
         let by = self.by.as_ref().map(|by| {
@@ -256,22 +265,60 @@ pub(crate) fn unknown_of(lacks: &str, name: &Ident, params: &[Param]) -> String 
     }
 }
 
-/// Why a type cannot be a part of a key, as far as its name says.
+/// Why a parameter of this type cannot be a part of a key, as far as its name says. A set that is the whole parameter is stored sorted.
 pub(crate) fn no_key(ty: &Type) -> Option<&'static str> {
+    let elements = set_in(ty).and_then(|set| match &set.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.first(),
+        _ => None,
+    });
+    match elements {
+        Some(GenericArgument::Type(ty)) => no_part(ty),
+        _ => no_part(ty),
+    }
+}
+
+/// The `HashSet` that the whole parameter is, by its name.
+fn set_in(ty: &Type) -> Option<&PathSegment> {
+    let segment = last_segment(ty)?;
+    match (&segment.arguments, segment.ident == "Option") {
+        (PathArguments::AngleBracketed(arguments), true) => match arguments.args.first()? {
+            GenericArgument::Type(ty) => last_segment(ty),
+            _ => None,
+        },
+        _ => Some(segment),
+    }
+    .filter(|segment| segment.ident == "HashSet")
+}
+
+/// The same of the parameters that are named.
+pub(crate) fn asks_of(by: &[By], params: &[Param]) -> TokenStream {
+    let whole = by.iter().filter(|path| path.0.len() == 1).map(|path| &path.0[0]);
+    whole.filter_map(|name| asks(name, params.iter().find(|param| param.name.unraw() == name.unraw())?)).collect()
+}
+
+/// An item that does not compile if a parameter is part of a key and a set of another crate, which is not sorted.
+fn asks(name: &Ident, param: &Param) -> Option<TokenStream> {
+    let ty = &param.ty;
+    let problem = format!("`{}` is a set without an order, which cannot be part of a key: take `std::collections::HashSet`", param.name);
+    let is_set = param.is_stored_as_it_is() && set_in(ty).is_some();
+    is_set.then(|| quote_spanned!(name.span()=> const _: () = if !__queue::Has::<#ty>::SORTED { ::core::panic!("{}", #problem) };))
+}
+
+fn no_part(ty: &Type) -> Option<&'static str> {
     let inside = match ty {
-        Type::Tuple(tuple) => return tuple.elems.iter().find_map(no_key),
-        Type::Array(array) => return no_key(&array.elem),
+        Type::Tuple(tuple) => return tuple.elems.iter().find_map(no_part),
+        Type::Array(array) => return no_part(&array.elem),
         _ => last_segment(ty)?,
     };
     match inside.ident.to_string().as_str() {
         "f32" | "f64" => return Some("is a float, which cannot be part of a key: floats that look equal need not be"),
         "HashMap" | "BTreeMap" => return Some("is a map, which cannot be part of a key"),
-        "HashSet" => return Some("is a set without an order, which cannot be part of a key"),
+        "HashSet" => return Some("has a set without an order in it, which cannot be part of a key: take a `BTreeSet`"),
         _ => {}
     }
     let PathArguments::AngleBracketed(arguments) = &inside.arguments else { return None };
     arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::Type(ty) => no_key(ty),
+        GenericArgument::Type(ty) => no_part(ty),
         _ => None,
     })
 }

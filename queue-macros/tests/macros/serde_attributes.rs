@@ -309,3 +309,64 @@ fn parameters_of_functions_are_stored_by_their_type_and_not_its_name() {
     assert_eq!(def.params.iter().map(|param| param.required).collect::<Vec<_>>(), [false, true, true, false]);
     drop(aliases::job(None, HashSet::new(), vec![1], None));
 }
+
+#[derive(Task, Debug, PartialEq)]
+#[task(schedule(every = "1h"), schedule(every = "2h", name = "all", args(retries = 5, price = 1.5, rest = rest(), dash_ed = 7)))]
+#[serde(rename_all = "kebab-case")]
+struct Sweep {
+    #[serde(default)]
+    retries: u32,
+    #[serde(with = "cents", default)]
+    price: f64,
+    #[serde(flatten)]
+    rest: BTreeMap<String, u8>,
+    floor: Maybe,
+    #[serde(default = "three")]
+    dash_ed: u8,
+}
+
+fn rest() -> BTreeMap<String, u8> {
+    BTreeMap::from([("x".to_owned(), 1)])
+}
+
+impl Handler for Sweep {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+#[derive(Task)]
+#[task(schedule(every = "1h"), schedule(every = "2h", name = "whole", args(rest = Rest { zip: "1".to_owned(), others: BTreeMap::new() })))]
+struct Send {
+    #[serde(flatten)]
+    rest: Rest,
+}
+
+impl Handler for Send {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {
+        drop(self.rest);
+    }
+}
+
+#[task(schedule(every = "1h"))]
+async fn of_defaults(note: Maybe) {
+    let _ = note;
+}
+
+/// A schedule gives what an enqueue gives, and what it leaves out has a default.
+#[test]
+fn the_payload_of_a_schedule_is_what_serde_derives() {
+    let payload = |def: &queue_core::task::TaskDef, at: usize| (def.schedules[at].payload)();
+    let shown = |payload: Vec<u8>| queue_core::payload::to_json(&payload).unwrap();
+    assert_eq!(shown(payload(Sweep::definition(), 0).unwrap()), "{}");
+    let all = payload(Sweep::definition(), 1).unwrap();
+    assert_eq!(shown(all.clone()), r#"{"dash-ed":7,"price":"1.50","retries":5,"x":1}"#);
+    let sweep: Sweep = queue_core::payload::read_fields(&all).unwrap();
+    assert_eq!(sweep, Sweep { retries: 5, price: 1.5, rest: rest(), floor: None, dash_ed: 7 });
+    let missing = payload(Send::definition(), 0).unwrap_err().to_string();
+    assert!(missing.contains("Send") && missing.contains("missing field `zip`"), "{missing}");
+    assert_eq!(shown(payload(Send::definition(), 1).unwrap()), r#"{"zip":"1"}"#);
+    assert_eq!(shown(payload(of_defaults::definition(), 0).unwrap()), "{}");
+}

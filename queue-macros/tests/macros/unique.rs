@@ -1,6 +1,8 @@
 //! Every way to make jobs unique.
 #![allow(dead_code, unused_variables, reason = "what the tasks do is not the point")]
 
+use std::collections::HashSet;
+
 use queue_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,22 @@ async fn keyword(r#type: Option<String>) {}
 
 #[task(unique(until = "ended", on_conflict = "buffer_one"), blocking)]
 fn once_more(numbers: Vec<u8>, place: (i8, [u16; 2])) {}
+
+/// A set of the standard library is stored sorted, and may be a part of a key.
+#[task(unique, limit(name = "tags", by = [tags], concurrency = 1))]
+async fn of_sets(tags: HashSet<String>, more: Option<std::collections::HashSet<u8, std::hash::RandomState>>) {}
+
+#[derive(Task)]
+#[task(unique(by = [tags]))]
+struct OfASet {
+    tags: HashSet<String>,
+}
+
+impl Handler for OfASet {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
 
 #[derive(Task)]
 #[task(unique(by = [order.id], on_conflict = "skip"))]

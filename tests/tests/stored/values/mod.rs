@@ -1,7 +1,7 @@
 //! Each value is the same through every interface: enqueued by its type, by JSON, edited, duplicated, published, and returned.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fmt::Debug,
     net::{IpAddr, SocketAddr},
     sync::Mutex,
@@ -385,4 +385,153 @@ async fn what_json_does_not_have_is_refused_at_enqueue() {
         let problem = TaggedField { by: vec![tagged] }.job().enqueue(&client).await.unwrap_err().to_string();
         assert!(problem.contains("parameter `by[0]") && problem.contains("cannot be read back: "), "{problem}");
     }
+}
+
+#[task(queue = "values")]
+async fn returns(by: u8) -> Result<Vec<Tagged>, String> {
+    Ok(vec![match by {
+        0 => Tagged::Sent { bytes: 1 },
+        1 => Tagged::Counted { by: BTreeMap::from([(1, 1)]) },
+        _ => Tagged::Asked { bytes: 1 },
+    }])
+}
+
+#[task(queue = "values")]
+async fn tells(ctx: JobContext) -> Result<&'static str, String> {
+    let told = ctx.progress_value(&Tagged::Weighed { by: BTreeMap::from([(true, 1)]) }).unwrap_err().to_string();
+    if told.contains("of task `tells` cannot be encoded: it cannot be read back: ") { Ok("told") } else { Err(told) }
+}
+
+#[tokio::test]
+async fn a_result_that_nobody_can_read_is_dropped_with_its_reason() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
+    let worker = || Worker::new(client.clone()).registry(Registry::empty()).register::<returns>().register::<tells>();
+    let mut jobs = Vec::new();
+    for by in 0..3 {
+        jobs.push(returns::job(by).retention(KEEP).enqueue(&client).await.unwrap().address().clone());
+    }
+    jobs.push(tells::job().retention(KEEP).enqueue(&client).await.unwrap().address().clone());
+    let ended = async || {
+        let mut done = 0;
+        for job in &jobs {
+            done += usize::from(client.inspector().show(job).await.unwrap().state == JobState::Done);
+        }
+        done == jobs.len()
+    };
+    worker().retention(KEEP).run(until("the jobs are done", ended)).await.unwrap();
+    for (at, problem) in [(0, "`[0]`: it cannot be read back: u128 is not supported"), (1, "`[0]`: it cannot be read back: ")] {
+        let told = client.inspector().show(&jobs[at]).await.unwrap().result::<serde_json::Value>().unwrap_err().to_string();
+        assert!(told.contains(&format!("it cannot be encoded: {problem}")), "{told}");
+    }
+    for at in [2, 3] {
+        client.inspector().show(&jobs[at]).await.unwrap().result::<serde_json::Value>().unwrap().unwrap();
+    }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Rest {
+    note: Option<u8>,
+}
+
+#[derive(Task)]
+#[task(queue = "values", unique)]
+struct Around {
+    here: Option<u8>,
+    #[serde(flatten)]
+    rest: Rest,
+    #[serde(flatten)]
+    more: BTreeMap<String, Option<u8>>,
+}
+
+impl Handler for Around {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {
+        drop((self.here, self.rest.note, self.more));
+    }
+}
+
+/// `None` inside a parameter is stored, and so it is inside a flattened one: in a map it is an entry.
+#[tokio::test]
+async fn a_none_of_a_flattened_field_is_stored() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let job = || Around { here: None, rest: Rest { note: None }, more: BTreeMap::from([("x".to_owned(), None)]) }.job();
+    let first = job().enqueue(&client).await.unwrap();
+    let json = client.inspector().show(first.address()).await.unwrap().payload_json().unwrap();
+    same_json(&json, r#"{"note":null,"x":null}"#);
+    let by_json = client.enqueue_raw(RawJob::from_json(Around::definition(), &json).unwrap()).await.unwrap();
+    assert_eq!(by_json, (first.address().clone(), Stored::Existing));
+}
+
+/// A number is the same through every interface, or is refused with its place.
+#[tokio::test]
+async fn a_number_of_too_many_digits_is_refused_everywhere() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let json = json().replace(r#""z":1"#, r#""z":[0.1234567890123456789]"#);
+    let job = all().job().enqueue(&client).await.unwrap();
+    for error in [
+        RawJob::from_json(All::definition(), &json).map(drop).unwrap_err(),
+        Publication::from_json("values", "all", &json).map(drop).unwrap_err(),
+        client.inspector().edit(job.address(), &Edit::new().payload_json(&*json)).await.map(drop).unwrap_err(),
+        client.inspector().edit(job.address(), &Edit::new().task(All::definition()).payload_json(&*json)).await.map(drop).unwrap_err(),
+    ] {
+        let told = error.to_string();
+        assert!(told.contains("of task `all`: parameter `value.z[0]`: 0.1234567890123456789 has more than 17 digits"), "{told}");
+    }
+    // Typed, serde_json has cut it already, unless its feature `arbitrary_precision` is on.
+    let value = serde_json::from_str("0.1234567890123456789").unwrap();
+    match (all().value, All { value, ..all() }.job().enqueue(&client).await) {
+        (_, Err(error)) => assert!(error.to_string().contains("parameter `value`: 0.1234567890123456789 has more"), "{error}"),
+        (_, Ok(_)) => assert!(std::env::var("QUEUE_TEST_SERDE_JSON").is_err(), "it lost digits"),
+    }
+}
+
+/// serde_json would take the map for something else.
+#[tokio::test]
+async fn keys_of_serde_json_are_refused_with_their_place() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    for key in ["Number", "RawValue"] {
+        let json = json().replace(r#""z":1"#, &format!(r#""z":{{"$serde_json::private::{key}":"[7]"}}"#));
+        let told = RawJob::from_json(All::definition(), &json).unwrap_err().to_string();
+        assert!(told.contains("of task `all`: parameter `value.z`: the key `$serde_json::private::"), "{told}");
+        let texts = std::collections::HashMap::from([(format!("$serde_json::private::{key}"), 1)]);
+        let told = All { texts, ..all() }.job().enqueue(&client).await.unwrap_err().to_string();
+        assert!(told.contains("of task `all`: parameter `texts`: the key `$serde_json::private::"), "{told}");
+    }
+}
+
+#[task(queue = "values", unique, limit(name = "tags", by = [tags], concurrency = 1))]
+async fn of_sets(tags: HashSet<String>, more: Option<HashSet<u8>>) {
+    drop((tags, more));
+}
+
+#[derive(Task)]
+#[task(queue = "values", unique(by = [tags]))]
+struct OfASet {
+    tags: HashSet<String>,
+}
+
+impl Handler for OfASet {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {
+        drop(self.tags);
+    }
+}
+
+#[tokio::test]
+async fn equal_sets_have_one_key() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let tags = || (0..50).map(|n| n.to_string()).collect::<HashSet<_>>();
+    let first = of_sets::job(tags(), Some(HashSet::from([3, 1, 2]))).enqueue(&client).await.unwrap();
+    let same = OfASet { tags: tags() }.job().enqueue(&client).await.unwrap();
+    for _ in 0..5 {
+        // Each set iterates in an order of its own.
+        let again = of_sets::job(tags(), Some(HashSet::from([1, 2, 3]))).enqueue(&client).await.unwrap();
+        assert!(again.existing() && again.id() == first.id());
+        assert!(OfASet { tags: tags() }.job().enqueue(&client).await.unwrap().existing());
+    }
+    let json = client.inspector().show(same.address()).await.unwrap().payload_json().unwrap();
+    assert_eq!(client.enqueue_raw(RawJob::from_json(OfASet::definition(), &json).unwrap()).await.unwrap().1, Stored::Existing);
+    assert!(!OfASet { tags: HashSet::new() }.job().enqueue(&client).await.unwrap().existing());
 }
