@@ -6,7 +6,7 @@ use std::{
     marker::PhantomData,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-pub use std::{option::Option, string::String, vec::Vec};
+pub use std::{option::Option, vec::Vec};
 
 pub use crate::text::{is_obeyed, plain, redacted};
 pub use inventory;
@@ -39,6 +39,7 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
 }
 
 pub use crate::inject::Injected;
+pub use crate::outcome::ReadBack;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
 pub use crate::payload::{
     Fields, OfEvent, OfTask, Param, PayloadReader, PayloadWriter, check_fields, fields_from_json, given_fields, json_object, read_fields,

@@ -137,7 +137,7 @@ pub struct Encoded {
 }
 
 /// Reads a result back, to see whether its type can.
-pub(crate) type ReadBack = fn(&[u8]) -> Result<(), String>;
+pub type ReadBack = fn(&[u8]) -> Result<(), String>;
 
 impl Encoded {
     /// Encodes a result.

@@ -9,7 +9,7 @@ use crate::{
     group::GroupRule,
     key::UniqueDef,
     limit::LimitDef,
-    outcome::TaskReturn,
+    outcome::{ReadBack, TaskReturn},
     priority::Priority,
 };
 
@@ -30,7 +30,7 @@ pub trait Task: Send + 'static {
 
     /// The check that a result can be read back, if its type can be.
     #[doc(hidden)]
-    const READ_BACK: Option<fn(&[u8]) -> std::result::Result<(), String>> = None;
+    const READ_BACK: Option<ReadBack> = None;
 
     /// Its definition.
     fn definition() -> &'static TaskDef;

@@ -64,12 +64,7 @@ pub(crate) fn in_order(statements: impl Iterator<Item = (String, TokenStream)>) 
 /// The constant of a `Task` that checks whether its results can be read back. Of a type that borrows the compiler would say that it can be, and refuse it then.
 pub(crate) fn read_back(return_type: &Type) -> Option<TokenStream> {
     let is_asked = !matches!(return_type, Type::Verbatim(_)) && !fallback::has_lifetime(return_type);
-    is_asked.then(|| {
-        quote! {
-            const READ_BACK: __queue::Option<fn(&[::core::primitive::u8]) -> ::core::result::Result<(), __queue::String>> =
-                __queue::Has::<#return_type>::READ_BACK;
-        }
-    })
+    is_asked.then(|| quote!(const READ_BACK: __queue::Option<__queue::ReadBack> = __queue::Has::<#return_type>::READ_BACK;))
 }
 
 /// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
