@@ -79,6 +79,7 @@ impl Enqueue {
     ///   this number are not those that it was first used for.
     /// - A job whose generated id the broker has, in any state, is answered [`Existing`](Enqueued::Existing).
     /// - A job behind one of its group that was answered [`GroupFull`](Enqueued::GroupFull) is answered [`Held`](Enqueued::Held).
+    /// - A job that needs a feature which a worker of the queue does not know is answered `Held`, and so are those of its group behind it. They do not refuse the others.
     /// - The name is forgotten after thirty times the age of other silent producers.
     #[must_use]
     pub fn relayed(mut self, digest: [u8; 16]) -> Self {
@@ -105,7 +106,8 @@ pub enum Enqueued {
     Buffered(JobId),
     /// It is not stored: so many jobs of its group are ready that its rule allows no more.
     GroupFull,
-    /// It is not stored: an earlier job of its group and of this enqueue was not either, because the group is full. For a [relay](Enqueue::relayed).
+    /// It is not stored: an earlier job of its group and of this enqueue was not either, or a worker of an older release does not know a feature that it needs. For a
+    /// [relay](Enqueue::relayed).
     Held,
 }
 

@@ -148,7 +148,8 @@ impl Queue {
                 tracing::warn!(queue, job = %job.id, why, "a job of the outbox is refused for good");
                 Fate::Refused(why)
             }
-            Enqueued::GroupFull if put_off.insert(&job.group) => {
+            // The first of a group: the others wait with it.
+            Enqueued::GroupFull | Enqueued::Held if job.group.is_none() || put_off.insert(&job.group) => {
                 self.counts.put_off += 1;
                 Fate::Later
             }

@@ -11,7 +11,7 @@ pub(in crate::redis) mod hints;
 mod link;
 pub(in crate::redis) mod misfits;
 mod probe;
-mod refusal;
+pub(in crate::redis) mod refusal;
 #[cfg(feature = "sentinel")]
 pub(in crate::redis) mod sentinel;
 pub(in crate::redis) mod servers;

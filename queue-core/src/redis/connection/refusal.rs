@@ -58,6 +58,9 @@ impl Refusal {
 }
 
 /// The name of a feature; one that is newer than this library has told its own.
+/// Who does not know a feature that a request would set.
+pub(in crate::redis) const BY_A_LANE: &str = "a worker of the queue";
+
 fn named(feature: &str) -> String {
     Bit::of_letter(feature).map_or_else(|| feature.to_owned(), |bit| bit.name().to_owned())
 }
@@ -87,7 +90,7 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
         },
         "SCHEMA" => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
         "FEATURE" => Error::FeatureUnknown { broker, feature: named(detail), by: "this library" },
-        "BEHIND" => Error::FeatureUnknown { broker, feature: named(detail), by: "a worker of the queue" },
+        "BEHIND" => Error::FeatureUnknown { broker, feature: named(detail), by: BY_A_LANE },
         "OOM" => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
         "NOAUTH" => denied("it wants a password; write redis://user:password@host".to_owned()),
         "WRONGPASS" => denied("wrong user name or password, or the user is disabled".to_owned()),

@@ -15,6 +15,7 @@
 --     'q', n, then n times id, envelope, priority, group: made ids, ready now
 --     'm', n, then n times id, envelope, priority, group, chain, cost: made ids with limits, ready now
 --     'o', n, then n times id, envelope, priority, delay or '', time or '': made ids, of a relay
+--     'x', n: jobs of a relay that are withheld, because a lane does not know what they need
 --     'G', group: that of the jobs that follow, but for 'r', 'q' and 'm'; '' for none
 --     'M', chain, cost: the same of their limits
 -- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name; 0 where it takes the profile `all`,

@@ -247,6 +247,16 @@ while i <= #ARGV do
     answers = answers or {}
     store_relayed(i + 2, n)
     i = i + 2 + 5 * n
+  elseif kind == 'x' then
+    answers = answers or {}
+    for _ = 1, tonumber(ARGV[i + 1]) do
+      total = total + 1
+      answers[total] = 7
+    end
+    if group then
+      refused[group] = true
+    end
+    i = i + 2
   elseif kind == 'u' then
     local n = tonumber(ARGV[i + 1])
     answers = answers or {}

@@ -15,7 +15,10 @@ use crate::{
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
-        connection::servers::{Purpose, within},
+        connection::{
+            refusal::BY_A_LANE,
+            servers::{Purpose, within},
+        },
         keys::Keys,
         script::{
             ENQUEUES, Script,
@@ -46,6 +49,8 @@ enum Part {
     Unique,
     /// Of made ids, by a relay.
     Relayed,
+    /// Of a relay, and not sent: a lane does not know what they need.
+    Withheld,
 }
 
 impl Part {
@@ -131,9 +136,22 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     answers.ok_or_else(without_answer)
 }
 
+/// Of a relay, jobs that need a feature which a lane does not know are withheld: the others do not wait for them.
 async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Value> {
-    let (script, call) = call_of(request, whole, &broker.keys)?;
-    broker.io.clocked(broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call)).await
+    let mut withheld = Bits::NONE;
+    loop {
+        let (script, call) = call_of(request, whole, withheld, &broker.keys)?;
+        let sent = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call);
+        match broker.io.clocked(sent).await {
+            Err(Error::FeatureUnknown { feature, by: BY_A_LANE, .. })
+                if request.relayed.is_some()
+                    && let Some(bit) = Bit::ALL.into_iter().find(|bit| bit.name() == feature && !withheld.has(*bit)) =>
+            {
+                withheld = withheld.with(bit);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// Tests ask for the whole script.
@@ -155,7 +173,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
     // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
-        let (script, call) = call_of(request, whole, &broker.keys)?;
+        let (script, call) = call_of(request, whole, Bits::NONE, &broker.keys)?;
         let sent = broker.servers.script_then(request.until, Purpose::Confirmed, &request.queue, script, call, &then);
         let (answer, then) = broker.io.clocked(sent).await?;
         match enqueued(answer, request.jobs.len())? {
@@ -176,25 +194,33 @@ async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durab
     asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
 }
 
-/// The feature bits that the jobs of an enqueue need.
-fn needs(request: &Enqueue) -> Bits {
-    request.jobs.iter().fold(Bits::NONE, |bits, job| {
-        let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
-        let bits = if has_tags(&job.envelope) { bits.with(Bit::Tagged) } else { bits };
-        let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
-        let bits = if job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
-        let bits = if job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
-        if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
-    })
+/// The feature bits that a job needs.
+fn needs_of(job: &NewJob) -> Bits {
+    let bits = if job.envelope.len() > LARGE { Bits::of(&[Bit::Large]) } else { Bits::NONE };
+    let bits = if has_tags(&job.envelope) { bits.with(Bit::Tagged) } else { bits };
+    let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
+    let bits = if job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
+    let bits = if job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
+    if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
+}
+
+/// Whether a job needs one of these.
+fn is_withheld(job: &NewJob, withheld: Bits) -> bool {
+    let needs = needs_of(job);
+    Bit::ALL.into_iter().any(|bit| withheld.has(bit) && needs.has(bit))
 }
 
 /// An enqueue, and the script that it calls: the `whole` one, or the smaller one if it will do.
-fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Script, Cmd)> {
+fn call_of(request: &Enqueue, whole: bool, withheld: Bits, keys: &Keys) -> Result<(&'static Script, Cmd)> {
     if topic_at(&request.queue).is_some() {
         return topic::publish(request, keys);
     }
-    let needs = needs(request);
-    let part_of = if request.relayed.is_some() { Part::of_relayed } else { Part::of };
+    let needs = request.jobs.iter().filter(|job| !is_withheld(job, withheld)).fold(Bits::NONE, |bits, job| bits.and(needs_of(job)));
+    let part_of = |job: &NewJob| match request.relayed {
+        None => Part::of(job),
+        Some(_) if is_withheld(job, withheld) => Part::Withheld,
+        Some(_) => Part::of_relayed(job),
+    };
     let ready = request.relayed.is_none()
         && request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()))
         && !needs.has(Bit::Tagged);
@@ -247,6 +273,9 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Scri
             Part::Relayed => {
                 call.arg("o").arg(part.len());
                 part.iter().for_each(|job| with_due(&mut call, job));
+            }
+            Part::Withheld => {
+                call.arg("x").arg(part.len());
             }
             Part::Later => {
                 call.arg("s").arg(part.len());
