@@ -7,6 +7,21 @@ use crate::error::{Error, Result};
 /// The version of the tables that this library writes, and the newest that it knows.
 pub const VERSION: i32 = 1;
 
+/// Relays hear of rows that other processes have stored. The payload is the identity of the database.
+#[cfg(feature = "postgres")]
+pub(crate) const LISTEN: &str = "LISTEN queue_outbox";
+
+pub(crate) fn notify(database: &[u8]) -> String {
+    let hex: String = database.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("SELECT pg_notify('queue_outbox', '{hex}')")
+}
+
+/// What [`notify`] wrote.
+#[cfg(feature = "postgres")]
+pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
 /// The SQL of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

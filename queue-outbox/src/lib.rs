@@ -12,24 +12,26 @@
 //! What is guaranteed, and what is not, is in `docs/transactions.md` of the repository.
 
 mod bell;
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
+mod desk;
 mod dialect;
 mod error;
 mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod relay;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod store;
 
 pub use queue_core::client::row::Outgoing;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use self::relay::{Relay, Relayed};
 pub use self::{
+    desk::{OutboxChange, OutboxQueue, OutboxRow},
     dialect::{Dialect, VERSION},
     error::{Error, Result},
     outbox::{Outbox, Prepared},
+    relay::{Relay, Relayed},
 };

@@ -7,11 +7,10 @@ use queue_core::{
     broker::GroupName,
     client::row::{Middlewares, Outgoing, digest_of, encode},
 };
-use tokio::sync::Notify;
 
 use crate::{
-    bell,
-    dialect::{Dialect, VERSION},
+    bell::{self, Bell},
+    dialect::{self, Dialect, VERSION},
     error::{Error, Result},
 };
 
@@ -28,8 +27,12 @@ struct Inner {
     schema: String,
     database: Vec<u8>,
     insert: String,
+    notify: Option<String>,
     middleware: Middlewares,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
+    /// When other processes were notified last.
+    #[cfg(feature = "postgres")]
+    notified: Arc<std::sync::Mutex<Option<std::time::Instant>>>,
 }
 
 /// A checked and encoded job, as [`Outbox::insert_sql`] inserts it.
@@ -59,7 +62,19 @@ impl Outbox {
         }
         let schema = dialect.schema(schema)?;
         let (insert, bell) = (dialect.insert(&schema), bell::of(&id));
-        Ok(Outbox(Arc::new(Inner { dialect, schema, database: id, insert, middleware: Middlewares::default(), bell })))
+        let notify = (dialect == Dialect::Postgres).then(|| dialect::notify(&id));
+        let middleware = Middlewares::default();
+        Ok(Outbox(Arc::new(Inner {
+            dialect,
+            schema,
+            database: id,
+            insert,
+            notify,
+            middleware,
+            bell,
+            #[cfg(feature = "postgres")]
+            notified: Arc::default(),
+        })))
     }
 
     /// The same outbox, whose jobs pass [`Middleware::enqueue`] before they are encoded. Call it again for more middleware.
@@ -114,9 +129,28 @@ impl Outbox {
         }
     }
 
-    /// Wakes the relays of this process, after a commit. Without it, a relay finds the rows within a second.
+    /// Wakes the relays of this process, after a commit. Without it, a relay finds the rows within a second. Those of other processes are woken by
+    /// [`notify_sql`](Self::notify_sql).
     pub fn wake(&self) {
-        self.0.bell.notify_one();
+        self.0.bell.send_replace(());
+    }
+
+    /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the commit and outside of a transaction: within one it would cost most of the
+    /// database's throughput. A relay that runs by `Relay::postgres` hears it.
+    pub fn notify_sql(&self) -> Option<&str> {
+        self.0.notify.as_deref()
+    }
+
+    /// At most every 10 ms: a relay that was woken looks again every 20 ms for a second.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn may_notify(&self) -> bool {
+        let mut last = self.0.notified.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = std::time::Instant::now();
+        let may = last.is_none_or(|last| now >= last + std::time::Duration::from_millis(10));
+        if may {
+            *last = Some(now);
+        }
+        may
     }
 
     #[cfg(any(feature = "postgres", feature = "sqlite"))]

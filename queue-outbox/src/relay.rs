@@ -9,12 +9,12 @@ use futures_util::{
     future::{Either, join_all, select},
 };
 use queue_core::Client;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{sync::watch, time::Instant};
 
 use self::queue::Queue;
 use crate::{
-    bell,
-    error::Result,
+    bell::{self, Bell},
+    error::{Error, Result},
     store::{Store, Take, Taken},
 };
 
@@ -64,7 +64,7 @@ pub struct Relayed {
     pub sent: u64,
     /// Rows that were set aside for good: the column `refused` of `queue_outbox` has the reason.
     pub refused: u64,
-    /// Times that a row was put off, because its group was full.
+    /// Times that a row was put off, because its group was full, or because a worker of an older release does not know a feature that its job needs.
     pub put_off: u64,
     /// Jobs that may have been stored a second time, after the broker or the database has lost what it had acknowledged.
     pub perhaps_twice: u64,
@@ -73,6 +73,11 @@ pub struct Relayed {
 impl Relay {
     pub(crate) fn of(what: impl Into<String>, make: impl Fn() -> Box<dyn Store> + Send + Sync + 'static) -> Self {
         Relay { make: Box::new(make), what: what.into(), most_rows: MOST_ROWS }
+    }
+
+    /// Its database.
+    pub(crate) fn store(&self) -> Box<dyn Store> {
+        (self.make)()
     }
 
     /// Refuses new rows of a queue while the outbox has more than this number of them. The relay counts every ten seconds. Default: 1,000,000.
@@ -87,13 +92,12 @@ impl Relay {
     /// It never fails: while the database or the broker is unavailable it tries again, and the rows wait.
     pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
         let mut run = Run {
-            store: (self.make)(),
+            store: self.store(),
             client: client.clone(),
             broker: client.info().location,
             queues: BTreeMap::new(),
             relayed: Relayed::default(),
-            bell: Arc::new(Notify::new()),
-            opened: false,
+            bell: None,
             counted: None,
             most_rows: self.most_rows,
         };
@@ -121,8 +125,7 @@ impl Relay {
                     wait
                 }
             };
-            let bell = run.bell.clone();
-            let woken = tokio::time::timeout(wait, bell.notified());
+            let woken = tokio::time::timeout(wait, run.woken());
             if let Either::Right(_) = select(pin!(woken), shutdown.as_mut()).await {
                 break;
             }
@@ -149,8 +152,8 @@ struct Run {
     broker: String,
     queues: BTreeMap<String, Queue>,
     relayed: Relayed,
-    bell: Arc<Notify>,
-    opened: bool,
+    /// That of the database, once it was reached.
+    bell: Option<(Arc<Bell>, watch::Receiver<()>)>,
     counted: Option<Instant>,
     most_rows: i64,
 }
@@ -158,23 +161,35 @@ struct Run {
 impl Run {
     /// One request for each queue that has rows and can be served. True: there may be more at once.
     async fn round(&mut self) -> Result<bool> {
-        if !self.opened {
-            self.bell = bell::of(&self.store.open().await?);
-            self.opened = true;
+        if self.bell.is_none() {
+            let bell = bell::of(&self.store.open().await?);
+            let woken = bell.subscribe();
+            self.bell = Some((bell, woken));
         }
-        if self.counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
-            self.store.bound(self.most_rows).await?;
-            self.counted = Some(Instant::now());
+        if let Some((_, woken)) = &mut self.bell {
+            woken.mark_unchanged();
         }
         self.queues.values_mut().for_each(|queue| queue.has_rows = false);
         for queue in self.store.queues().await? {
             self.queues.entry(queue).or_default().has_rows = true;
         }
         self.queues.retain(|_, queue| !queue.is_idle());
+        if self.counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
+            self.counted = Some(Instant::now());
+            // What cannot be counted can be sent.
+            if let Err(error) = self.store.bound(self.most_rows).await {
+                tracing::warn!(%error, "the rows of the outbox cannot be counted; it has no bound");
+                self.counted = Some(Instant::now() + AGAIN.saturating_sub(COUNT));
+                self.store.disconnect();
+            }
+        }
         let now = Instant::now();
         for (name, queue) in &mut self.queues {
-            if queue.is_due(now) && queue.request.is_none() {
-                take(self.store.as_mut(), &self.client, &self.broker, name, queue).await?;
+            if queue.is_due(now)
+                && queue.request.is_none()
+                && let Err(error) = take(self.store.as_mut(), &self.client, &self.broker, name, queue).await
+            {
+                met(self.store.as_mut(), name, queue, &error).await?;
             }
         }
         let sent = self.queues.iter_mut().filter(|(_, queue)| queue.is_due(now)).map(|(name, queue)| queue.send(&self.client, name));
@@ -185,7 +200,9 @@ impl Run {
                 && let Some(request) = queue.request.take()
             {
                 let fresh = crate::store::Name { broker: self.broker.clone(), producer: fresh };
-                self.store.rename(name, &request, &fresh, all).await?;
+                if let Err(error) = self.store.rename(name, &request, &fresh, all).await {
+                    met(self.store.as_mut(), name, queue, &error).await?;
+                }
             }
             queue.count(&mut self.relayed);
         }
@@ -195,9 +212,29 @@ impl Run {
     /// The database cannot be reached: what is in flight is read again from there.
     fn lost(&mut self) {
         self.store.disconnect();
-        self.opened = false;
+        self.bell = None;
+        self.queues.values_mut().for_each(|queue| queue.count(&mut self.relayed));
         self.queues.clear();
     }
+
+    /// Somebody has stored rows since the last round began.
+    async fn woken(&mut self) {
+        match &mut self.bell {
+            Some((_, woken)) => {
+                let _ = woken.changed().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The database has refused a transaction about a queue: its row may be locked, or one of its rows be unreadable. Other queues do not wait for that. An error
+/// is one of the database itself, which cannot be reached.
+async fn met(store: &mut dyn Store, name: &str, queue: &mut Queue, error: &Error) -> Result<()> {
+    store.disconnect();
+    store.open().await?;
+    queue.failed(name, error);
+    Ok(())
 }
 
 /// Ends the request before and takes the next, under a new name if there is none.

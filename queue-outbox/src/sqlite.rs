@@ -88,7 +88,10 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
     fn enqueue_all_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<Vec<JobAddress>> {
         outbox.is_in(Dialect::Sqlite)?;
         let rows = self.into_iter().map(|job| outbox.prepare(job)).collect::<Result<Vec<_>>>()?;
-        rows.iter().try_for_each(|row| insert(outbox, tx, row))?;
+        tx.execute_batch("SAVEPOINT queue_outbox")?;
+        let inserted = rows.iter().try_for_each(|row| insert(outbox, tx, row));
+        tx.execute_batch(if inserted.is_ok() { "RELEASE queue_outbox" } else { "ROLLBACK TO queue_outbox; RELEASE queue_outbox" })?;
+        inserted?;
         Ok(rows.into_iter().map(|row| row.address).collect())
     }
 }

@@ -3,7 +3,7 @@
 //! | transaction | what it does |
 //! |---|---|
 //! | [`Store::take`] | ends the request before, if it is still the one in flight; wins or keeps the lease; returns the request in flight unchanged, or stores a new one |
-//! | [`Store::rename`] | gives the request in flight a new name, by compare-and-set on name, number and digest |
+//! | [`Store::rename`] | gives the queue a new name in place of a request in flight, by compare-and-set on name, number and digest |
 //! | [`Store::release`] | gives the leases back |
 //!
 //! The lease saves work and is no fence. Every change of a request compares its name, number and digest, so a relay that comes late changes nothing.
@@ -11,9 +11,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use queue_core::client::row::digest_of;
+use queue_core::{JobId, client::row::digest_of, envelope::Envelope};
 
-use crate::error::Result;
+use crate::{
+    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    error::{Error, Result},
+};
 
 /// How long a relay has a queue for itself, counted from each new request.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -92,9 +95,9 @@ pub(crate) enum Taken {
     Nothing,
     /// Another relay has the lease.
     Leased,
-    /// There are rows, and the queue has no name at this broker: take again with one.
+    /// There are rows, and the queue has no name at this broker: take again with one. The lease is free: a relay that cannot get a name must not keep it.
     Nameless,
-    /// This relay cannot send: why. Nothing was changed, so that another relay can.
+    /// This relay cannot send: why. It has not taken the lease, so that another relay can send.
     NotHere(String),
 }
 
@@ -151,9 +154,9 @@ pub(crate) trait Store: Send {
 
     async fn take(&mut self, take: &Take<'_>) -> Result<Taken>;
 
-    /// Puts a request under a new name, with number 1 and the same rows as far as they are there, in place of one. `all`: all rows that are there now may
-    /// have been sent before, and not only those of the request. False: it was not the one in flight any more.
-    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool>;
+    /// Ends a request without an answer, if it is still the one in flight: its rows stay, and the queue has a new name, under which the next take begins with
+    /// number 1. `all`: all rows that are there now may have been sent before, and not only those of the request.
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()>;
 
     /// Ends these requests, and gives the leases back.
     async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()>;
@@ -161,6 +164,31 @@ pub(crate) trait Store: Send {
     /// Marks the queues with more rows than this as full, and those with fewer as not.
     async fn bound(&mut self, rows: i64) -> Result<()>;
 
+    /// The queues, as a person sees them.
+    async fn figures(&mut self) -> Result<Vec<OutboxQueue>>;
+
+    /// The first rows of a queue, or only those that are refused.
+    async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>>;
+
+    /// Gives the numbers of the rows that were changed.
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>>;
+
     /// After an error: the next call connects anew.
     fn disconnect(&mut self);
+}
+
+/// A row as a person sees it.
+pub(crate) fn shown(queue: &str, row: &Row, put_off: bool, refused: Option<String>) -> OutboxRow {
+    let job = JobId::from_bytes(&row.id).map_or_else(|_| format!("{} bytes that are no id", row.id.len()), |id| id.to_string());
+    let decoded = queue_core::client::row::decode(queue, &row.id, &row.body, row.created_ms, row.age).ok();
+    let task = decoded.and_then(|job| Some(Envelope::decode(&job.envelope).ok()?.task.to_string()));
+    OutboxRow { seq: row.seq, job, task, age: row.age, put_off, refused }
+}
+
+/// Nobody drops a row that the broker may have already: its request would be another one.
+pub(crate) fn none_in_flight(in_flight: &[i64], seqs: &[i64]) -> Result<()> {
+    let Some(seq) = seqs.iter().find(|seq| in_flight.contains(seq)) else { return Ok(()) };
+    let problem =
+        "is in flight to the broker; wait until it is sent, or take the request back with `outbox release` first (nothing was dropped)";
+    Err(Error::Invalid { field: "row", value: seq.to_string(), problem: problem.to_owned() })
 }

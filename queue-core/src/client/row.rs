@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Job, RawJob, prepare::Prepared};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Due, GroupName, Hold, JobLimits, NewJob, OnConflict, Priority, Unique, UniqueKey},
+    broker::{Due, GroupName, Hold, JobLimits, MAX_BYTES, NewJob, OnConflict, Priority, Unique, UniqueKey},
     codec,
     draft::{EnqueueStack, OnEnqueue},
     envelope::stamp,
@@ -197,6 +197,9 @@ pub fn decode(queue: &str, id: &[u8], body: &[u8], created_ms: i64, age: Duratio
     if version > ROW_VERSION {
         return Err(Error::SchemaTooNew { queue: queue.to_owned(), found: version.into(), known: ROW_VERSION.into() });
     }
+    if id.len() + body.len() > MAX_BYTES {
+        return Err(damaged(&format!("it has {} bytes, and a broker takes {MAX_BYTES} at most", id.len() + body.len())));
+    }
     let head = body.get(1..HEAD).ok_or_else(|| damaged("it is cut off"))?;
     let length = usize::from(u16::from_be_bytes([head[0], head[1]]));
     let (options, envelope) = body[HEAD..].split_at_checked(length).ok_or_else(|| damaged("it is cut off"))?;
@@ -216,7 +219,14 @@ pub fn decode(queue: &str, id: &[u8], body: &[u8], created_ms: i64, age: Duratio
     }
     job.digest = options.digest.unwrap_or_default();
     job.group = options.group.map(GroupName::new).transpose()?;
-    job.limits = options.limits.and_then(|(chain, cost)| JobLimits::new(JobLimits::keys_of(&chain), cost)).map(Box::new);
+    job.limits = match options.limits {
+        // No limit is left out because it cannot be read.
+        Some((chain, cost)) => {
+            let limits = JobLimits::new(JobLimits::keys_of(&chain), cost).filter(|limits| limits.chain() == chain);
+            Some(Box::new(limits.ok_or_else(|| damaged("it has limits that are none"))?))
+        }
+        None => None,
+    };
     job.unique = match options.unique {
         Some(keyed) => Some(Box::new(keyed.read().ok_or_else(|| damaged("it has a key that is none"))?)),
         None => None,
@@ -274,6 +284,24 @@ mod tests {
         }
         assert_eq!(encode(&all[0]).unwrap().len(), all[0].envelope.len() + HEAD + 1, "what is as usual takes no room");
         assert_eq!(Envelope::decode(&read(&all[0], 0).envelope).unwrap().enqueued_ms, Some(5));
+    }
+
+    #[test]
+    fn no_limit_is_left_out() {
+        for chain in [vec![], vec![0], vec![9, 1, 2], vec![1]] {
+            let options = codec::pack(&Options { limits: Some((chain, 1)), ..Options::default() }).unwrap();
+            let length = u16::try_from(options.len()).unwrap().to_be_bytes();
+            let body = [&[ROW_VERSION], length.as_slice(), &options, &job().envelope].concat();
+            assert!(matches!(decode("mail", job().id.as_bytes(), &body, 0, Duration::ZERO), Err(Error::Decode { .. })));
+        }
+    }
+
+    #[test]
+    fn a_row_has_no_more_bytes_than_a_request() {
+        let mut body = encode(&job()).unwrap();
+        body.resize(MAX_BYTES, 0);
+        let refused = decode("mail", job().id.as_bytes(), &body, 0, Duration::ZERO);
+        assert!(refused.unwrap_err().to_string().contains("1048576 at most"));
     }
 
     #[test]

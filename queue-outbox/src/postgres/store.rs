@@ -3,35 +3,48 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture, stream::poll_fn};
 use tokio::time::timeout;
 use tokio_postgres::{
-    Client, Config, IsolationLevel, NoTls, Row as PgRow, Transaction,
+    AsyncMessage, Client, Config, IsolationLevel, NoTls, Row as PgRow, Transaction,
     types::{ToSql, Type},
 };
 
 use super::with_tables;
 use crate::{
-    Relay,
-    dialect::Dialect,
+    Relay, bell,
+    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    dialect::{Dialect, LISTEN, read_hex},
     error::{Error, Result},
-    store::{BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, readable},
+    store::{
+        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, none_in_flight, readable, shown,
+    },
 };
 
 /// A call that has not ended by then has lost its connection.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Every transaction of a relay begins with it. A plan that was made while the table was empty must not be used on a full one, and rows that row-level security
-/// hides are an error.
+/// hides are an error. Without sequential scans, plans look so expensive that PostgreSQL would compile them, for half a second each.
 const GUARD: &str = "SELECT set_config('lock_timeout', '5s', true), set_config('statement_timeout', '5s', true), \
     set_config('idle_in_transaction_session_timeout', '5s', true), set_config('tcp_user_timeout', '8s', true), set_config('row_security', 'off', true), \
-    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), \
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
 
-/// A row that can be sent: it is not refused, and no earlier row of its group waits.
-const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at <= now()) \
-    AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM {s}.queue_outbox b \
-    WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.seq < o.seq AND b.retry_at > now()))";
+/// A row that waits, because it was refused for now: for 60 s at most. A time that lies further ahead is that of a clock that was wrong.
+const WAITS: &str = "retry_at BETWEEN now() AND now() + interval '90 s'";
+
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. `{w}` selects the groups of those: once, and not for each row.
+const SENDABLE: &str =
+    "o.refused IS NULL AND (o.retry_at IS NULL OR NOT o.{waits}) AND (o.group_digest IS NULL OR (o.queue, o.group_digest) NOT IN ({w}))";
+
+/// The queues that have rows, by a loose scan of the index.
+const QUEUES: &str = "q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
+    SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
+
+fn sendable(groups_that_wait: &str) -> String {
+    SENDABLE.replace("{w}", groups_that_wait).replace("{waits}", WAITS)
+}
 
 /// The columns of a [`Row`].
 const COLUMNS: &str = "o.seq, o.id, o.body, (extract(epoch FROM o.created_at) * 1000)::int8, \
@@ -46,16 +59,32 @@ impl Relay {
     /// # Errors
     /// [`Error::Postgres`] for a URL that cannot be read.
     pub fn postgres(url: &str) -> Result<Relay> {
+        Relay::postgres_in(url, "public")
+    }
+
+    /// The same of an outbox in another schema.
+    ///
+    /// # Errors
+    /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
+    pub fn postgres_in(url: &str, schema: &str) -> Result<Relay> {
         let config: Config = url.parse()?;
         let what = format!("PostgreSQL database `{}`", config.get_dbname().or(config.get_user()).unwrap_or_default());
-        Relay::postgres_with(what, "public", move || {
+        Relay::postgres_with(what, schema, move || {
             let config = config.clone();
             async move {
-                let (client, connection) = config.connect(NoTls).await?;
-                tokio::spawn(async {
-                    // The caller of a query gets the error, too.
-                    let _ = connection.await;
+                let (client, mut connection) = config.connect(NoTls).await?;
+                tokio::spawn(async move {
+                    let mut messages = poll_fn(move |context| connection.poll_message(context));
+                    // The caller of a query gets an error, too.
+                    while let Some(Ok(message)) = messages.next().await {
+                        if let AsyncMessage::Notification(said) = message
+                            && let Some(database) = read_hex(said.payload())
+                        {
+                            bell::of(&database).send_replace(());
+                        }
+                    }
                 });
+                client.batch_execute(LISTEN).await?;
                 Ok(client)
             }
         })
@@ -126,10 +155,11 @@ impl Tx<'_> {
 
     async fn queues(&self) -> Result<Vec<String>> {
         let sql = format!(
-            "WITH RECURSIVE q AS ((SELECT queue FROM {{s}}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
-             SELECT (SELECT o.queue FROM {{s}}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL) \
-             SELECT queue FROM q WHERE queue IS NOT NULL AND EXISTS (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = q.queue AND {SENDABLE}) \
-             UNION SELECT queue FROM {{s}}.queue_relay WHERE seqs IS NOT NULL"
+            "WITH RECURSIVE {QUEUES}, w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM q JOIN {{s}}.queue_outbox b ON b.queue = q.queue \
+             WHERE b.group_digest IS NOT NULL AND b.{WAITS}) \
+             SELECT queue FROM q WHERE queue IS NOT NULL AND (SELECT TRUE FROM {{s}}.queue_outbox o WHERE o.queue = q.queue AND {} LIMIT 1) \
+             UNION SELECT queue FROM {{s}}.queue_relay WHERE seqs IS NOT NULL",
+            sendable("SELECT queue, group_digest FROM w")
         );
         let found = self.run(&sql, &[]).await?;
         Ok(found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
@@ -207,6 +237,11 @@ impl Tx<'_> {
         Ok(self.run(&sql, &values).await?.pop())
     }
 
+    async fn give_back(&self, queue: &str) -> Result<()> {
+        let sql = "UPDATE {s}.queue_relay SET holder = NULL, until = NULL WHERE queue = $1";
+        self.run(sql, &[(&queue, Type::TEXT)]).await.map(drop)
+    }
+
     /// The rows of a request.
     async fn in_flight(&self, queue: &str, seqs: &[i64]) -> Result<Vec<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = ANY ($2) ORDER BY o.seq, o.id");
@@ -215,12 +250,16 @@ impl Tx<'_> {
 
     /// The next rows, in a statement of its own: its snapshot is not older than the lock.
     async fn next(&self, queue: &str) -> Result<Vec<Row>> {
+        let waiting = format!(
+            "SELECT b.queue, b.group_digest FROM {{s}}.queue_outbox b WHERE b.queue = $1 AND b.group_digest IS NOT NULL AND b.{WAITS}"
+        );
         // Bodies are read only of those that fit.
         let sql = format!(
             "WITH t AS (SELECT seq, id, n FROM (SELECT t.seq, t.id, sum(bytes) OVER (ORDER BY seq, id) AS bytes, row_number() OVER (ORDER BY seq, id) AS n \
-             FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND {SENDABLE} \
+             FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND {} \
              ORDER BY o.seq, o.id LIMIT {ROWS}) t) u WHERE bytes <= {BYTES} OR n = 1) \
-             SELECT {COLUMNS} FROM t JOIN {{s}}.queue_outbox o ON o.queue = $1 AND o.seq = t.seq AND o.id = t.id ORDER BY t.n"
+             SELECT {COLUMNS} FROM t JOIN {{s}}.queue_outbox o ON o.queue = $1 AND o.seq = t.seq AND o.id = t.id ORDER BY t.n",
+            sendable(&waiting)
         );
         rows(&self.run(&sql, &[(&queue, Type::TEXT)]).await?)
     }
@@ -269,42 +308,106 @@ impl Tx<'_> {
             self.refuse(queue, &row, &why).await?;
         }
         if rows.is_empty() {
-            return Ok(newer.map_or((Taken::Nothing, true), |newer| (Taken::NotHere(newer.to_string()), false)));
+            let Some(newer) = newer else { return Ok((Taken::Nothing, true)) };
+            self.give_back(queue).await?;
+            return Ok((Taken::NotHere(newer.to_string()), true));
         }
         rows.truncate(fitting(&rows));
         let (name, number) = match (name.filter(|name| name.broker == take.broker), take.name) {
             (Some(name), _) => (name, number + 1),
             (None, Some(fresh)) => (Name { broker: take.broker.to_owned(), producer: fresh.to_owned() }, 1),
-            (None, None) => return Ok((Taken::Nameless, true)),
+            (None, None) => {
+                self.give_back(queue).await?;
+                return Ok((Taken::Nameless, true));
+            }
         };
         let digest = self.store(queue, &name, number, &rows).await?;
         Ok((Taken::Request(Request { name, number, digest, rows, is_changed: false, suspect }), true))
     }
 
-    async fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
-        let digest_before = request.digest.as_slice();
-        let in_flight = self
-            .run(
-                "SELECT seqs FROM {s}.queue_relay WHERE queue = $1 AND producer = $2 AND number = $3 AND digest = $4 AND seqs IS NOT NULL FOR UPDATE",
-                &[
-                    (&queue, Type::TEXT),
-                    (&request.name.producer, Type::TEXT),
-                    (&request.number, Type::INT8),
-                    (&digest_before, Type::BYTEA),
-                ],
-            )
-            .await?;
-        let Some(in_flight) = in_flight.first() else { return Ok(false) };
-        let rows = self.in_flight(queue, &in_flight.try_get::<_, Vec<i64>>(0)?).await?;
-        self.store(queue, name, 1, &rows).await?;
-        if rows.is_empty() {
-            self.run("UPDATE {s}.queue_relay SET number = 0, seqs = NULL, digest = NULL WHERE queue = $1", &[(&queue, Type::TEXT)]).await?;
-        }
-        let last = rows.last().map_or(-1, |row| row.seq);
+    async fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
+        let (digest, last) = (request.digest.as_slice(), request.rows.last().map_or(-1, |row| row.seq));
         let suspect = if all { "(SELECT max(o.seq) FROM {s}.queue_outbox o WHERE o.queue = $1)" } else { "NULL::bigint" };
-        let sql = format!("UPDATE {{s}}.queue_relay SET suspect = greatest(suspect, $2, {suspect}) WHERE queue = $1");
-        self.run(&sql, &[(&queue, Type::TEXT), (&last, Type::INT8)]).await?;
-        Ok(true)
+        let sql = format!(
+            "UPDATE {{s}}.queue_relay SET broker = $2, producer = $3, number = 0, seqs = NULL, digest = NULL, suspect = greatest(suspect, $4, {suspect}) \
+             WHERE queue = $1 AND producer = $5 AND number = $6 AND digest = $7 AND seqs IS NOT NULL"
+        );
+        let values: [Value<'_>; 7] = [
+            (&queue, Type::TEXT),
+            (&name.broker, Type::TEXT),
+            (&name.producer, Type::TEXT),
+            (&last, Type::INT8),
+            (&request.name.producer, Type::TEXT),
+            (&request.number, Type::INT8),
+            (&digest, Type::BYTEA),
+        ];
+        self.run(&sql, &values).await.map(drop)
+    }
+}
+
+/// For people.
+impl Tx<'_> {
+    async fn figures(&self) -> Result<Vec<OutboxQueue>> {
+        let sql = format!(
+            "WITH RECURSIVE {QUEUES}, n AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM {{s}}.queue_relay) \
+             SELECT n.queue, w.rows, (SELECT count(*) FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL), w.age, \
+             coalesce(cardinality(r.seqs), 0)::int8, r.broker, \
+             coalesce(r.until BETWEEN clock_timestamp() AND clock_timestamp() + interval '{} s', FALSE) \
+             FROM n LEFT JOIN {{s}}.queue_relay r ON r.queue = n.queue, \
+             LATERAL (SELECT count(*) AS rows, (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::int8 AS age \
+             FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL) w ORDER BY n.queue",
+            LEASE.as_secs()
+        );
+        let read = |row: &PgRow| -> Result<OutboxQueue, tokio_postgres::Error> {
+            let number = |at| row.try_get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
+            let age: Option<i64> = row.try_get(3)?;
+            Ok(OutboxQueue {
+                queue: row.try_get(0)?,
+                waiting: number(1)?,
+                refused: number(2)?,
+                oldest: age.map(|age| Duration::from_millis(u64::try_from(age).unwrap_or(0))),
+                in_flight: number(4)?,
+                broker: row.try_get(5)?,
+                leased: row.try_get(6)?,
+            })
+        };
+        Ok(self.run(&sql, &[]).await?.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    async fn shown(&self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
+        let only = if refused { "AND o.refused IS NOT NULL" } else { "" };
+        let sql = format!(
+            "SELECT {COLUMNS}, coalesce(o.{WAITS}, FALSE), o.refused FROM {{s}}.queue_outbox o WHERE o.queue = $1 {only} ORDER BY o.seq, o.id LIMIT {limit}"
+        );
+        let found = self.run(&sql, &[(&queue, Type::TEXT)]).await?;
+        let read = |(row, found): (&Row, &PgRow)| Ok(shown(queue, row, found.try_get(5)?, found.try_get(6)?));
+        rows(&found)?.iter().zip(&found).map(read).collect()
+    }
+
+    /// The row of the relay is locked: no request begins or ends meanwhile.
+    async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+        let of_queue: [Value<'_>; 1] = [(&queue, Type::TEXT)];
+        let locked = self.run("SELECT seqs FROM {s}.queue_relay WHERE queue = $1 FOR UPDATE", &of_queue).await?;
+        let in_flight = locked.first().map(|row| row.try_get::<_, Option<Vec<i64>>>(0)).transpose()?.flatten().unwrap_or_default();
+        let (sql, seqs) = match change {
+            OutboxChange::Retry(seqs) => {
+                let sql = "UPDATE {s}.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = $1 AND (seq = ANY ($2) OR cardinality($2) = 0) \
+                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
+                (sql, seqs)
+            }
+            OutboxChange::Drop(seqs) => {
+                none_in_flight(&in_flight, seqs)?;
+                ("DELETE FROM {s}.queue_outbox WHERE queue = $1 AND seq = ANY ($2) RETURNING seq", seqs)
+            }
+            OutboxChange::Release => {
+                let sql = "UPDATE {s}.queue_relay SET holder = NULL, until = NULL, broker = NULL, producer = NULL, number = 0, seqs = NULL, digest = NULL, \
+                    suspect = greatest(suspect, $2) WHERE queue = $1 AND seqs IS NOT NULL";
+                self.run(sql, &[(&queue, Type::TEXT), (&in_flight.iter().max(), Type::INT8)]).await?;
+                return Ok(in_flight);
+            }
+        };
+        let changed = self.run(sql, &[(&queue, Type::TEXT), (seqs, Type::INT8_ARRAY)]).await?;
+        Ok(changed.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 }
 
@@ -351,12 +454,11 @@ impl Store for Postgres {
         .await
     }
 
-    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
         in_time(async {
             let tx = self.begin().await?;
-            let renamed = tx.rename(queue, request, name, all).await?;
-            tx.tx.commit().await?;
-            Ok(renamed)
+            tx.rename(queue, request, name, all).await?;
+            Ok(tx.tx.commit().await?)
         })
         .await
     }
@@ -378,14 +480,32 @@ impl Store for Postgres {
     async fn bound(&mut self, most: i64) -> Result<()> {
         in_time(async {
             let tx = self.begin().await?;
-            let sql = "WITH RECURSIVE q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
-                SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL), \
-                full_now AS (SELECT coalesce(array_agg(queue ORDER BY queue), '{}') AS queues FROM q WHERE queue IS NOT NULL \
-                AND (SELECT count(*) FROM (SELECT 1 FROM {s}.queue_outbox o WHERE o.queue = q.queue LIMIT $1 + 1) c) > $1) \
-                UPDATE {s}.queue_database SET full_queues = f.queues FROM full_now f WHERE full_queues IS DISTINCT FROM f.queues";
-            tx.run(sql, &[(&most, Type::INT8)]).await?;
+            let sql = format!(
+                "WITH RECURSIVE {QUEUES}, \
+                 full_now AS (SELECT coalesce(array_agg(queue ORDER BY queue), '{{}}') AS queues FROM q WHERE queue IS NOT NULL \
+                 AND (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = q.queue LIMIT $1 + 1) c) > $1) \
+                 UPDATE {{s}}.queue_database SET full_queues = f.queues FROM full_now f WHERE full_queues IS DISTINCT FROM f.queues"
+            );
+            tx.run(&sql, &[(&most, Type::INT8)]).await?;
+            Ok(tx.tx.commit().await?)
+        })
+        .await
+    }
+
+    async fn figures(&mut self) -> Result<Vec<OutboxQueue>> {
+        in_time(async { self.begin().await?.figures().await }).await
+    }
+
+    async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
+        in_time(async { self.begin().await?.shown(queue, refused, limit).await }).await
+    }
+
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let changed = tx.change(queue, change).await?;
             tx.tx.commit().await?;
-            Ok(())
+            Ok(changed)
         })
         .await
     }

@@ -11,14 +11,18 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use super::with_tables;
 use crate::{
     Relay,
+    desk::{OutboxChange, OutboxQueue, OutboxRow},
     error::{Error, Result},
-    store::{BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, readable},
+    store::{
+        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, none_in_flight, readable, shown,
+    },
 };
 
-/// A row that can be sent: it is not refused, and no earlier row of its group waits. ?2 is the time.
-const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at <= ?2) \
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. A row waits for 60 s at most: a time that lies further ahead is that of a clock
+/// that was wrong. ?2 is the time.
+const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at NOT BETWEEN ?2 AND ?2 + 90000) \
     AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
-    WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.seq < o.seq AND b.retry_at > ?2))";
+    WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.retry_at BETWEEN ?2 AND ?2 + 90000))";
 
 const LEASE_MS: i64 = LEASE.as_millis() as i64;
 
@@ -36,20 +40,43 @@ impl Relay {
 struct Sqlite {
     path: PathBuf,
     holder: [u8; 16],
-    connection: Option<Connection>,
+    connection: Option<Open>,
+}
+
+/// Which file is at a path: another one if the file was replaced, by a restore for example.
+type Identity = (u64, u64);
+
+type Open = (Connection, Option<Identity>);
+
+fn identity(path: &Path) -> Option<Identity> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    }
+    // Here an open file can be neither deleted nor moved.
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
 }
 
 impl Sqlite {
     /// Does some work with the connection on a thread that may block.
     async fn work<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Connection, &[u8]) -> Result<T> + Send + 'static) -> Result<T> {
         let (connection, path, holder) = (self.connection.take(), self.path.clone(), self.holder);
-        let worked = tokio::task::spawn_blocking(move || -> Result<(Connection, Result<T>)> {
-            let mut connection = match connection {
-                Some(connection) => connection,
-                None => open(&path)?,
+        let worked = tokio::task::spawn_blocking(move || -> Result<(Open, Result<T>)> {
+            let (mut connection, file) = match connection.filter(|(_, file)| *file == identity(&path)) {
+                Some(open) => open,
+                None => {
+                    // Read before the file is opened: if it is replaced in between, it is opened again.
+                    let file = identity(&path);
+                    (open(&path)?, file)
+                }
             };
             let done = work(&mut connection, &holder);
-            Ok((connection, done))
+            Ok(((connection, file), done))
         });
         let (connection, done) = worked.await.map_err(|panic| queue_core::Error::Internal(panic.to_string()))??;
         self.connection = Some(connection);
@@ -134,7 +161,7 @@ impl Tx<'_> {
 
     fn in_flight(&self, seqs: &str) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        for seq in seqs.split(',').filter_map(|seq| seq.parse::<i64>().ok()) {
+        for seq in numbers(seqs) {
             rows.extend(self.rows("SELECT seq, id, body, created_at FROM main.queue_outbox WHERE seq = ?1", [seq])?);
         }
         Ok(rows)
@@ -169,6 +196,11 @@ impl Tx<'_> {
         Ok(digest)
     }
 
+    fn give_back(&self, queue: &str) -> Result<()> {
+        self.tx.execute("UPDATE main.queue_relay SET holder = NULL, until = NULL WHERE queue = ?1", [queue])?;
+        Ok(())
+    }
+
     fn take(&self, queue: &str, broker: &str, fresh: Option<&str>, done: Option<&Done>) -> Result<(Taken, bool)> {
         const LEASED: &str = "UPDATE main.queue_relay SET holder = ?2, until = CASE WHEN holder = ?2 AND seqs IS NOT NULL THEN until ELSE ?3 + ?4 END \
             WHERE queue = ?1 AND (holder = ?2 OR until IS NULL OR until NOT BETWEEN ?3 AND ?3 + ?4) \
@@ -199,37 +231,77 @@ impl Tx<'_> {
             self.refuse(&row, &why)?;
         }
         if rows.is_empty() {
-            return Ok(newer.map_or((Taken::Nothing, true), |newer| (Taken::NotHere(newer.to_string()), false)));
+            let Some(newer) = newer else { return Ok((Taken::Nothing, true)) };
+            self.give_back(queue)?;
+            return Ok((Taken::NotHere(newer.to_string()), true));
         }
         rows.truncate(fitting(&rows));
         let (name, number) = match (name.filter(|name| name.broker == broker), fresh) {
             (Some(name), _) => (name, number + 1),
             (None, Some(fresh)) => (Name { broker: broker.to_owned(), producer: fresh.to_owned() }, 1),
-            (None, None) => return Ok((Taken::Nameless, true)),
+            (None, None) => {
+                self.give_back(queue)?;
+                return Ok((Taken::Nameless, true));
+            }
         };
         let digest = self.store(queue, &name, number, &rows)?;
         Ok((Taken::Request(Request { name, number, digest, rows, is_changed: false, suspect }), true))
     }
 
-    fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
-        const IN_FLIGHT: &str =
-            "SELECT seqs FROM main.queue_relay WHERE queue = ?1 AND producer = ?2 AND number = ?3 AND digest = ?4 AND seqs IS NOT NULL";
-        let values = params![queue, request.name.producer, request.number, request.digest.as_slice()];
-        let seqs: Option<String> = self.tx.query_row(IN_FLIGHT, values, |row| row.get(0)).optional()?;
-        let Some(seqs) = seqs else { return Ok(false) };
-        let rows = self.in_flight(&seqs)?;
-        self.store(queue, name, 1, &rows)?;
-        if rows.is_empty() {
-            self.tx.execute("UPDATE main.queue_relay SET number = 0, seqs = NULL, digest = NULL WHERE queue = ?1", [queue])?;
-        }
+    fn rename(&self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
         let all: Option<i64> = match all {
             true => self.tx.query_row("SELECT max(seq) FROM main.queue_outbox WHERE queue = ?1", [queue], |row| row.get(0))?,
             false => None,
         };
-        let last = rows.last().map_or(-1, |row| row.seq).max(all.unwrap_or(-1));
-        self.tx.execute("UPDATE main.queue_relay SET suspect = max(coalesce(suspect, -1), ?2) WHERE queue = ?1", params![queue, last])?;
-        Ok(true)
+        let last = request.rows.last().map_or(-1, |row| row.seq).max(all.unwrap_or(-1));
+        self.tx.execute(
+            "UPDATE main.queue_relay \
+             SET broker = ?2, producer = ?3, number = 0, seqs = NULL, digest = NULL, suspect = max(coalesce(suspect, -1), ?4) \
+             WHERE queue = ?1 AND producer = ?5 AND number = ?6 AND digest = ?7 AND seqs IS NOT NULL",
+            params![queue, name.broker, name.producer, last, request.name.producer, request.number, request.digest.as_slice()],
+        )?;
+        Ok(())
     }
+}
+
+/// For people.
+impl Tx<'_> {
+    fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+        let seqs = "SELECT seqs FROM main.queue_relay WHERE queue = ?1";
+        let in_flight: Option<Option<String>> = self.tx.query_row(seqs, [queue], |row| row.get(0)).optional().map_err(with_tables)?;
+        let in_flight = in_flight.flatten().map(|seqs| numbers(&seqs)).unwrap_or_default();
+        let (sql, seqs) = match change {
+            OutboxChange::Retry(seqs) if seqs.is_empty() => {
+                let of_all = "UPDATE main.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = ?1 \
+                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
+                let mut statement = self.tx.prepare(of_all)?;
+                return Ok(statement.query_map([queue], |row| row.get(0))?.collect::<Result<_, _>>()?);
+            }
+            OutboxChange::Retry(seqs) => {
+                let sql = "UPDATE main.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = ?1 AND seq = ?2 \
+                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
+                (sql, seqs)
+            }
+            OutboxChange::Drop(seqs) => {
+                none_in_flight(&in_flight, seqs)?;
+                ("DELETE FROM main.queue_outbox WHERE queue = ?1 AND seq = ?2 RETURNING seq", seqs)
+            }
+            OutboxChange::Release => {
+                let sql = "UPDATE main.queue_relay SET holder = NULL, until = NULL, broker = NULL, producer = NULL, number = 0, seqs = NULL, digest = NULL, \
+                    suspect = max(coalesce(suspect, -1), ?2) WHERE queue = ?1 AND seqs IS NOT NULL";
+                self.tx.execute(sql, params![queue, in_flight.iter().max().unwrap_or(&-1)])?;
+                return Ok(in_flight);
+            }
+        };
+        let mut statement = self.tx.prepare(sql)?;
+        let changed = seqs.iter().map(|seq| statement.query_row(params![queue, seq], |row| row.get(0)).optional());
+        Ok(changed.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+    }
+}
+
+/// The numbers of a request, as they are stored.
+fn numbers(seqs: &str) -> Vec<i64> {
+    seqs.split(',').filter_map(|seq| seq.parse().ok()).collect()
 }
 
 #[async_trait]
@@ -268,7 +340,7 @@ impl Store for Sqlite {
         self.write(move |tx| tx.take(&queue, &broker, fresh.as_deref(), done.as_ref())).await
     }
 
-    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<bool> {
+    async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
         let (queue, request, name) = (queue.to_owned(), request.clone(), name.clone());
         self.write(move |tx| Ok((tx.rename(&queue, &request, &name, all)?, true))).await
     }
@@ -305,6 +377,56 @@ impl Store for Sqlite {
         }
         let changed = move |tx: &Tx<'_>| Ok((tx.tx.execute("UPDATE main.queue_database SET full_queues = ?1", [&full])?, true));
         self.write(changed).await.map(drop)
+    }
+
+    async fn figures(&mut self) -> Result<Vec<OutboxQueue>> {
+        self.work(|connection, _| {
+            let sql = "WITH t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), \
+                n(queue) AS (SELECT queue FROM main.queue_outbox UNION SELECT queue FROM main.queue_relay) \
+                SELECT n.queue, (SELECT count(*) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL), \
+                (SELECT count(*) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL), \
+                (SELECT t.now - min(o.created_at) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL), \
+                r.seqs, r.broker, coalesce(r.until BETWEEN t.now AND t.now + ?1, 0) \
+                FROM n, t LEFT JOIN main.queue_relay r ON r.queue = n.queue ORDER BY n.queue";
+            let number = |row: &rusqlite::Row<'_>, at| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0));
+            let read = |row: &rusqlite::Row<'_>| {
+                let (age, seqs): (Option<i64>, Option<String>) = (row.get(3)?, row.get(4)?);
+                Ok(OutboxQueue {
+                    queue: row.get(0)?,
+                    waiting: number(row, 1)?,
+                    refused: number(row, 2)?,
+                    oldest: age.map(|age| Duration::from_millis(u64::try_from(age).unwrap_or(0))),
+                    in_flight: seqs.map_or(0, |seqs| numbers(&seqs).len() as u64),
+                    broker: row.get(5)?,
+                    leased: row.get(6)?,
+                })
+            };
+            let mut statement = connection.prepare(sql).map_err(with_tables)?;
+            Ok(statement.query_map([LEASE_MS], read)?.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
+        let queue = queue.to_owned();
+        self.work(move |connection, _| {
+            let sql = "WITH t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) \
+                SELECT o.seq, o.id, o.body, o.created_at, t.now - o.created_at, coalesce(o.retry_at BETWEEN t.now AND t.now + 90000, 0), o.refused \
+                FROM main.queue_outbox o, t WHERE o.queue = ?1 AND (o.refused IS NOT NULL OR NOT ?2) ORDER BY o.seq LIMIT ?3";
+            let mut statement = connection.prepare(sql).map_err(with_tables)?;
+            let read = |row: &rusqlite::Row<'_>| {
+                let age = Duration::from_millis(u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0));
+                let found = Row { seq: row.get(0)?, id: row.get(1)?, body: row.get(2)?, created_ms: row.get(3)?, age };
+                Ok(shown(&queue, &found, row.get(5)?, row.get(6)?))
+            };
+            Ok(statement.query_map(params![queue, refused, limit], read)?.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+        let (queue, change) = (queue.to_owned(), change.clone());
+        self.write(move |tx| Ok((tx.change(&queue, &change)?, true))).await
     }
 
     fn disconnect(&mut self) {

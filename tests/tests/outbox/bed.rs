@@ -93,6 +93,22 @@ impl Database {
         Ok(addresses.into_iter().map(|address| address.id).collect())
     }
 
+    /// A time to which a row is put off.
+    pub(crate) fn soon(&self) -> &'static str {
+        match self {
+            Database::Postgres { .. } => "now() + interval '50 s'",
+            Database::Sqlite { .. } => "created_at + 50000",
+        }
+    }
+
+    /// The type of bytes.
+    pub(crate) fn bytes(&self) -> &'static str {
+        match self {
+            Database::Postgres { .. } => "bytea",
+            Database::Sqlite { .. } => "blob",
+        }
+    }
+
     pub(crate) async fn execute(&self, sql: &str) {
         match self {
             Database::Postgres { url } => connect(url).await.batch_execute(sql).await.expect("the statement runs"),

@@ -102,6 +102,21 @@ mod on_postgres_alone {
         );
     }
 
+    /// More than one statement takes, of which the second finds a full queue. The caller commits all the same.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_many_jobs_all_are_inserted_or_none() {
+        let Database::Postgres { url } = Database::postgres().await else { unreachable!("it is in PostgreSQL") };
+        let mut client = connect(&url).await;
+        let outbox = Outbox::postgres(&client).await.unwrap();
+        client.batch_execute("UPDATE queue_database SET full_queues = '{full}'").await.unwrap();
+        let tx = client.transaction().await.unwrap();
+        let jobs = (0..1001).map(|n| job().queue(if n < 1000 { "default" } else { "full" }));
+        assert!(matches!(jobs.enqueue_all_in(&outbox, &tx).await, Err(Error::Full { queue }) if queue == "full"));
+        tx.commit().await.unwrap();
+        let count: i64 = client.query_one("SELECT count(*) FROM queue_outbox", &[]).await.unwrap().get(0);
+        assert_eq!(count, 0);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn the_outbox_is_where_its_schema_says() {
         let Database::Postgres { url } = Database::postgres().await else { unreachable!("it is in PostgreSQL") };
@@ -134,7 +149,7 @@ mod on_postgres_alone {
 mod in_sqlite {
     use super::*;
     use rusqlite::Connection;
-    use sqlite::EnqueueIn as _;
+    use sqlite::{EnqueueAllIn as _, EnqueueIn as _};
 
     #[test]
     fn each_wrong_database_has_an_error_of_its_own() {
@@ -153,6 +168,9 @@ mod in_sqlite {
         let tx = there.transaction().unwrap();
         assert!(matches!(job().enqueue_in(&outbox, &tx), Err(Error::Full { .. })));
         job().queue("default2").enqueue_in(&outbox, &tx).expect("only one queue is full");
+        assert!(matches!(vec![job().queue("other"), job()].enqueue_all_in(&outbox, &tx), Err(Error::Full { .. })));
+        let count: i64 = tx.query_row("SELECT count(*) FROM queue_outbox", (), |row| row.get(0)).unwrap();
+        assert_eq!(count, 1, "all of them or none");
         drop(tx);
         there.execute_batch("UPDATE queue_database SET version = 2").unwrap();
         assert!(matches!(Outbox::sqlite(&there), Err(Error::TooNew { found: 2, known: 1 })));

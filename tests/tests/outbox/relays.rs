@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
-use queue_outbox::Error;
+use queue_outbox::{Error, OutboxChange};
 use queue_testing::{conformance::Lane, failing::Fault, patience::wait};
 use queue_tests::{
     postgres::Postgres,
@@ -25,6 +25,13 @@ places! {
     a_row_that_is_gone_in_flight_takes_no_other_along
     a_request_in_flight_at_another_broker_is_not_sent
     an_outbox_has_a_bound
+    a_worker_runs_a_relay_and_ends_with_it
+    people_see_and_repair_rows_without_the_broker
+    rows_in_flight_are_released_and_not_dropped
+    a_relay_that_cannot_get_a_name_leaves_the_lease_to_others
+    a_row_of_a_newer_library_does_not_hold_back_what_was_sent
+    a_row_that_is_damaged_in_flight_is_set_aside
+    a_row_put_off_by_a_clock_that_was_ahead_is_sent
     a_large_backlog_is_sent_in_bounded_requests
 }
 
@@ -301,6 +308,135 @@ async fn an_outbox_has_a_bound(bed: Bed) {
         .await;
 }
 
+#[queue_core::task(queue = "elsewhere")]
+async fn nothing() {}
+
+/// It serves every queue, not only those of its worker.
+async fn a_worker_runs_a_relay_and_ends_with_it(bed: Bed) {
+    let ids = bed.put(3).await;
+    let until = wait("the outbox to be empty").on(bed.client.broker()).until(async || bed.database.waiting().await == 0);
+    let worker = queue_worker::Worker::new(bed.client.clone()).register::<nothing>().queue("elsewhere");
+    worker.outbox(bed.database.relay()).run(until).await.unwrap();
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_relay WHERE holder IS NOT NULL OR seqs IS NOT NULL").await, 0);
+    bed.has_exactly(ids).await;
+    // Nobody sends any more.
+    bed.put(1).await;
+    assert_eq!(bed.database.waiting().await, 1);
+}
+
+async fn people_see_and_repair_rows_without_the_broker(bed: Bed) {
+    bed.database.put(vec![job().id("taken").header("a", "1")], true).await.unwrap();
+    bed.drain().await;
+    let of_group = vec![job().group("a"), job().group("a"), job().queue("other")];
+    let other = queue_core::RawJob::new("mail.other", vec![0x80]).id("taken");
+    let ids = bed.database.put([vec![other], of_group].concat(), true).await.unwrap();
+    bed.broker.fail(Fault::RequestLost, u32::MAX);
+    let people = bed.database.relay();
+    let changed = async |change| people.change("default", &change).await.unwrap();
+    let seqs: Vec<i64> = people.rows("default", false, 10).await.unwrap().iter().map(|row| row.seq).collect();
+    let set = format!(
+        "UPDATE queue_outbox SET refused = 'why' WHERE seq = {}; UPDATE queue_outbox SET retry_at = {} WHERE seq = {}",
+        seqs[0],
+        bed.database.soon(),
+        seqs[1]
+    );
+    bed.database.execute(&set).await;
+    let queues = people.queues().await.unwrap();
+    let figures: Vec<_> =
+        queues.iter().map(|of| (of.queue.as_str(), of.waiting, of.refused, of.in_flight, of.leased, of.oldest.is_some())).collect();
+    assert_eq!(figures, [("default", 2, 1, 0, false, true), ("other", 1, 0, 0, false, true)]);
+    let rows = people.rows("default", false, 10).await.unwrap();
+    let shown: Vec<_> = rows.iter().map(|row| (row.job.clone(), row.task.as_deref(), row.put_off, row.refused.as_deref())).collect();
+    let of = |at: usize, put_off, refused| (ids[at].to_string(), Some(if at == 0 { "mail.other" } else { "mail.send" }), put_off, refused);
+    assert_eq!(shown, [of(0, false, Some("why")), of(1, true, None), of(2, false, None)]);
+    for (refused, limit) in [(true, 10), (false, 1)] {
+        let rows = people.rows("default", refused, limit).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), seqs[..1]);
+    }
+    assert_eq!(changed(OutboxChange::Retry(vec![seqs[1], seqs[2], 0])).await, [seqs[1]], "one waited");
+    assert_eq!(changed(OutboxChange::Retry(Vec::new())).await, [seqs[0]]);
+    assert_eq!(changed(OutboxChange::Drop(vec![seqs[0], 0])).await, [seqs[0]]);
+    assert_eq!(changed(OutboxChange::Release).await, Vec::<i64>::new(), "nothing is in flight");
+    bed.broker.fail(Fault::RequestLost, 0);
+    bed.drain().await;
+    assert_eq!(bed.ready("default").await.len(), 3);
+}
+
+/// The broker of the request does not come back.
+async fn rows_in_flight_are_released_and_not_dropped(bed: Bed) {
+    let ids = in_flight(&bed).await;
+    bed.database.execute("UPDATE queue_relay SET broker = 'redis://gone'").await;
+    let people = bed.database.relay();
+    let queue = people.queues().await.unwrap().remove(0);
+    assert_eq!((queue.in_flight, queue.broker.as_deref(), queue.leased), (4, Some("redis://gone"), true));
+    let seqs: Vec<i64> = people.rows("default", false, 10).await.unwrap().iter().map(|row| row.seq).collect();
+    let refused = people.change("default", &OutboxChange::Drop(vec![seqs[0]])).await;
+    assert!(matches!(&refused, Err(Error::Invalid { field: "row", .. })), "{refused:?}");
+    assert_eq!(bed.database.waiting().await, 4);
+    assert_eq!(people.change("default", &OutboxChange::Release).await.unwrap(), seqs);
+    bed.broker.fail(Fault::ReplyLost, 0);
+    let relayed = bed.drain().await;
+    assert_eq!((relayed.sent, relayed.perhaps_twice), (4, 0), "this broker has them");
+    bed.has_exactly(ids).await;
+}
+
+async fn a_relay_that_cannot_get_a_name_leaves_the_lease_to_others(bed: Bed) {
+    let ids = bed.put(3).await;
+    bed.broker.fail(Fault::RequestLost, u32::MAX);
+    let running = tokio::spawn({
+        let (relay, client) = (bed.database.relay(), bed.client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    wait("several tries").until(async || bed.broker.failed() > 3).await;
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_relay WHERE holder IS NOT NULL").await, 0);
+    running.abort();
+    bed.broker.fail(Fault::RequestLost, 0);
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
+async fn a_row_of_a_newer_library_does_not_hold_back_what_was_sent(bed: Bed) {
+    let ids = bed.put(3).await;
+    bed.put(1).await;
+    let newer = match bed.database {
+        Database::Postgres { .. } => r"'\x02'::bytea",
+        Database::Sqlite { .. } => "x'02'",
+    };
+    let of_last = "WHERE seq = (SELECT max(seq) FROM queue_outbox)";
+    bed.database
+        .execute(&format!("UPDATE queue_outbox SET body = CAST({newer} || substr(body, 2) AS {}) {of_last}", bed.database.bytes()))
+        .await;
+    let relay = bed.database.relay();
+    let sent = async || bed.database.waiting().await == 1;
+    relay.run(&bed.client, wait("all but the newer row to be sent").on(bed.client.broker()).until(sent)).await;
+    bed.has_exactly(ids).await;
+    assert_eq!(bed.database.refused().await, 0, "it waits for a newer relay");
+    assert_eq!(bed.database.number("SELECT count(*) FROM queue_relay WHERE holder IS NOT NULL OR seqs IS NOT NULL").await, 0);
+}
+
+async fn a_row_that_is_damaged_in_flight_is_set_aside(bed: Bed) {
+    let ids = in_flight(&bed).await;
+    bed.database.execute("UPDATE queue_outbox SET body = substr(body, 1, 2) WHERE seq = (SELECT min(seq) FROM queue_outbox)").await;
+    bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    bed.broker.fail(Fault::ReplyLost, 0);
+    let more = bed.put(1).await;
+    bed.drain().await;
+    assert_eq!(bed.database.refused().await, 1);
+    bed.has_exactly([ids, more].concat()).await;
+}
+
+/// Its group would wait until the clock is there again.
+async fn a_row_put_off_by_a_clock_that_was_ahead_is_sent(bed: Bed) {
+    let ids = bed.database.put((0..3).map(|_| job().group("a")).collect(), true).await.unwrap();
+    let in_an_hour = match bed.database {
+        Database::Postgres { .. } => "now() + interval '1 h'",
+        Database::Sqlite { .. } => "created_at + 3600000",
+    };
+    bed.database.execute(&format!("UPDATE queue_outbox SET retry_at = {in_an_hour} WHERE seq = (SELECT min(seq) FROM queue_outbox)")).await;
+    bed.drain().await;
+    bed.has_exactly(ids).await;
+}
+
 /// By rows, and by bytes.
 async fn a_large_backlog_is_sent_in_bounded_requests(bed: Bed) {
     let mut ids = bed.put(2600).await;
@@ -317,6 +453,88 @@ async fn a_large_backlog_is_sent_in_bounded_requests(bed: Bed) {
 
 mod on_postgres_alone {
     use super::*;
+
+    fn run(database: &Database, client: &Client) -> tokio::task::JoinHandle<queue_outbox::Relayed> {
+        let (relay, client) = (database.relay(), client.clone());
+        tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await })
+    }
+
+    async fn of(bed: &Bed) -> tokio_postgres::Client {
+        let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+        queue_tests::postgres::connect(url).await
+    }
+
+    /// Somebody holds the row of one queue, and the transactions about it fail.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_trouble_with_one_queue_holds_up_no_other() {
+        let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
+        let mut client = of(&bed).await;
+        bed.database.execute("INSERT INTO queue_relay (queue) VALUES ('a')").await;
+        let locked = client.transaction().await.unwrap();
+        locked.execute("UPDATE queue_relay SET number = 0 WHERE queue = 'a'", &[]).await.unwrap();
+        bed.database.put(vec![job().queue("a"), job().queue("b")], true).await.unwrap();
+        let running = run(&bed.database, &bed.client);
+        wait("that of the other queue to be sent").until(async || bed.database.waiting().await == 1).await;
+        drop(locked);
+        wait("the outbox to be empty").until(async || bed.database.waiting().await == 0).await;
+        running.abort();
+    }
+
+    /// Its role may do everything but mark a queue as full.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_rows_that_cannot_be_counted_are_sent() {
+        let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
+        let role = format!("relay_{:016x}", fastrand::u64(..));
+        let grants = format!(
+            "CREATE ROLE {role} LOGIN; GRANT SELECT ON queue_database TO {role}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON queue_outbox, queue_relay TO {role}"
+        );
+        bed.database.execute(&grants).await;
+        let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+        let url = url.replace("//queue@", &format!("//{role}@"));
+        let ids = bed.put(2).await;
+        let until = wait("the outbox to be empty").until(async || bed.database.waiting().await == 0);
+        queue_outbox::Relay::postgres(&url).unwrap().run(&bed.client, until).await;
+        bed.has_exactly(ids).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_command_line_reaches_an_outbox() {
+        let Database::Postgres { url } = Database::postgres().await else { unreachable!("it is in PostgreSQL") };
+        Database::Postgres { url: url.clone() }.put(vec![job().queue("mail")], true).await.unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command.args(["outbox", "list", "--json", "--database", &url]).env("QUEUE_URL", "redis://127.0.0.1:1");
+        let listed = tokio::task::spawn_blocking(move || queue_tests::patience::output(&mut command).unwrap()).await.unwrap();
+        let queues: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("it prints JSON");
+        assert_eq!((&queues[0]["queue"], &queues[0]["waiting"]), (&"mail".into(), &1.into()));
+    }
+
+    /// The relay idles, and would look again after a second at the latest: it is told sooner.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_a_relay_of_another_process_hears_of_a_commit() {
+        let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
+        let running = run(&bed.database, &bed.client);
+        let mut client = of(&bed).await;
+        let outbox = queue_outbox::Outbox::postgres(&client).await.unwrap();
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            // Longer than it looks every 20 ms.
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            let tx = client.transaction().await.unwrap();
+            queue_outbox::postgres::EnqueueIn::enqueue_in(job(), &outbox, &tx).await.unwrap();
+            tx.commit().await.unwrap();
+            let began = std::time::Instant::now();
+            // Not by `wake`, which is for this process.
+            client.batch_execute(outbox.notify_sql().unwrap()).await.unwrap();
+            wait("it to be sent").every(Duration::from_millis(1)).until(async || bed.database.waiting().await == 0).await;
+            times.push(began.elapsed());
+        }
+        running.abort();
+        times.sort();
+        // Each alone would take 0.5 s in the middle.
+        eprintln!("from commit to the deletion of the row: {times:?}");
+        assert!(times[0] < Duration::from_millis(700), "{times:?}");
+    }
 
     /// The database dies between any two steps.
     #[tokio::test(flavor = "multi_thread")]
@@ -355,6 +573,63 @@ mod on_postgres_alone {
 
 mod in_sqlite_and_on_redis_alone {
     use super::*;
+
+    /// A lane of an older library would serve no group. Only the jobs of groups wait for its end.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other() {
+        let (database, server) = (Database::sqlite(), Server::start(Kind::Redis));
+        let broker: DynBroker = server.broker().await;
+        let client = Client::with_broker(broker.clone());
+        let mut lane = Lane::on(&broker, "default").await;
+        let knows = "queue:{default}:knows";
+        server.command(&["HSET", knows, lane.name.as_str(), "lfkpcztahus"]);
+        let jobs = vec![job().id("a"), job().id("b").group("a"), job().id("c").group("a"), job(), job().unique_key("k"), job().group("b")];
+        let ids = database.put(jobs, true).await.unwrap();
+        let running = tokio::spawn({
+            let (relay, client) = (database.relay(), client.clone());
+            async move { relay.run(&client, std::future::pending::<()>()).await }
+        });
+        wait("all but those of groups to be sent").on(&broker).until(async || database.waiting().await == 3).await;
+        let put_off = "SELECT count(*) FROM queue_outbox WHERE retry_at IS NOT NULL";
+        wait("the answer to be noted").until(async || database.number(put_off).await == 2).await;
+        assert_eq!(database.refused().await, 0);
+        let others = claimed(&mut lane, 10).await;
+        assert_eq!(others, [ids[0].clone(), ids[3].clone(), ids[4].clone()]);
+        // It is replaced by one of this library.
+        server.command(&["HDEL", knows, lane.name.as_str()]);
+        wait("the others to be sent").on(&broker).until(async || database.waiting().await == 0).await;
+        running.abort();
+        let mut lane = Lane::on(&broker, "default").await;
+        let of_groups = claimed(&mut lane, 10).await;
+        let place = |id: &JobId| of_groups.iter().position(|other| other == id).expect("it was sent");
+        assert!(of_groups.len() == 3 && place(&ids[1]) < place(&ids[2]), "{of_groups:?}");
+    }
+
+    /// By a restore, for example: the relay still has the file open that was there before.
+    #[cfg(unix)]
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_is_replaced_is_the_one_whose_jobs_are_sent() {
+        let bed = Bed::new(crate::bed::Place::SqliteRedis).await;
+        let mut ids = bed.put(2).await;
+        let running = tokio::spawn({
+            let (relay, client) = (bed.database.relay(), bed.client.clone());
+            async move { relay.run(&client, std::future::pending::<()>()).await }
+        });
+        wait("the outbox to be empty").until(async || bed.database.waiting().await == 0).await;
+        let other = Database::sqlite();
+        other.execute("PRAGMA journal_mode = DELETE").await;
+        ids.extend(other.put(vec![job(), job(), job()], true).await.unwrap());
+        let (Database::Sqlite { path: from, .. }, Database::Sqlite { path: to, .. }) = (&other, &bed.database) else {
+            unreachable!("they are files")
+        };
+        for log in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{log}", to.display()));
+        }
+        std::fs::rename(from, to).unwrap();
+        wait("those of the other file to be sent").until(async || bed.database.waiting().await == 0).await;
+        running.abort();
+        bed.has_exactly(ids).await;
+    }
 
     /// The broker is killed, and away for a while: rows wait, and none is buried.
     #[tokio::test(flavor = "multi_thread")]
