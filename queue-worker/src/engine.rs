@@ -72,6 +72,9 @@ pub(crate) struct Plan {
     /// How often jobs of its queues rise that wait, as its code declares it.
     pub(crate) aging: BTreeMap<&'static str, Duration>,
     pub(crate) subscriptions: Vec<Subscribe>,
+    /// Those of outboxes.
+    #[cfg(feature = "outbox")]
+    pub(crate) relays: Vec<queue_outbox::Relay>,
 }
 
 /// What all parts of a running worker share.
@@ -204,6 +207,8 @@ impl Shared {
             groups: GroupRules::new(),
             aging: BTreeMap::new(),
             subscriptions: Vec::new(),
+            #[cfg(feature = "outbox")]
+            relays: Vec::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
     }
@@ -248,6 +253,8 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let (batches, dispatched) = mpsc::unbounded_channel();
     let over = CancellationToken::new();
     let duties = Supervisor::new(broker.clone(), over.clone(), shared.restarts.clone());
+    #[cfg(feature = "outbox")]
+    let is_over = over.clone();
     let guard = over.drop_guard();
 
     if let Some(address) = plan.health {
@@ -312,6 +319,8 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     });
 
     tokio::spawn(runner::dispatch(shared.clone(), dispatched, events.clone()));
+    #[cfg(feature = "outbox")]
+    let relays = crate::relays::Relays::start(&plan.client, plan.relays, &shared.restarts, &is_over);
     let (ended, end) = oneshot::channel();
     drop(events);
     let pump = Pump::new(shared, plan.queues, received, batches, stage);
@@ -322,6 +331,8 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     }));
     let outcome = end.await;
     drop(guard);
+    #[cfg(feature = "outbox")]
+    relays.end().await;
     outcome.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
 }
 

@@ -98,6 +98,8 @@ mod outage;
 mod patience;
 mod pump;
 mod reclaimer;
+#[cfg(feature = "outbox")]
+mod relays;
 mod run;
 mod scribe;
 mod shutdown;

@@ -59,6 +59,8 @@ pub struct Worker {
     health: Option<SocketAddr>,
     release: Option<String>,
     schedules: Vec<Schedule>,
+    #[cfg(feature = "outbox")]
+    relays: Vec<queue_outbox::Relay>,
 }
 
 /// What a worker did and left when it stopped.
@@ -95,6 +97,8 @@ impl Worker {
             health: None,
             release: None,
             schedules: Vec::new(),
+            #[cfg(feature = "outbox")]
+            relays: Vec::new(),
         }
     }
 
@@ -274,6 +278,26 @@ impl Worker {
         self
     }
 
+    /// Runs the relay of an outbox for as long as the worker runs: it sends the jobs that have committed with the data of the application. It serves every
+    /// queue of the outbox, not only those of the worker. Run one in each worker: several are safe. Call it again for further databases.
+    ///
+    /// The relay stops when the worker's jobs have ended, so that it also sends what these have stored. It may take up to 3 seconds longer than the grace time if the
+    /// broker or the database does not answer. Rows that are not sent by then wait for another relay.
+    ///
+    /// ```no_run
+    /// # use queue_worker::Worker;
+    /// # use queue_outbox::Relay;
+    /// # fn configured(worker: Worker, relay: Relay) -> Worker {
+    /// // let relay = Relay::postgres("postgres://shop@db/shop")?;
+    /// worker.outbox(relay)
+    /// # }
+    /// ```
+    #[cfg(feature = "outbox")]
+    pub fn outbox(mut self, relay: queue_outbox::Relay) -> Self {
+        self.relays.push(relay);
+        self
+    }
+
     /// The client of its broker.
     pub fn client(&self) -> &Client {
         &self.client
@@ -383,6 +407,8 @@ impl Worker {
             groups,
             aging,
             subscriptions,
+            #[cfg(feature = "outbox")]
+            relays: self.relays,
         };
         let (control, stage) = Control::new();
         let stopping = async {

@@ -175,10 +175,11 @@ Exit codes:
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
     Dashboard(super::dashboard::DashboardArgs),
-    /// Print the tables by which jobs commit with the data of an application
+    /// Print the tables by which jobs commit with the data of an application; show and repair what is in them
     #[command(after_help = "Examples:
   {bin} outbox init --dialect postgres > migrations/0007_queue_outbox.sql
-  {bin} outbox init --dialect sqlite | sqlite3 shop.db")]
+  {bin} outbox list --database postgres://shop@db/shop
+  {bin} outbox retry --database shop.db mail")]
     Outbox {
         #[command(subcommand)]
         command: super::outbox::OutboxCommand,

@@ -95,7 +95,7 @@ use crate::Worker;
 /// | `limits list`, `show`, `set`, `remove` | shows limits and their holders, and sets them at run time |
 /// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `rewind`, `set`, `trim` | shows topics and their subscriptions, publishes and reads events, sets retention |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
-/// | `outbox init` | prints the SQL that creates the tables of an outbox |
+/// | `outbox init`, `list`, `retry`, `drop`, `release` | prints the SQL that creates the tables of an outbox, shows its rows and repairs them |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `dashboard` | serves the dashboard (feature `dashboard`) |
 /// | `completions SHELL` | prints a completion script |
@@ -214,7 +214,7 @@ where
         Command::Operations { command } => operations::operations(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
-        Command::Outbox { command } => outbox::outbox(&command)?,
+        Command::Outbox { command } => outbox::outbox(command).await?,
         #[cfg(feature = "sqlite")]
         Command::Backup(args) => backup::backup(&look().await?, &args)?,
         #[cfg(feature = "dashboard")]

@@ -1,11 +1,14 @@
-//! `outbox`: the tables by which jobs commit with the data of an application.
+//! `outbox`: the tables by which jobs commit with the data of an application, and what is in them. Only the database is needed, and no broker.
 
 use clap::Subcommand;
-use queue_outbox::Dialect;
+use queue_outbox::{Dialect, Error, OutboxChange, OutboxQueue, OutboxRow, Relay};
+use serde_json::json;
 
 use super::{
+    args::Format,
     exit::{Exit, Failure},
-    output::print,
+    output::{coarse, print, print_json, short, table},
+    person,
 };
 
 #[derive(Debug, Subcommand)]
@@ -16,6 +19,79 @@ pub(super) enum OutboxCommand {
   {bin} outbox init --dialect postgres --schema tenant_7
   {bin} outbox init --dialect sqlite | sqlite3 shop.db")]
     Init(InitArgs),
+    /// List the queues of an outbox with their depth and oldest row, or the rows of one queue
+    #[command(after_help = "Examples:
+  {bin} outbox list --database postgres://shop@db/shop
+  {bin} outbox list --database shop.db --queue mail             its rows, in the order to send in
+  {bin} outbox list --database shop.db --queue mail --refused   only those that can never be sent
+  {bin} outbox list --database shop.db --json | jq '.[].waiting'
+
+It needs the database and no broker. PostgreSQL is connected to without TLS")]
+    List {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// List the rows of this queue; of a topic: @ and its name
+        #[arg(long)]
+        queue: Option<String>,
+        /// List only rows that can never be sent
+        #[arg(long, requires = "queue")]
+        refused: bool,
+        /// List at most this many rows
+        #[arg(long, default_value = "100", value_name = "ROWS")]
+        limit: u32,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Send rows again that were refused, or that wait because their group was full
+    #[command(after_help = "Examples:
+  {bin} outbox retry --database postgres://shop@db/shop mail           all of the queue
+  {bin} outbox retry --database postgres://shop@db/shop mail 4711 4712")]
+    Retry {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// The queue; of a topic: @ and its name
+        queue: String,
+        /// The rows; without any: all of the queue
+        #[arg(value_name = "SEQ")]
+        rows: Vec<i64>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Delete rows: their jobs are never enqueued
+    #[command(after_help = "Examples:
+  {bin} outbox drop --database postgres://shop@db/shop mail 4711 --yes
+
+Rows that are in flight to the broker are not dropped: exit code 4, and nothing was changed")]
+    Drop {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// The queue; of a topic: @ and its name
+        queue: String,
+        /// The rows
+        #[arg(required = true, value_name = "SEQ")]
+        rows: Vec<i64>,
+        /// Drop them without a question
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Take back a request that is in flight at a broker which does not come back, so that its rows are sent to another one
+    #[command(after_help = "Examples:
+  {bin} outbox release --database postgres://shop@db/shop mail --yes
+
+Jobs that the old broker has stored may run twice. While that broker can be reached, run a relay with its URL instead")]
+    Release {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// The queue; of a topic: @ and its name
+        queue: String,
+        /// Release it without a question
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        format: Format,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -28,8 +104,159 @@ pub(super) struct InitArgs {
     schema: String,
 }
 
-pub(super) fn outbox(command: &OutboxCommand) -> Result<(), Failure> {
-    let OutboxCommand::Init(InitArgs { dialect, schema }) = command;
-    let migration = dialect.migration(schema).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    Ok(print(&migration)?)
+#[derive(Debug, clap::Args)]
+pub(super) struct DatabaseArgs {
+    /// The database of the application: postgres://USER@HOST/DATABASE, or the path of a SQLite file
+    #[arg(long, value_name = "URL|PATH")]
+    database: String,
+    /// The schema of the tables in PostgreSQL
+    #[arg(long, default_value = "public")]
+    schema: String,
+}
+
+impl DatabaseArgs {
+    fn relay(&self) -> Result<Relay, Failure> {
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| self.database.starts_with(scheme));
+        if is_postgres { self.postgres() } else { self.sqlite() }
+    }
+
+    #[cfg(feature = "outbox-postgres")]
+    fn postgres(&self) -> Result<Relay, Failure> {
+        Relay::postgres_in(&self.database, &self.schema).map_err(|error| Failure::new(Exit::Usage, format!("--database: {error}")))
+    }
+
+    #[cfg(not(feature = "outbox-postgres"))]
+    fn postgres(&self) -> Result<Relay, Failure> {
+        Err(without("PostgreSQL", "outbox-postgres"))
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+    fn sqlite(&self) -> Result<Relay, Failure> {
+        Ok(Relay::sqlite(self.database.strip_prefix("sqlite://").unwrap_or(&self.database)))
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn sqlite(&self) -> Result<Relay, Failure> {
+        Err(without("SQLite", "sqlite"))
+    }
+}
+
+#[cfg(not(all(feature = "outbox-postgres", feature = "sqlite")))]
+fn without(database: &str, feature: &str) -> Failure {
+    let problem =
+        format!("this program was built without {database}: use the program `queue`, or turn on the feature `{feature}` of queue-worker");
+    Failure::new(Exit::Setup, problem)
+}
+
+pub(super) async fn outbox(command: OutboxCommand) -> Result<(), Failure> {
+    match command {
+        OutboxCommand::Init(InitArgs { dialect, schema }) => {
+            let migration = dialect.migration(&schema).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+            Ok(print(&migration)?)
+        }
+        OutboxCommand::List { database, queue: None, format, .. } => {
+            let queues = database.relay()?.queues().await.map_err(|error| failure(&error))?;
+            if format.json {
+                Ok(print_json(&queues.iter().map(json_of_queue).collect::<Vec<_>>())?)
+            } else {
+                Ok(print(&text_of_queues(&queues))?)
+            }
+        }
+        OutboxCommand::List { database, queue: Some(queue), refused, limit, format } => {
+            let rows = database.relay()?.rows(&queue, refused, limit).await.map_err(|error| failure(&error))?;
+            if format.json { Ok(print_json(&rows.iter().map(json_of_row).collect::<Vec<_>>())?) } else { Ok(print(&text_of_rows(&rows))?) }
+        }
+        OutboxCommand::Retry { database, queue, rows, format } => {
+            change(&database, &queue, &OutboxChange::Retry(rows), "to be sent again", &format).await
+        }
+        OutboxCommand::Drop { database, queue, rows, yes, format } => {
+            confirm(yes, &format!("{} of {queue} would be dropped, and their jobs never enqueued", counted(rows.len())))?;
+            change(&database, &queue, &OutboxChange::Drop(rows), "dropped", &format).await
+        }
+        OutboxCommand::Release { database, queue, yes, format } => {
+            confirm(yes, &format!("the request in flight of {queue} would be sent again, and jobs that its broker has may run twice"))?;
+            change(&database, &queue, &OutboxChange::Release, "no longer in flight", &format).await
+        }
+    }
+}
+
+async fn change(database: &DatabaseArgs, queue: &str, change: &OutboxChange, what: &str, format: &Format) -> Result<(), Failure> {
+    let changed = database.relay()?.change(queue, change).await.map_err(|error| failure(&error))?;
+    if format.json {
+        print_json(&json!({ "queue": queue, "rows": changed }))?;
+    } else {
+        print(&format!("{queue}: {} {what}", counted(changed.len())))?;
+    }
+    let asked = match change {
+        OutboxChange::Retry(rows) | OutboxChange::Drop(rows) => rows.as_slice(),
+        _ => &[],
+    };
+    let missing: Vec<String> = asked.iter().filter(|seq| !changed.contains(seq)).map(i64::to_string).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::NotFound, format!("not changed, because they are not there or were already sent: {}", missing.join(", "))))
+}
+
+/// A person has to say yes.
+fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    match person::answer(&format!("{what}; write `yes` to go on"))? {
+        Some(answer) if answer == "yes" => Ok(()),
+        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was changed"))),
+        None => Err(Failure::new(Exit::Usage, format!("{what}; say --yes to do it"))),
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let exit = match error {
+        Error::Invalid { field: "row", .. } => Exit::WrongState,
+        Error::Invalid { .. } => Exit::Usage,
+        Error::NoTables { .. } | Error::TooNew { .. } => Exit::Setup,
+        _ => Exit::Unavailable,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn counted(rows: usize) -> String {
+    if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
+}
+
+fn text_of_queues(queues: &[OutboxQueue]) -> String {
+    let age = |queue: &OutboxQueue| queue.oldest.map(coarse).unwrap_or_default();
+    let relay = |queue: &OutboxQueue| if queue.leased { "has the lease" } else { "none" };
+    let rows = queues.iter().map(|queue| {
+        let numbers = [queue.waiting, queue.refused, queue.in_flight].map(|n| n.to_string());
+        let [waiting, refused, in_flight] = numbers;
+        [queue.queue.clone(), waiting, age(queue), in_flight, refused, relay(queue).to_owned(), queue.broker.clone().unwrap_or_default()]
+    });
+    table(["queue", "#waiting", "#oldest", "#in flight", "#refused", "relay", "broker"], rows)
+}
+
+fn json_of_queue(queue: &OutboxQueue) -> serde_json::Value {
+    let oldest_ms = queue.oldest.map(|age| age.as_millis() as u64);
+    json!({
+        "queue": queue.queue, "waiting": queue.waiting, "oldest_ms": oldest_ms, "in_flight": queue.in_flight, "refused": queue.refused,
+        "leased": queue.leased, "broker": queue.broker,
+    })
+}
+
+fn text_of_rows(rows: &[OutboxRow]) -> String {
+    let state = |row: &OutboxRow| match &row.refused {
+        Some(why) => format!("refused: {}", short(why, 200)),
+        None if row.put_off => "put off: its group is full".to_owned(),
+        None => "waiting".to_owned(),
+    };
+    let rows =
+        rows.iter().map(|row| [row.seq.to_string(), row.job.clone(), row.task.clone().unwrap_or_default(), coarse(row.age), state(row)]);
+    table(["#seq", "job", "task", "#age", "state"], rows)
+}
+
+fn json_of_row(row: &OutboxRow) -> serde_json::Value {
+    json!({
+        "seq": row.seq, "job": row.job, "task": row.task, "age_ms": row.age.as_millis() as u64, "put_off": row.put_off, "refused": row.refused,
+    })
 }

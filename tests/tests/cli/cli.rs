@@ -161,6 +161,58 @@ fn the_tables_of_an_outbox_are_printed() {
     }
 }
 
+/// It needs the database alone: here no broker can be reached.
+#[test]
+fn rows_of_an_outbox_are_listed_and_repaired() {
+    use queue_outbox::sqlite::EnqueueAllIn;
+
+    let place = Place::new();
+    let path = place.folder.path().join("app.db");
+    let mut connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch(&queue_outbox::Dialect::Sqlite.migration("main").unwrap()).unwrap();
+    let outbox = queue_outbox::Outbox::sqlite(&connection).unwrap();
+    let tx = connection.transaction().unwrap();
+    let job = || queue_core::RawJob::new("greet", vec![0x80]).queue("mail");
+    let ids = vec![job(), job(), job()].enqueue_all_in(&outbox, &tx).unwrap();
+    tx.commit().unwrap();
+    connection.execute("UPDATE queue_outbox SET refused = 'another job has its id' WHERE seq = 1", ()).unwrap();
+    let run = |arguments: &[&str]| {
+        let (verb, rest) = arguments.split_first().unwrap();
+        let arguments = [&["outbox", verb, "--database", path.to_str().unwrap()], rest].concat();
+        Ended::of(&output(place.command(&arguments).env("QUEUE_URL", "redis://127.0.0.1:1")).unwrap())
+    };
+    let json = |arguments: &[&str]| -> Value {
+        let ended = run(&[arguments, &["--json"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let queue = &json(&["list"])[0];
+    assert_eq!((&queue["queue"], &queue["waiting"], &queue["refused"]), (&"mail".into(), &2.into(), &1.into()));
+    assert!(queue["oldest_ms"].is_u64() && queue["leased"] == false && queue["broker"].is_null(), "{queue}");
+    let table = run(&["list", "--queue", "mail", "--refused"]).stdout;
+    assert!(
+        table.contains(&ids[0].id.to_string()) && table.contains("refused: another job has its id") && table.lines().count() == 2,
+        "{table}"
+    );
+    assert_eq!(json(&["list", "--queue", "mail", "--limit", "1"])[0]["task"], "greet");
+    assert_eq!(json(&["retry", "mail"])["rows"], serde_json::json!([1]));
+    let ended = run(&["drop", "mail", "2"]);
+    assert!(ended.code == 2 && ended.stderr.contains("say --yes"), "{}", ended.stderr);
+    let ended = run(&["drop", "mail", "2", "9", "--yes"]);
+    assert!(ended.code == 3 && ended.stdout.contains("1 row dropped") && ended.stderr.contains("already sent: 9"), "{}", ended.stderr);
+    let in_flight =
+        "INSERT INTO queue_relay (queue, broker, producer, number, seqs, digest) VALUES ('mail', 'redis://gone', 'p', 7, '1,3', x'00')";
+    connection.execute(in_flight, ()).unwrap();
+    let ended = run(&["drop", "mail", "3", "--yes"]);
+    assert!(ended.code == 4 && ended.stderr.contains("row `3` is in flight"), "{}", ended.stderr);
+    assert_eq!(run(&["release", "mail"]).code, 2);
+    assert_eq!(json(&["release", "mail", "--yes"])["rows"], serde_json::json!([1, 3]));
+    assert_eq!(json(&["list"])[0]["in_flight"], 0);
+    connection.execute_batch("DROP TABLE queue_outbox").unwrap();
+    let ended = run(&["list"]);
+    assert!(ended.code == 6 && ended.stderr.contains("queue outbox init --dialect sqlite"), "{}", ended.stderr);
+}
+
 #[test]
 fn tasks_are_listed_with_their_parameters() {
     let place = Place::new();

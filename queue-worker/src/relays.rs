@@ -1,0 +1,48 @@
+//! The relays of the outboxes that a worker was given. They call code of the application, such as the one that connects, so they run on its runtime.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use queue_core::{Client, outcome::panic_text};
+use queue_outbox::Relay;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{duty::Restarts, time::now, tuning::RESTART};
+
+const NAME: &str = "relay";
+
+/// How long a worker waits for its relays at its end.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// They end with it, even if the worker is dropped.
+pub(crate) struct Relays(JoinSet<()>);
+
+impl Relays {
+    /// Runs them until the worker is over. After a panic one begins anew.
+    pub(crate) fn start(client: &Client, relays: Vec<Relay>, restarts: &Arc<Restarts>, over: &CancellationToken) -> Self {
+        let mut running = JoinSet::new();
+        for relay in relays {
+            let (client, restarts, over) = (client.clone(), restarts.clone(), over.clone());
+            running.spawn(async move {
+                while let Err(panic) = AssertUnwindSafe(relay.run(&client, over.cancelled())).catch_unwind().await {
+                    restarts.panicked(NAME, now());
+                    let error = panic_text(panic);
+                    tracing::error!(duty = NAME, error, "the relay of an outbox panicked and is started again");
+                    if over.run_until_cancelled(tokio::time::sleep(RESTART)).await.is_none() {
+                        break;
+                    }
+                }
+            });
+        }
+        Relays(running)
+    }
+
+    /// The worker is over. What a relay leaves is done by the next one.
+    pub(crate) async fn end(mut self) {
+        let ended = timeout(PATIENCE, async { while self.0.join_next().await.is_some() {} });
+        if ended.await.is_err() {
+            tracing::warn!("a relay of an outbox has not ended in time; its lease expires, and another relay goes on");
+        }
+    }
+}
