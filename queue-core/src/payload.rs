@@ -213,8 +213,8 @@ fn told(name: &str, problem: &codec::Problem) -> String {
 }
 
 fn misfit(task: &str, path: String, ty: &str, problem: &str) -> Error {
-    let ty = if ty.is_empty() { String::new() } else { format!(" `{ty}`") };
-    Error::invalid("parameter", path, format!("does not fit{ty} of task `{task}`: {problem}"))
+    let ty = if ty.is_empty() { String::new() } else { format!("`{ty}` of ") };
+    Error::invalid("parameter", path, format!("does not fit {ty}task `{task}`: {problem}"))
 }
 
 /// Reads a payload, parameter by parameter, without allocating.

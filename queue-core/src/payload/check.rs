@@ -21,11 +21,17 @@ impl<'a> PayloadReader<'a> {
 
     /// The names of the parameters.
     pub(super) fn names(&self) -> Result<Vec<&'a str>, String> {
+        Ok(self.named()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The names of the parameters, and the bytes of each with its name.
+    pub(super) fn named(&self) -> Result<Vec<(&'a str, &'a [u8])>, String> {
         let (mut at, mut found) = (self.first, Vec::new());
         for _ in 0..self.entries {
             let key_end = codec::value_end(self.bytes, at)?;
-            found.push(codec::decode::<&str>(&self.bytes[at..key_end])?);
-            at = codec::value_end(self.bytes, key_end)?;
+            let end = codec::value_end(self.bytes, key_end)?;
+            found.push((codec::decode::<&str>(&self.bytes[at..key_end])?, &self.bytes[at..end]));
+            at = end;
         }
         Ok(found)
     }

@@ -75,7 +75,29 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     let path = track.path().to_string();
     let path = path.trim_start_matches('.');
     let (name, path) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
-    (name.to_owned(), path.to_owned(), codec::in_few_words(problem.to_string()))
+    let told = problem.to_string();
+    let name = if name.is_empty() { flattened::<F, Of>(payload, &told).unwrap_or_default() } else { name };
+    (name.to_owned(), path.to_owned(), codec::in_few_words(told))
+}
+
+/// Serde does not say where in a flattened field a problem is: it is the entry without which there is none, or another one.
+fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], told: &str) -> Option<&'p str> {
+    // Each is left out once, and all others are read again.
+    const MOST: usize = 100;
+    let entries = PayloadReader::of(payload).and_then(|reader| reader.named()).ok()?;
+    if entries.len() > MOST || told.starts_with("missing field") {
+        return None;
+    }
+    let without = |at: usize| {
+        let mut rest = Vec::with_capacity(payload.len());
+        codec::open_map(&mut rest, entries.len() - 1).ok()?;
+        entries.iter().enumerate().filter(|(other, _)| *other != at).for_each(|(_, (_, entry))| rest.extend_from_slice(entry));
+        Some(F::read(&mut Reader::of_payload(&rest, F::NILS)).err().map(|problem| problem.to_string()))
+    };
+    let problems: Vec<Option<String>> = (0..entries.len()).map(without).collect::<Option<_>>()?;
+    let is_other = |problem: &Option<String>| problem.as_ref().is_none_or(|problem| problem != told);
+    let at = problems.iter().position(Option::is_none).or_else(|| problems.iter().position(is_other))?;
+    entries.get(at).map(|(name, _)| *name)
 }
 
 /// Checks that what serde does not read everywhere can be read back.
@@ -129,7 +151,7 @@ fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
         match absent {
             _ if !name.is_empty() => misfit(task, format!("{name}{path}"), ty, &told),
             Some(param) => Error::invalid("parameter", param.name, missing(task, param)),
-            None => Error::invalid("parameters", format!("of task {task}"), told),
+            None => Error::invalid("task", task, format!("cannot read its parameters: {told}")),
         }
     })
 }

@@ -365,6 +365,8 @@ fn the_payload_of_a_schedule_is_what_serde_derives() {
     assert_eq!(shown(all.clone()), r#"{"dash-ed":7,"price":"1.50","retries":5,"x":1}"#);
     let sweep: Sweep = queue_core::payload::read_fields(&all).unwrap();
     assert_eq!(sweep, Sweep { retries: 5, price: 1.5, rest: rest(), floor: None, dash_ed: 7 });
+    let told = (Sweep::definition().payload_from_json)(r#"{"x":1,"y":"two","retries":1}"#).unwrap_err().to_string();
+    assert!(told.starts_with("parameter `y` does not fit task `Sweep`: "), "{told}");
     let missing = payload(Send::definition(), 0).unwrap_err().to_string();
     assert!(missing.contains("Send") && missing.contains("missing field `zip`"), "{missing}");
     assert_eq!(shown(payload(Send::definition(), 1).unwrap()), r#"{"zip":"1"}"#);
