@@ -12,6 +12,11 @@ pub struct Condition {
     pub limit: Option<u64>,
     /// Bytes that are free on the disk of the database file.
     pub free: Option<u64>,
+    /// Bytes of the write-ahead log of the database file, once it is far larger than it should be: a process that reads for long keeps it from
+    /// being emptied.
+    pub log: Option<u64>,
+    /// The numbers of the processes of this machine that read the database file now, where `log` is a figure and the system names them.
+    pub readers: Vec<u32>,
     /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
     pub trouble: Option<Trouble>,
 }
@@ -82,6 +87,18 @@ impl Condition {
         Some(used.saturating_mul(100) / limit)
     }
 
+    /// Why the write-ahead log is large, for people: "its write-ahead log has 96.0 MiB: process 4321 reads the file".
+    pub fn large_log(&self) -> Option<String> {
+        let size = bytes(self.log?);
+        let numbers: Vec<String> = self.readers.iter().map(u32::to_string).collect();
+        let readers = match &*numbers {
+            [] => "a process has read the file for long".to_owned(),
+            [one] => format!("process {one} reads the file"),
+            several => format!("processes {} read the file", several.join(", ")),
+        };
+        Some(format!("its write-ahead log (-wal) has {size}: {readers}, and the log cannot be emptied meanwhile"))
+    }
+
     /// The figures, for people: "1.5 MiB of 2.0 MiB of memory used". Nothing where none is known that matters.
     pub fn room(&self) -> Option<String> {
         match (self.used, self.limit, self.free) {
@@ -118,5 +135,8 @@ mod tests {
         let server = Condition { used: Some(3 << 20), limit: Some(2 << 20), ..Condition::default() };
         assert_eq!((server.percent(), server.room().unwrap()), (Some(150), "3.0 MiB of 2.0 MiB of memory used".to_owned()));
         assert_eq!(Condition { used: Some(1), limit: Some(0), ..Condition::default() }.percent(), None);
+        let read = Condition { log: Some(96 << 20), readers: vec![17, 4321], ..Condition::default() };
+        let told = read.large_log().unwrap();
+        assert!(told.starts_with("its write-ahead log (-wal) has 96.0 MiB: processes 17, 4321 read the file"), "{told}");
     }
 }

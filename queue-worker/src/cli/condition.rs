@@ -22,6 +22,8 @@ pub(super) struct Shown {
     limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     free_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_bytes: Option<u64>,
 }
 
 impl From<Condition> for Shown {
@@ -32,6 +34,7 @@ impl From<Condition> for Shown {
             used_bytes: condition.used,
             limit_bytes: condition.limit,
             free_bytes: condition.free,
+            log_bytes: condition.log,
         }
     }
 }
@@ -41,7 +44,8 @@ pub(super) fn text(condition: &Condition) -> String {
     let room = condition.room().map(|room| format!("{room}\n"));
     let trouble =
         condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.way_out()));
-    [room, trouble].into_iter().flatten().collect()
+    let log = condition.large_log().map(|log| format!("{log}\n"));
+    [room, trouble, log].into_iter().flatten().collect()
 }
 
 /// What a doctor has to say of it.
@@ -49,9 +53,11 @@ pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
     if let Some(trouble) = &condition.trouble {
         return vec![Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out())];
     }
+    let log = condition.large_log().map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
     let soon = condition.percent().filter(|percent| *percent >= SOON_FULL);
     let room = soon.and(condition.room());
     room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"))
         .into_iter()
+        .chain(log)
         .collect()
 }

@@ -1,8 +1,11 @@
 //! How the disk of a database is.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
-use super::ballast::{SIZE, is_whole, path_of};
+use super::{
+    ballast::{SIZE, is_whole, path_of},
+    file::logs_of,
+};
 use crate::broker::{Condition, Trouble, bytes};
 
 /// How a database's disk is: what is free, and whether new jobs are refused until there is room for the ballast.
@@ -11,7 +14,44 @@ pub(crate) fn condition(database: &Path) -> Condition {
     // Whoever works makes it as soon as there is room.
     let full = !is_whole(&path_of(database)) && free.is_none_or(|free| free < SIZE as u64);
     let why = || format!("the disk is full ({} free); they are taken again when {} are", bytes(free.unwrap_or(0)), bytes(SIZE as u64));
-    Condition { free, trouble: full.then(|| Trouble::Full(why())), ..Condition::default() }
+    let (log, readers) = large_log(database, LARGE_LOG).unzip();
+    Condition { free, trouble: full.then(|| Trouble::Full(why())), log, readers: readers.unwrap_or_default(), ..Condition::default() }
+}
+
+/// A write-ahead log of this size has not been emptied for long: it is cut to a quarter of it whenever it can be.
+const LARGE_LOG: u64 = 64 << 20;
+
+/// The size of the write-ahead log if it has at least so many bytes, and which processes read the file. The files are not opened: to close one would release the locks of
+/// this process.
+fn large_log(database: &Path, least: u64) -> Option<(u64, Vec<u32>)> {
+    let [log, index] = logs_of(database);
+    let size = fs::metadata(log).ok()?.len();
+    (size >= least).then(|| (size, readers(&index)))
+}
+
+/// Who holds a lock of a reader in the index of a write-ahead log: bytes 123 to 127 are those of the
+/// [file format](https://sqlite.org/walformat.html#wal_locks).
+#[cfg(target_os = "linux")]
+fn readers(index: &Path) -> Vec<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(found), Ok(locks)) = (fs::metadata(index), fs::read_to_string("/proc/locks")) else { return Vec::new() };
+    let file = format!(":{}", found.ino());
+    // `1: POSIX  ADVISORY  READ 4321 fe:00:131 124 124`
+    let reader = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().filter(|field| *field != "->").collect();
+        let [_, "POSIX", _, "READ", process, inode, first, ..] = fields[..] else { return None };
+        let is_reader = inode.ends_with(&file) && (123..=127).contains(&first.parse().unwrap_or(0));
+        process.parse().ok().filter(|process| is_reader && *process > 0)
+    };
+    let mut readers: Vec<u32> = locks.lines().filter_map(reader).collect();
+    readers.sort_unstable();
+    readers.dedup();
+    readers
+}
+
+#[cfg(not(target_os = "linux"))]
+fn readers(_: &Path) -> Vec<u32> {
+    Vec::new()
 }
 
 /// What an ordinary user can still write to the disk of a file; `None` where the system does not tell.
@@ -25,4 +65,28 @@ fn free(database: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free(_: &Path) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_a_file_whose_log_is_large_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        let connections: [rusqlite::Connection; 2] = std::array::from_fn(|_| rusqlite::Connection::open(&path).unwrap());
+        let [writes, reads] = &connections;
+        writes
+            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE lines (line BLOB); INSERT INTO lines VALUES (zeroblob(100000))")
+            .unwrap();
+        assert_eq!(large_log(&path, 10 << 20), None);
+        assert_eq!(large_log(&path, 1).unwrap().1, [0; 0]);
+        reads.execute_batch("BEGIN; SELECT count(*) FROM lines").unwrap();
+        let (size, readers) = large_log(&path, 1).unwrap();
+        assert!(size >= 100_000);
+        if cfg!(target_os = "linux") {
+            assert_eq!(readers, [std::process::id()]);
+        }
+    }
 }
