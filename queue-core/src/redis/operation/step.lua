@@ -1,6 +1,6 @@
 -- One step of an operation: what it does to jobs, and how far the operation is then. See `broker/operation/mod.rs`.
 -- ARGV: id, runner, step, position or '-', how many were looked at and skipped, in which state it has ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a
--- change), why or '', the states in which jobs are changed, and ids; of a requeue pairs of an id and its envelope without an expiry, or ''.
+-- change), why or '', the states in which jobs are changed, and ids; of a requeue triples, see `people/requeueing.lua`.
 -- Answers: 'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may be more to pop.
 --- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
 --- begin
@@ -18,7 +18,7 @@ end
 
 local answers, ids, changed, passed, failed, more = {}, {}, 0, 0, 0, false
 -- A job may have changed since it was looked at, and another one may have its id.
-local width = verb == 'requeue' and 2 or 1
+local width = verb == 'requeue' and 3 or 1
 for at = 12, #ARGV, width do
   local job = shown(ARGV[at])
   if job and string.find(',' .. states .. ',', ',' .. job[1] .. ',', 1, true) and enqueued_at(job[2]) <= whole(of.started) then
@@ -43,7 +43,7 @@ end
 for _, answer in ipairs(answers) do
   if type(answer) == 'string' then
     failed = failed + 1
-  elseif answer == 0 then
+  elseif answer == 0 or answer == 3 then
     passed = passed + 1
   else
     changed = changed + 1

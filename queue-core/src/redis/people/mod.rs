@@ -71,19 +71,38 @@ pub(in crate::redis) async fn change(
     answers.into_iter().map(changed).collect()
 }
 
-/// In parts: their envelopes are read before, as an expiry would let a job expire again. Nobody but a requeue changes the envelope of a job that has ended.
+/// In parts: their envelopes are read before, because an expiry would let a job expire again. The script compares the envelopes before it writes.
 async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
     let mut all = Vec::with_capacity(ids.len());
     for ids in ids.chunks(REQUEUED_AT_ONCE) {
         let mut call = REQUEUE.call(&broker.keys, queue);
         requeue_arguments(broker, queue, ids, &mut call).await?;
-        let answers = array(broker.script(queue, &REQUEUE, call).await?)?;
-        all.extend(answers.into_iter().map(changed).collect::<Result<Vec<_>>>()?);
+        for (id, answer) in ids.iter().zip(array(broker.script(queue, &REQUEUE, call).await?)?) {
+            all.push(match answer {
+                Value::Int(READ_AGAIN) => requeue_one(broker, queue, id).await?,
+                answer => changed(answer)?,
+            });
+        }
     }
     Ok(all)
 }
 
-/// Ids, and the envelope of each without its expiry, or nothing if it has none.
+/// The answer of a requeue whose job has another envelope than the one that was read.
+const READ_AGAIN: i64 = 3;
+
+/// A job that was requeued, edited and ended between the reading and the writing of its envelope is read again.
+async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Changed> {
+    loop {
+        let mut call = REQUEUE.call(&broker.keys, queue);
+        requeue_arguments(broker, queue, std::slice::from_ref(id), &mut call).await?;
+        match next(&mut array(broker.script(queue, &REQUEUE, call).await?)?.into_iter())? {
+            Value::Int(READ_AGAIN) => {}
+            answer => return changed(answer),
+        }
+    }
+}
+
+/// Ids, the envelope of each without its expiry, or nothing if it has none, and then also the envelope as it was read.
 pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &str, ids: &[JobId], call: &mut redis::Cmd) -> Result<()> {
     let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
     for id in ids {
@@ -91,11 +110,11 @@ pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &st
     }
     let envelopes = if ids.is_empty() { Vec::new() } else { array(broker.read(queue, &read).await?)? };
     for (id, envelope) in ids.iter().zip(envelopes) {
-        let anew = match envelope {
-            Value::BulkString(envelope) => Envelope::without_expiry(&envelope),
-            _ => None,
+        let (anew, read) = match envelope {
+            Value::BulkString(envelope) => Envelope::without_expiry(&envelope).map(|anew| (anew, envelope)).unwrap_or_default(),
+            _ => Default::default(),
         };
-        call.arg(id.as_bytes()).arg(anew.unwrap_or_default());
+        call.arg(id.as_bytes()).arg(anew).arg(read);
     }
     Ok(())
 }

@@ -32,12 +32,15 @@ local function revive(id)
   return true
 end
 
--- Pairs of an id and its envelope without an expiry, or '' if it has none. Answers: 0 not changed, 1 changed, or the id of the job that holds the key of this one.
-local function requeue_jobs(pairs_)
+-- Triples of an id, its envelope without an expiry, or '' if it has none, and then also the envelope as it was read. Answers: 0 not changed, 1 changed, 3 its envelope is
+-- another one by now, or the id of the job that holds the key of this one.
+local function requeue_jobs(triples)
   local answers, woken = {}, false
-  for at = 1, #pairs_, 2 do
-    local id, anew, wanted = pairs_[at], pairs_[at + 1], false
-    if call('ZSCORE', K.dead, id) then
+  for at = 1, #triples, 3 do
+    local id, anew, wanted = triples[at], triples[at + 1], false
+    if anew ~= '' and call('HGET', K.jobs, id) ~= triples[at + 2] then
+      wanted = 3
+    elseif call('ZSCORE', K.dead, id) then
       wanted = has('u') and younger(id) or true
       if wanted == true then
         exhume(id)
@@ -54,7 +57,7 @@ local function requeue_jobs(pairs_)
       woken = back({ id }, false) or woken
       count('requeued', 1)
     end
-    answers[(at + 1) / 2] = wanted == true and 1 or wanted or 0
+    answers[(at + 2) / 3] = wanted == true and 1 or wanted or 0
   end
   if woken then
     hint()
