@@ -8,7 +8,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{Audit, BuryReason, Damage, subscription_at, topic_address},
+    broker::{Audit, BuryReason, Damage, SweepLimits, subscription_at, topic_address},
     schedule::clamp,
 };
 
@@ -27,6 +27,7 @@ pub(crate) struct Janitor {
     ahead: Vec<u64>,
     /// Whether the last round has left something that is over.
     left: bool,
+    limits: SweepLimits,
 }
 
 /// What one round over all queues has done.
@@ -56,7 +57,9 @@ async fn rests(began: Instant, asked: Instant, round: &mut Round) -> bool {
 impl Janitor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let ahead = vec![0; shared.queues.len()];
-        Janitor { shared, rounds: 0, ahead, left: false }
+        // Zero is nobody's number.
+        let limits = SweepLimits { sweeper: fastrand::u64(1..1 << 53), ..shared.settings.sweep };
+        Janitor { shared, rounds: 0, ahead, left: false, limits }
     }
 
     async fn sweep(&self, at: usize, round: &mut Round) {
@@ -64,8 +67,8 @@ impl Janitor {
         let began = now();
         loop {
             let asked = now();
-            match self.shared.broker.sweep(queue, &self.shared.settings.sweep).await {
-                Ok(swept) if swept.is_empty() => return,
+            match self.shared.broker.sweep(queue, &self.limits).await {
+                Ok(swept) if swept.is_empty() || swept.elsewhere => return,
                 Ok(swept) => {
                     letters::buried(&self.shared, queue, &swept.buried, BuryReason::Undecodable).await;
                     self.shared.tallies.buried(at, swept.buried.len());
@@ -142,7 +145,7 @@ impl Janitor {
                 }
             }
         }
-        match self.shared.broker.sweep(&topic_address(topic), &self.shared.settings.sweep).await {
+        match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
             Ok(swept) => {
                 round.removed += swept.removed();
                 round.left |= swept.more;

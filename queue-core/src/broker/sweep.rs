@@ -22,6 +22,9 @@ impl Default for KeepLimits {
 /// The producer of a [relay](super::Enqueue::relayed) is forgotten after so many times the age of others: its requests are sent again until they are answered.
 pub const RELAY_AGE: u32 = 30;
 
+/// How long a sweeper that has left expired entries keeps other sweepers away after each of its calls: longer than it takes to sweep a few other queues.
+pub const SWEEPER_LEASE: Duration = Duration::from_secs(5);
+
 /// Limits of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {
@@ -40,6 +43,9 @@ pub struct SweepLimits {
     pub keep: KeepLimits,
     /// How many items of each kind one call handles, at most. Default: 100.
     pub items: usize,
+    /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the sweeps of others do nothing until five
+    /// seconds after its last call, so one sweeps a queue at a time. Default: 0, this sweep waits for no other, and no other waits for it.
+    pub sweeper: u64,
 }
 
 impl Default for SweepLimits {
@@ -53,6 +59,7 @@ impl Default for SweepLimits {
             dead_bytes: 256 * 1024 * 1024,
             keep: KeepLimits::default(),
             items: 100,
+            sweeper: 0,
         }
     }
 }
@@ -81,6 +88,8 @@ pub struct Swept {
     pub buried: Vec<JobId>,
     /// Whether more is left of some kind than one call removes.
     pub more: bool,
+    /// Whether another worker sweeps this queue: then this call has done nothing.
+    pub elsewhere: bool,
 }
 
 impl Swept {

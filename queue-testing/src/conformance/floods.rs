@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Ending, JobState, KeepLimits, NewJob, SweepLimits, Swept},
+    broker::{Ending, JobState, KeepLimits, NewJob, PauseOf, Pausing, SetPause, SweepLimits, Swept},
 };
 
 use super::{
     bed::{Bed, LONG, Lane, eventually, finish},
-    groups::{groups, job, put, sound},
+    groups::{groups, job, name, put, sound},
     limits::{concurrency, key, limited, set},
 };
 use crate::Changes as _;
@@ -125,6 +125,50 @@ pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     bed.broker.cancel(&bed.queue, &listed[..MANY]).await.expect("they can be cancelled");
     let claimed: Vec<_> = lane.claim(1).await.into_iter().map(|delivery| delivery.id).collect();
     assert_eq!(claimed, listed[MANY..]);
+}
+
+/// Hundreds of groups have a job and rest, because they are paused: others, of which nothing is left, are forgotten in the end.
+pub async fn groups_that_rest_with_jobs_keep_none_from_being_forgotten(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
+    run_all(&mut lane).await;
+    // More than one sweep looks at.
+    let paused: Vec<String> = (0..1_100).map(|n| format!("paused-{n}")).collect();
+    for group in &paused {
+        let pause = SetPause::pause(bed.queue.clone(), PauseOf::Group(name(group)), Pausing::new());
+        bed.broker.set_pause(&pause).await.expect("a group can be paused");
+    }
+    for groups in paused.chunks(500) {
+        bed.producer().await.stored(groups.iter().map(|group| job(group)).collect()).await;
+    }
+    // Virtual time passes the starts of those that have run.
+    for _ in 0..3 {
+        put(&bed, "last", 1).await;
+        run_all(&mut lane).await;
+    }
+    assert!(sweep_all(&bed, |swept| swept.groups).await >= MANY);
+}
+
+/// While one sweeper has left something, another one does nothing.
+pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
+    run_all(&mut lane).await;
+    let sweep = async |sweeper: u64| {
+        let limits = SweepLimits { sweeper, ..SweepLimits::default() };
+        bed.broker.sweep(&bed.queue, &limits).await.expect("a sweep is answered")
+    };
+    let first = sweep(1).await;
+    assert!(first.groups > 0 && first.more && !first.elsewhere, "{first:?}");
+    let other = sweep(2).await;
+    assert!(other.elsewhere && other.removed() == 0 && !other.more, "{other:?}");
+    assert!(sweep(0).await.groups > 0, "who gives no number is not kept away");
+    while sweep(1).await.more {}
+    let other = sweep(2).await;
+    assert!(other.is_empty(), "nothing is left: {other:?}");
+    put(&bed, "new", 1).await;
+    run_all(&mut lane).await;
+    assert_eq!(sweep(2).await.groups, 1, "nobody keeps it away any more");
 }
 
 /// Ends so many jobs, which are kept for a time. Gives their ids.

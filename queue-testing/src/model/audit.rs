@@ -2,7 +2,9 @@
 
 use queue_core::{
     JobId,
-    broker::{Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, RELAY_AGE, SweepLimits, Swept},
+    broker::{
+        Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, RELAY_AGE, SWEEPER_LEASE, SweepLimits, Swept,
+    },
 };
 
 use super::{Job, Model, Place, doors::End, enqueue::Producer};
@@ -23,6 +25,11 @@ impl Model {
 
     /// One round of housekeeping.
     pub fn sweep(&mut self, limits: &SweepLimits) -> Swept {
+        if self.sweeper.is_some_and(|(other, until)| ![0, other].contains(&limits.sweeper) && until > self.now) {
+            let mut swept = Swept::default();
+            swept.elsewhere = true;
+            return swept;
+        }
         let buried = self.bury_unreadable(limits.items);
         let before = |age: std::time::Duration| self.now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let mut swept = Swept::default();
@@ -75,6 +82,11 @@ impl Model {
         swept.waiters = self.forget_waiters(limits.items);
         let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.groups, swept.rates, swept.waiters];
         swept.more = swept.buried.len() >= limits.items || removed.into_iter().any(|removed| removed >= limits.items);
+        if swept.more && limits.sweeper != 0 {
+            self.sweeper = Some((limits.sweeper, self.now.saturating_add(SWEEPER_LEASE.as_millis().try_into().unwrap_or(i64::MAX))));
+        } else if !swept.more && self.sweeper.is_some_and(|(other, until)| other == limits.sweeper || until <= self.now) {
+            self.sweeper = None;
+        }
         swept
     }
 

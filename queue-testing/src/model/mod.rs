@@ -97,6 +97,8 @@ pub struct Model {
     operations: Vec<Operation>,
     /// What is said of aging, as it is stored.
     aging: Vec<u8>,
+    /// Who has left expired entries, and until when it keeps other sweepers away.
+    sweeper: Option<(u64, i64)>,
     announced: Option<i64>,
     /// Jobs for whose end somebody waits, and until when.
     watched: BTreeMap<JobId, i64>,

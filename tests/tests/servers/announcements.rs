@@ -5,12 +5,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use queue_core::{
-    JobId,
-    broker::{Counter, DynBroker, NewJob},
+    GroupName, JobId, LimitKey,
+    broker::{Counter, DynBroker, JobLimits, NewJob},
     prelude::*,
     redis::RedisBroker,
     registry::Registry,
@@ -26,6 +26,7 @@ use queue_worker::{Shutdown, Worker};
 on_servers! {
     work_of_this_process_is_expected_before_the_server_has_answered
     nobody_looks_again_for_what_he_has_found
+    a_queue_that_limits_block_costs_no_more_than_an_idle_one
 }
 
 const QUEUE: &str = "announcements";
@@ -91,6 +92,38 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
             tries.push(scripts(&server) - before);
         }
     }
+    shutdown.drain();
+    running.await.unwrap().unwrap();
+}
+
+/// Hundreds of groups wait for a limit whose only slot is taken: a worker with free slots polls, and does not ask again and again.
+async fn a_queue_that_limits_block_costs_no_more_than_an_idle_one(kind: Kind) {
+    const SCRIPTS: u64 = 8;
+    let server = Server::start(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let broker = client.broker().clone();
+    client.inspector().set_limit(QUEUE, "api", |rule| rule.concurrency = Some(1)).await.unwrap();
+    let blocked = |group: String| {
+        let mut job = NewJob::new(JobId::make(), envelope(&group));
+        job.group = Some(GroupName::new(&group).unwrap());
+        job.limits = JobLimits::new(vec![LimitKey::of("api", b"")], 1).map(Box::new);
+        job
+    };
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let mut holder = Lane::on(&broker, QUEUE).await;
+    producer.stored(vec![blocked("holder".to_owned())]).await;
+    assert_eq!(holder.claim(1).await.len(), 1);
+    producer.stored((0..400).map(|n| blocked(format!("group-{n}"))).collect()).await;
+    let (runs, shutdown) = (Arc::new(AtomicU64::new(0)), Shutdown::new());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<count>().shared_data(runs);
+    let running = tokio::spawn(worker.concurrency(10).run_with(shutdown.clone()));
+    // The first claims shut the groups, 700 at most at a time.
+    let settled = scripts(&server) + 15;
+    until("the worker to be there", async || scripts(&server) >= settled).await;
+    let (began, before) = (Instant::now(), scripts(&server));
+    until("some polls and heartbeats", async || scripts(&server) >= before + SCRIPTS).await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(1), "{SCRIPTS} scripts in {took:?}");
     shutdown.drain();
     running.await.unwrap().unwrap();
 }

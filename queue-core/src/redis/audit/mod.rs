@@ -41,8 +41,11 @@ const SLICE: usize = 50_000;
 pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &SweepLimits) -> Result<Swept> {
     let mut call = SWEEP.call(&broker.keys, queue);
     call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.remembered)).arg(limits.remembered_count);
-    call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
+    call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes).arg(limits.sweeper);
     let mut values = array(broker.script(queue, &SWEEP, call).await?)?.into_iter();
+    if values.len() == 0 {
+        return Ok(Swept { elsewhere: true, ..Swept::default() });
+    }
     Ok(Swept {
         producers: number(next(&mut values)?)?,
         remembered: number(next(&mut values)?)?,
@@ -54,6 +57,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         groups: number(next(&mut values)?)?,
         waiters: number(next(&mut values)?)?,
         more: number::<i64>(next(&mut values)?)? != 0,
+        elsewhere: false,
     })
 }
 

@@ -1,8 +1,12 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
--- more is left of some kind.
+-- the dead, most kept, most bytes kept, sweeper or 0. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
+-- more is left of some kind; or nothing: another one sweeps.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
+local sweeper, upto = string.match(call('HGET', K.meta, 'sweeper') or '', '^(%d+):(%d+)$')
+if sweeper and ARGV[9] ~= '0' and sweeper ~= ARGV[9] and whole(upto) > now and whole(upto) <= now + C.sweeper_lease then
+  return {}
+end
 local items = tonumber(ARGV[1])
 local more = false
 
@@ -13,8 +17,8 @@ local function step(removed)
 end
 
 -- Jobs that no release has read within their time are buried. One that waits or runs otherwise is looked at again in a minute.
-local buried = {}
-for _, id in ipairs(call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT', 0, items)) do
+local buried, over = {}, call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT', 0, items)
+for _, id in ipairs(over) do
   local name = call('HGET', K.notes, id)
   if call('HEXISTS', K.jobs, id) == 0 or call('ZSCORE', K.dead, id) or call('HEXISTS', K.records, id) == 1 then
     forget_unreadable({ id })
@@ -26,7 +30,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT'
     call('ZADD', K.unreadable, ms(now + 60000), id)
   end
 end
-step(#buried)
+step(#over)
 
 -- A producer that has sent nothing since the last look at it is forgotten; that of a relay, with a digest, since the thirtieth look before. An entry is
 -- marked by a look and written anew by each enqueue.
@@ -153,6 +157,13 @@ end
 
 if has('v') then
   is_followed()
+end
+more = more or forgotten >= FORGOTTEN_AT_ONCE
+
+if sweeper and (sweeper == ARGV[9] or whole(upto) <= now) and not more then
+  call('HDEL', K.meta, 'sweeper')
+elseif ARGV[9] ~= '0' and more then
+  call('HSET', K.meta, 'sweeper', ARGV[9] .. ':' .. ms(now + C.sweeper_lease))
 end
 
 -- What is gone, and what other hands have brought.

@@ -11,7 +11,8 @@ use crate::{
         BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
         LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
         OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED,
-        STOPPED, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED,
+        WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
@@ -29,7 +30,7 @@ const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 62] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 63] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -68,6 +69,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 62] {
         ("most_tags", TAGS_MAX.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
+        // Of sweeps.
+        ("sweeper_lease", SWEEPER_LEASE.as_millis().to_string()),
         // Of groups.
         ("turn_cost", TURN_COST.to_string()),
         ("turn_apart", TURN_APART.to_string()),

@@ -278,7 +278,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
     }
-    Ok(triggers::prune(connection, tx::clock_ms(), 1_000)?)
+    Ok(triggers::prune(connection, tx::clock_ms(), 1_000).map(drop)?)
 }
 
 /// The schema number in the file; 0 when nothing was made yet.

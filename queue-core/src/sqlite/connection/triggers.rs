@@ -14,8 +14,8 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Ends the marks of all queues of the file that stand no longer, and removes what was told while they did: at most `items` rows. Without any mark the file needs no triggers.
-/// The row of a queue stays: its next mark goes on with the numbers.
-pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<()> {
+/// The row of a queue stays: its next mark goes on with the numbers. Gives whether more is left.
+pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<bool> {
     const LAPSED: &str = "SELECT queue FROM queue_followed WHERE until IS NOT 0 AND NOT coalesce(until > ?1 AND until <= ?2, 0) LIMIT 1";
     const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN
         (SELECT number FROM queue_transitions WHERE queue = ?1 ORDER BY number LIMIT ?2)";
@@ -29,17 +29,18 @@ pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite
         let Some(queue) = lapsed else { break };
         let gone = connection.prepare_cached(OLD)?.execute(params![queue, Unsigned(room)])?;
         if gone >= room {
-            return Ok(());
+            return Ok(true);
         }
         connection.prepare_cached(OVER)?.execute([queue])?;
         room -= gone + 1;
     }
     if connection.prepare_cached(ANY)?.exists([])? || count(connection)? == 0 {
-        return Ok(());
+        return Ok(false);
     }
     connection.execute_batch(
         "DROP TRIGGER IF EXISTS queue_told_new; DROP TRIGGER IF EXISTS queue_told_change; DROP TRIGGER IF EXISTS queue_told_gone",
-    )
+    )?;
+    Ok(false)
 }
 
 /// How many of them there are.

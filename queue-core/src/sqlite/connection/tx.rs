@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
 use super::{
-    lenient::Number,
+    lenient::{Bytes, Number},
     schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS, WITH_PAUSES},
 };
 use crate::{address::JobId, error::Error};
@@ -66,6 +66,8 @@ pub(crate) struct Queue<'n> {
     pub(crate) claim: i64,
     head: Cell<i64>,
     tail: Cell<i64>,
+    /// What a search for suspects of groups in this transaction has left: `true`, it stopped half-way; `false`, no other may start.
+    pub(crate) doubted: Cell<Option<bool>>,
 }
 
 impl<'a> Tx<'a> {
@@ -123,7 +125,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Makes or drops triggers.
-    pub(crate) fn with_triggers(&self, change: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    pub(crate) fn with_triggers<T>(&self, change: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         change(self.connection)
     }
 
@@ -228,6 +230,23 @@ impl<'a> Tx<'a> {
         note.execute(params![queue, name, self.now]).map(drop)
     }
 
+    /// Where a bounded search or cleanup of the queue stopped, as it was [noted](Self::note_place).
+    pub(crate) fn place(&self, queue: i64, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+        let mut stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
+        stored.query_row(params![queue, name], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()
+    }
+
+    /// Stores where a bounded search stopped, under a name that begins with a dot: the next one goes on there. `None`: it begins anew.
+    pub(crate) fn note_place(&self, queue: i64, name: &str, place: Option<&[u8]>) -> rusqlite::Result<()> {
+        match place {
+            Some(place) => {
+                let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
+                note.execute(params![queue, name, place]).map(drop)
+            }
+            None => self.sql("DELETE FROM queue_counters WHERE queue = ?1 AND name = ?2")?.execute(params![queue, name]).map(drop),
+        }
+    }
+
     /// Tells the queue's listeners of work at this time.
     pub(crate) fn hint(&mut self, queue: &str, at: i64) {
         match self.hints.get_mut(queue) {
@@ -247,7 +266,16 @@ impl<'a> Tx<'a> {
             .query_row([name], |row| {
                 let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
                 let (is_paused, ends) = (paused & PAUSED != 0, paused & ENDS != 0);
-                Ok(Queue { name, key: row.get(0)?, paused: is_paused, ends, claim, head: Cell::new(head), tail: Cell::new(tail) })
+                Ok(Queue {
+                    name,
+                    key: row.get(0)?,
+                    paused: is_paused,
+                    ends,
+                    claim,
+                    head: Cell::new(head),
+                    tail: Cell::new(tail),
+                    doubted: Cell::new(None),
+                })
             })
             .optional()
     }
@@ -259,7 +287,7 @@ impl<'a> Tx<'a> {
         }
         self.sql("INSERT INTO queue_queues (name) VALUES (?1)")?.execute([name])?;
         let key = self.connection.last_insert_rowid();
-        Ok(Queue { name, key, paused: false, ends: false, claim: 0, head: Cell::new(0), tail: Cell::new(0) })
+        Ok(Queue { name, key, paused: false, ends: false, claim: 0, head: Cell::new(0), tail: Cell::new(0), doubted: Cell::new(None) })
     }
 
     /// Writes back what changed in a queue's row.

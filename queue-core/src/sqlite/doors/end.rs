@@ -110,13 +110,13 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     Ok(())
 }
 
-/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids.
-pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<Vec<JobId>, Failed> {
+/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids, and how many jobs it has looked at.
+pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
     let over: Vec<(Value, Option<Words>, Bytes)> = tx
         .sql(sql!("end_unreadable.sql"))?
         .query_map(params![queue.key, PARKED, tx.now, Unsigned(items)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut buried = Vec::new();
+    let (mut buried, looked) = (Vec::new(), over.len());
     for (stored, note, Bytes(envelope)) in over {
         let unreadable = note.and_then(|Words(note)| row::unreadable(&note));
         let id = match &stored {
@@ -134,7 +134,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
         bury(tx, queue, Leaving::only(id.as_bytes()), BuryReason::Undecodable)?;
         buried.push(id);
     }
-    Ok(buried)
+    Ok((buried, looked))
 }
 
 /// Somebody did not want the job any more.

@@ -303,7 +303,12 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     }
     let comes = may & !row.turn != 0;
     // A group that had its turn keeps its start.
-    let earliest = if comes && row.turn & may & TURN == 0 { virtual_time::next(tx, queue)? } else { 0 };
+    let earliest = if comes && row.turn & may & TURN == 0 {
+        let weight = rule(tx, queue, name)?.weight.map_or(1, u64::from);
+        virtual_time::next(tx, queue, weight)?
+    } else {
+        0
+    };
     tx.sql(TURNS)?.execute(params![row.line, may, earliest])?;
     if comes {
         tx.hint(queue.name, tx.now);
@@ -401,19 +406,46 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
     }
 }
 
-/// Forgets groups of which nothing is left, at most so many.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<usize, Failed> {
+/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and no turn stay, and are passed over: it looks at ten times as many groups, and the
+/// next sweep goes on behind them. Gives how many it has removed, and whether more may be left.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)
         OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
+    const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
+    const PLACE: &str = ".rested";
     if !tx.grouped() {
-        return Ok(0);
+        return Ok((0, false));
     }
     // Where nothing waits no group is ahead of any other.
     let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY], |row| row.get(0))?;
     let upto = if waits { virtual_time::read(tx, queue)?.0 } else { i64::MAX };
-    let forgotten = tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, Unsigned(items), upto])?;
-    if !waits && forgotten < items {
+    let place = tx.place(queue.key, PLACE)?;
+    let number = |at: usize| place.as_ref()?.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
+    let (start, line) = (number(0).unwrap_or(i64::MIN), number(8).unwrap_or(i64::MIN));
+    let read = |row: &rusqlite::Row<'_>| {
+        let (Number(line), Number(start), has_jobs) = (row.get(0)?, row.get(1)?, row.get::<_, bool>(2)?);
+        Ok((line, start, has_jobs))
+    };
+    let most = 10 * items;
+    let inputs = params![queue.key, LINED, LINED_SUSPECT, Unsigned(most), upto, start, line];
+    let looked: Vec<(i64, i64, bool)> = tx.sql(sql!("groups_rested.sql"))?.query_map(inputs, read)?.collect::<rusqlite::Result<_>>()?;
+    let (mut removed, mut last) = (0, None);
+    for (line, start, has_jobs) in &looked {
+        if removed == items {
+            break;
+        }
+        last = Some((*start, *line));
+        if !has_jobs {
+            removed += tx.sql(FORGET)?.execute([line])?;
+        }
+    }
+    let stopped = looked.len() == most || last != looked.last().map(|(line, start, _)| (*start, *line));
+    let stored = last.filter(|_| stopped).map(|(start, line)| [start.to_be_bytes(), line.to_be_bytes()].concat());
+    if stored.is_some() || place.is_some() {
+        tx.note_place(queue.key, PLACE, stored.as_deref())?;
+    }
+    if !waits && !stopped {
         virtual_time::restart(tx, queue)?;
     }
-    Ok(forgotten)
+    Ok((removed, stopped))
 }

@@ -96,7 +96,7 @@ pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result
     Ok(())
 }
 
-/// Removes at most `items` rows of marks that stand no longer, of all queues of the file; with the last of the file the triggers go.
-pub(crate) fn prune(tx: &Tx<'_>, items: usize) -> Result<(), Failed> {
+/// Removes at most `items` rows of marks that stand no longer, of all queues of the file; with the last of the file the triggers go. Gives whether more is left.
+pub(crate) fn prune(tx: &Tx<'_>, items: usize) -> Result<bool, Failed> {
     Ok(tx.with_triggers(|connection| triggers::prune(connection, tx.now, items))?)
 }
