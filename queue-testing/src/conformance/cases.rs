@@ -125,6 +125,7 @@ macro_rules! __conformance_cases {
                 groups_are_served_in_turn
                 one_claim_takes_from_groups_in_turn
                 a_group_is_served_by_its_weight
+                a_large_weight_counts_for_a_group_that_comes_back
                 a_group_that_comes_back_at_once_gains_nothing
                 a_priority_orders_inside_its_group
                 plain_jobs_have_their_share
@@ -434,6 +435,8 @@ macro_rules! __conformance_cases {
                 groups_that_a_limit_holds_back_keep_nobody_from_its_turn
                 rates_of_keys_that_were_used_once_are_forgotten
                 cancelled_suspects_keep_no_other_waiting
+                groups_that_rest_with_jobs_keep_none_from_being_forgotten
+                one_worker_sweeps_a_queue_at_a_time
                 a_record_waits_for_none_that_is_kept_for_longer
                 a_bound_removes_no_record_while_another_is_over;
             suspects:
@@ -443,7 +446,11 @@ macro_rules! __conformance_cases {
                 an_ordered_group_whose_holder_is_a_suspect_waits_for_it
                 a_suspect_that_has_outlived_its_crash_is_suspected_no_more
                 a_suspect_that_has_outlived_its_crash_goes_free_beside_another
-                a_subscription_reads_on_beside_groups_with_suspects;
+                a_subscription_reads_on_beside_groups_with_suspects
+                a_search_goes_on_inside_a_group
+                a_suspect_that_is_found_begins_the_search_anew
+                a_group_pays_for_its_suspect_what_its_jobs_have_cost
+                parked_suspects_keep_no_other_job_waiting;
             people:
                 a_cancelled_job_never_starts
                 a_cancel_keeps_its_reason

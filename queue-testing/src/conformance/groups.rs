@@ -429,3 +429,20 @@ pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
         assert_eq!(pages(limit).await.0, "abcdd", "{limit} on a page");
     }
 }
+
+/// Groups whose next job comes when the last one has started have their shares as well, however large their weights are.
+pub async fn a_large_weight_counts_for_a_group_that_comes_back(bed: Bed) {
+    for (group, weight) in [("a", 1000), ("b", 100)] {
+        group_rule(&bed, group, |rule| rule.weight = Some(weight)).await;
+        put(&bed, group, 1).await;
+    }
+    let mut lane = bed.lane().await;
+    let mut served = String::new();
+    for _ in 0..22 {
+        let group = groups(&lane.claim(1).await);
+        put(&bed, &group, 1).await;
+        served += &group;
+    }
+    assert_eq!(served.matches('a').count(), 20, "ten times the share of the other: {served}");
+    sound(&bed).await;
+}

@@ -2,24 +2,31 @@
 
 use queue_core::{
     GroupOrder, JobId,
-    broker::{Begin, Delivery, JobState, NewJob, PauseOf, Pausing, SetPause},
+    broker::{Begin, Delivery, Ending, JobState, MAX_ITEMS, NewJob, PauseOf, Pausing, SetPause},
 };
 
 use super::{
-    bed::{Bed, Lane, SHORT, eventually},
+    bed::{Bed, Lane, SHORT, eventually, finish},
     groups::{RULE, cap, groups, job, name, order, put, sound},
+    limits::{concurrency, key, limited},
     topics::{event, lane, publisher, subscribe},
 };
 
 /// Lets a process die with all jobs of these groups, one of each: they are suspects then, and ready.
 async fn suspects(bed: &Bed, groups: impl Iterator<Item = String>) -> Vec<JobId> {
-    let jobs: Vec<NewJob> = groups.map(|group| job(&group)).collect();
+    all_suspects(bed, groups.map(|group| job(&group)).collect()).await
+}
+
+/// The same of these jobs.
+async fn all_suspects(bed: &Bed, jobs: Vec<NewJob>) -> Vec<JobId> {
     let ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
-    bed.producer().await.stored(jobs).await;
+    for jobs in jobs.chunks(MAX_ITEMS) {
+        bed.producer().await.stored(jobs.to_vec()).await;
+    }
     let mut dying = bed.dying_lane().await;
     let mut held = 0;
     while held < ids.len() {
-        held += dying.claim(ids.len() - held).await.len();
+        held += dying.claim((ids.len() - held).min(MAX_ITEMS)).await.len();
     }
     bed.reclaim(&[&dying], RULE).await;
     come_back(bed, &mut bed.lane().await, ids.len() as u64).await;
@@ -184,4 +191,103 @@ pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
     turn.suspect = false;
     let answer = one.send(&turn).await;
     assert_eq!((answer.deliveries.len(), answer.more, answer.suspects), (0, false, true));
+}
+
+/// Claims one job again and again, a suspect too, until one comes. While none comes the lane is told that one may.
+async fn search_suspect(lane: &mut Lane, claims: usize) -> Delivery {
+    for claim in 1..=claims {
+        let turn = lane.next().claim(1);
+        let mut answer = lane.send(&turn).await;
+        if let Some(found) = answer.deliveries.pop() {
+            return found;
+        }
+        assert!(answer.suspects, "claim {claim} found none, and has not looked at all");
+    }
+    panic!("no suspect after {claims} claims");
+}
+
+/// One group has hundreds of suspects, each with a limit of its own, and another limit holds all of these back: the one behind them starts.
+pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
+    let api = key("api", "");
+    let mut jobs: Vec<NewJob> = (0..450).map(|n| limited("a", &[api, key("other", &n.to_string())])).collect();
+    // More keys than those of the others: brokers look at it last.
+    let free = limited("a", &["1", "2", "3"].map(|value| key("free", value)));
+    let last = free.id.clone();
+    jobs.push(free);
+    all_suspects(&bed, jobs).await;
+    concurrency(&bed, "api", 1).await;
+    bed.producer().await.stored(vec![limited("holder", &[api])]).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(claim_beside(&mut lane, 1).await.0, "holder");
+    assert_eq!(search_suspect(&mut lane, 4).await.id, last);
+    // Nothing else may start, and a lane that has asked a few times is not made to ask again.
+    let mut asked = 0;
+    loop {
+        let turn = lane.next().claim(1);
+        let answer = lane.send(&turn).await;
+        assert!(answer.deliveries.is_empty());
+        asked += 1;
+        if !answer.suspects {
+            break;
+        }
+    }
+    assert!(asked <= 4, "{asked} claims for 450 suspects");
+}
+
+/// Limits hold hundreds of groups of suspects back. A search that has found one behind them begins with the first group again, which has room by now.
+pub async fn a_suspect_that_is_found_begins_the_search_anew(bed: Bed) {
+    let api = key("api", "");
+    let jobs = (0..250).map(|n| limited(&format!("a{n}"), &[api])).chain([job("zzz1"), job("zzz2")]).collect();
+    all_suspects(&bed, jobs).await;
+    concurrency(&bed, "api", 1).await;
+    bed.producer().await.stored(vec![limited("holder", &[api])]).await;
+    let mut lane = bed.lane().await;
+    let mut turn = lane.next().claim(1);
+    turn.suspect = false;
+    let holder = lane.send(&turn).await.deliveries;
+    assert_eq!(groups(&holder), "holder");
+    let found = search_suspect(&mut lane, 3).await;
+    assert_eq!(groups(&[found]), "zzz1");
+    lane.ack(&holder).await;
+    let found = search_suspect(&mut lane, 3).await;
+    assert_eq!(groups(&[found]), "a0");
+}
+
+/// Another job of a group has run since it has a suspect: the suspect of another group, which has had nothing, comes first.
+pub async fn a_group_pays_for_its_suspect_what_its_jobs_have_cost(bed: Bed) {
+    suspects(&bed, ["a", "b"].into_iter().map(str::to_owned)).await;
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(claim_beside(&mut lane, 1).await.0, "a");
+    assert_eq!(groups(&lane.claim(1).await), "b");
+    assert_eq!(groups(&lane.claim(1).await), "a");
+    sound(&bed).await;
+}
+
+/// Hundreds of suspects are parked, and a lane that runs a suspect asks for their task: it gets the job behind them that is none.
+pub async fn parked_suspects_keep_no_other_job_waiting(bed: Bed) {
+    const PARKED: usize = 650;
+    suspects(&bed, std::iter::repeat_n(String::new(), PARKED)).await;
+    let park = |delivery: &Delivery| finish(delivery, Ending::Park { task: "suite.task".to_owned() });
+    let mut lane = bed.lane().await;
+    let mut held: Vec<Delivery> = lane.claim(1).await;
+    while let Some(delivery) = held.pop() {
+        let turn = lane.next().finish(vec![park(&delivery)]).claim(1);
+        held = lane.send(&turn).await.deliveries;
+    }
+    let last = put(&bed, "", 1).await.remove(0);
+    let delivery = lane.claim_one().await;
+    let turn = lane.next().finish(vec![park(&delivery)]);
+    lane.send(&turn).await;
+    assert_eq!(bed.depth(JobState::Parked).await, PARKED as u64 + 1);
+    let mut claimed = Vec::new();
+    for _ in 0..3 {
+        let mut turn = lane.next().claim(1);
+        (turn.suspect, turn.resume) = (false, vec!["suite.task".into()]);
+        claimed.extend(lane.send(&turn).await.deliveries);
+    }
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&last]);
+    let mut turn = lane.next().claim(1);
+    turn.resume = vec!["suite.task".into()];
+    assert_eq!(lane.send(&turn).await.deliveries[0].crashes, 1, "a suspect is resumed like any other");
 }

@@ -1086,7 +1086,7 @@ mutants! {
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then";
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
         "groups: a suspect waits while its group is full": "if not has_suspect(group) or room_of(group) <= 0 then" => "if not has_suspect(group) then";
-        "groups: who comes back at once gains nothing": "math.max(virtual_time() + C.turn_apart, whole(rested[at] or ''))" => "virtual_time()";
+        "groups: who comes back at once gains nothing": "math.max(next_start(group), whole(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
     }
     PAUSES_REDIS "queue-core/src/redis/turn/resume.lua" {
@@ -1468,7 +1468,7 @@ mutants! {
         "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, Unsigned(KINDS - 1)])?" => "0";
     }
     WATCHING "queue-core/src/redis/doors/transitions.lua" {
-        "watching: the bit goes with the mark": "if #some < 1000 and bits and string.find(bits, 'v', 1, true) then" => "if false then";
+        "watching: the bit goes with the mark": "if removed < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then" => "if false then";
         "watching: nothing is told without a mark": "is_marked = upto > now and upto <= now + C.followed_ms" => "is_marked = true";
         "watching: what one request does not tell is counted": "call('HSET', K.meta, 'transitions', ms(last + n))" => "call('HSET', K.meta, 'transitions', ms(last + #piece / 4 - 1))";
     }

@@ -125,10 +125,20 @@ local function room_of(group)
   return rule.cap and rule.cap - call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1') or math.huge
 end
 
+local are_suspects = nil
+
+-- Whether a suspect may be in the line of a group. Their bit says less: it stays while the counts of dead jobs are kept.
+local function may_have_suspects()
+  if are_suspects == nil then
+    are_suspects = has('c') and (call('EXISTS', K.doubts) == 1 or call('ZRANGEBYLEX', K.line, '[\255', '+', 'LIMIT', 0, 1)[1] ~= nil)
+  end
+  return are_suspects
+end
+
 -- How many jobs of a group stand in the line, suspects too.
 local function depth_of(group)
   local depth = call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. '4')
-  return has('c') and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
+  return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
 end
 
 local virtual = nil
@@ -139,8 +149,13 @@ local function virtual_time()
   return virtual
 end
 
--- Groups that may be served and are not in `turns` come there, behind those that came before the last claim: so virtual time goes on even where no group ever
--- comes again, and who waits is passed by nobody who comes later.
+-- The earliest start of a group that comes: behind those that came before the last claim, but no further than its next job would be. So virtual time goes on even
+-- where no group ever comes again, and who waits is passed by nobody who comes later.
+local function next_start(group)
+  return virtual_time() + math.min(C.turn_apart, cost_of(rule_of(group).weight))
+end
+
+-- Groups that may be served and are not in `turns` come there.
 local function enter(groups)
   if #groups == 0 then
     return
@@ -148,7 +163,7 @@ local function enter(groups)
   opened = opened or call('EXISTS', K.turns) == 0
   local rested, pairs_ = call('ZMSCORE', K.rested, unpack(groups)), {}
   for at, group in ipairs(groups) do
-    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(virtual_time() + C.turn_apart, whole(rested[at] or ''))), group
+    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(next_start(group), whole(rested[at] or ''))), group
     if rested[at] then
       call('ZREM', K.rested, group)
     end
@@ -190,7 +205,7 @@ end
 
 -- Whether a group has a suspect in its line.
 local function has_suspect(group)
-  return has('c') and call('ZRANGEBYLEX', K.line, '[\255' .. group, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
+  return may_have_suspects() and call('ZRANGEBYLEX', K.line, '[\255' .. group, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
 end
 
 -- Whether a group has a job without limits in its line that is no suspect.
@@ -235,7 +250,7 @@ end
 local function review_doubt(group, turn)
   local start, may = call('ZSCORE', K.doubts, group), may_doubt(group)
   if may then
-    turn = turn or start or ms(math.max(virtual_time() + C.turn_apart, whole(call('ZSCORE', K.rested, group) or '')))
+    turn = turn or ms(math.max(start and whole(start) or next_start(group), whole(call('ZSCORE', K.rested, group) or '')))
     if start ~= turn then
       opened = opened or not start
       call('ZADD', K.doubts, turn, group)
@@ -254,7 +269,7 @@ local function review(group)
     call('ZREM', K.turns, group)
     call('ZADD', K.rested, start, group)
   end
-  if has('c') then
+  if may_have_suspects() then
     review_doubt(group, may and call('ZSCORE', K.turns, group))
   end
 end
@@ -284,7 +299,7 @@ local function push_grouped(ids, at_head)
   for at, id in ipairs(grouped) do
     local group, digit = group_in(stored[id]), '2'
     if crashes and crashes[at] then
-      digit, doubted[group] = ' ', true
+      digit, doubted[group], are_suspects = ' ', true, true
     elseif holder_of_line(group) == id then
       digit = '!'
     elseif priorities and priorities[at] then
@@ -317,7 +332,7 @@ local function push_grouped(ids, at_head)
       missing[#missing + 1] = not starts[at] and (not has('m') and not doubted[group] or may_start(group)) and group or nil
     end
     enter(missing)
-    for _, group in ipairs(has('c') and missing or {}) do
+    for _, group in ipairs(may_have_suspects() and missing or {}) do
       doubted[group] = true
     end
     for group in pairs(doubted) do

@@ -96,9 +96,10 @@ local function take_due(key)
   return due_ids
 end
 
--- The ids of jobs of a task that are parked, which stay so.
-local function parked_of(task, most)
-  local ids = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, most)
+-- The ids of jobs of a task that are parked, behind one, which stay so.
+local function parked_of(task, most, behind)
+  local from = behind and '(' .. task .. '\0' .. behind or '[' .. task .. '\0'
+  local ids = call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\1', 'LIMIT', 0, most)
   for at, member in ipairs(ids) do
     ids[at] = string.sub(member, #task + 2)
   end

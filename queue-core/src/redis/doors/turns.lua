@@ -285,7 +285,7 @@ local function take_picks(picks)
   for _, entry in ipairs(touched) do
     local group = entry.group
     -- Those with a rule, those of which some were not taken, and those of which suspects may be left are looked at again.
-    local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not has('c') and passed == #picks and not rules
+    local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not may_have_suspects() and passed == #picks and not rules
     local list = is_empty and go or stay
     list[#list + 1], list[#list + 2] = ms(last[group]), group
   end
@@ -299,7 +299,7 @@ local function take_picks(picks)
   end
   if #stay > 0 then
     call('ZADD', K.turns, unpack(stay))
-    if has('c') or passed < #picks or rules then
+    if may_have_suspects() or passed < #picks or rules then
       for at = 2, #stay, 2 do
         review(stay[at])
       end
@@ -308,21 +308,50 @@ local function take_picks(picks)
   served_at(latest)
 end
 
+-- Where the last search for a suspect stopped: the group, its rank, and behind which of its suspects to go on. Nothing: begin with the first group.
+local function suspects_behind()
+  local start, from = string.match(call('HGET', K.meta, 'doubted') or '', '^(%d+):([%[%(]\255...*)$')
+  if not start then
+    return 0
+  end
+  local group = string.sub(from, 3, 4 + byte(from, 3) * 256 + byte(from, 4))
+  local stored = call('ZSCORE', K.doubts, group)
+  if stored == start then
+    return call('ZRANK', K.doubts, group), group, from
+  end
+  -- The group has left, or has another turn: the next search begins with the first group that had the same start.
+  return call('ZCOUNT', K.doubts, '-inf', '(' .. start)
+end
+
+-- Whether suspects of groups may start that no claim has looked at since the first was looked at. Nothing: this script has not searched.
+local may_be_doubted = nil
+
 -- The suspect that comes first: of the group with the least start, the first that no limit holds back. Limits may hold back all that a search looks at: then
--- nothing is found, and it says where the next one has to begin.
-local function next_suspect()
-  local skipped, looked = whole(call('HGET', K.meta, 'doubted') or ''), 0
-  local groups = call('ZRANGE', K.doubts, skipped, skipped + C.limit_step - 1)
-  for _, group in ipairs(groups) do
-    local holder, from = holder_of_line(group), '[\255' .. group
-    while looked < C.limit_step do
+-- nothing is found, and the next search goes on behind them. It stores where that is if `stores`, and begins there; otherwise it begins with the first group.
+local function next_suspect(stores)
+  local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
+  if stores then
+    rank, resumed, behind = suspects_behind()
+  end
+  local groups = call('ZRANGE', K.doubts, rank, rank + C.limit_step, 'WITHSCORES')
+  for at = 1, #groups, 2 do
+    local group = groups[at]
+    local holder, from = holder_of_line(group), group == resumed and behind or '[\255' .. group
+    while true do
+      if looked >= C.limit_step then
+        stop = groups[at + 1] .. ':' .. from
+        break
+      end
       local member = holder and is_in_line(holder) or not holder and call('ZRANGEBYLEX', K.line, from, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
+      looked = looked + 1
       if not member then
         break
       end
-      looked = looked + 1
       local _, id, _, chain = parts_of(member)
       if #chain == 1 or not limits().blocker(chain, id) then
+        if stores and rank + #(behind or '') > 0 then
+          call('HDEL', K.meta, 'doubted')
+        end
         return { member, group, id, chain }
       elseif holder then
         break
@@ -330,22 +359,22 @@ local function next_suspect()
       -- Those behind it in its chain wait for the same.
       from = '(\255' .. group .. chain .. '\255'
     end
-    if looked >= C.limit_step then
+    if stop then
       break
     end
-    skipped = skipped + 1
   end
-  return nil, skipped < call('ZCARD', K.doubts) and skipped + (looked >= C.limit_step and 1 or 0) or 0
+  may_be_doubted = stop ~= nil
+  if stores and stop then
+    call('HSET', K.meta, 'doubted', stop)
+  elseif stores and rank + #(behind or '') > 0 then
+    call('HDEL', K.meta, 'doubted')
+  end
 end
 
 -- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
 local function claim_suspect_of_group()
-  local found, further = next_suspect()
+  local found = call('EXISTS', K.doubts) == 1 and next_suspect(true)
   if not found then
-    local began = whole(call('HGET', K.meta, 'doubted') or '')
-    if further ~= began then
-      call('HSET', K.meta, 'doubted', ms(further))
-    end
     return
   end
   local member, group, id, chain = unpack(found)

@@ -55,10 +55,8 @@ local function wait_for_their_groups(task, found, may_suspect, room)
   return others
 end
 
--- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. A suspect is one here too; those that are passed over stay parked.
-local function claim_parked(task, may_suspect)
-  local room = wanted - #ids
-  local found = parked_of(task, has('c') and room + 500 or has('g') and room + 100 or room)
+-- Claims some of the jobs of a task that were found parked. A suspect is one here too; those that are passed over stay parked.
+local function take_some_parked(task, found, may_suspect, room)
   if has('g') then
     found = wait_for_their_groups(task, found, may_suspect, room)
   end
@@ -74,6 +72,30 @@ local function claim_parked(task, may_suspect)
   end
   for at = 1, admit(found) do
     take_parked(task, found[at])
+  end
+  return may_suspect
+end
+
+-- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. Where the first ones may not be claimed, others
+-- are looked at; the next claim goes on behind these.
+local function claim_parked(task, may_suspect)
+  local room = wanted - #ids
+  local asked = (has('c') or has('g')) and room + 100 or room
+  local found = parked_of(task, asked)
+  local last = found[#found]
+  may_suspect = take_some_parked(task, found, may_suspect, room)
+  if asked > room and #found == asked and #ids < wanted and not full then
+    local field = 'parked:' .. task
+    local behind = call('HGET', K.meta, field)
+    asked = wanted - #ids + 500
+    found = parked_of(task, asked, behind or last)
+    last = #found == asked and found[#found]
+    may_suspect = take_some_parked(task, found, may_suspect, wanted - #ids)
+    if last then
+      call('HSET', K.meta, field, last)
+    elseif behind then
+      call('HDEL', K.meta, field)
+    end
   end
   return may_suspect
 end

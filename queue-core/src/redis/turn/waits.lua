@@ -18,8 +18,10 @@ local function what_waits(drained)
   end
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)
-    if has('g') and suspects == 0 and call('EXISTS', K.doubts) == 1 and next_suspect() then
-      suspects = 2
+    if has('g') and suspects == 0 and call('EXISTS', K.doubts) == 1 then
+      -- A search of this turn that found nothing is not repeated. One that stopped half-way says nothing: the next claim goes on.
+      local found = may_be_doubted == nil and next_suspect(false)
+      suspects = (found or may_be_doubted) and 2 or 0
     end
   end
   return more + suspects

@@ -31,8 +31,11 @@ use crate::{
 /// Names of sets of releases that could not read jobs of one task, at most, that one turn looks at.
 const PARKED_NAMES: usize = 200;
 
-/// Jobs that are parked under one name and that one turn looks at beside those that it has room for, where jobs have groups: these wait for their turn.
+/// Jobs that are parked under one name and that a turn looks at in addition to those that it has room for: suspects, and jobs of groups, which wait for their turn.
 const PARKED_BESIDE: usize = 100;
+
+/// The same of those behind the first ones.
+const PARKED_FURTHER: usize = 500;
 
 /// What one turn claims, and the room that it still has.
 pub(crate) struct Admission {
@@ -113,25 +116,53 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes jobs that are parked under a name. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked.
+    /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are looked at; the next claim goes on behind these.
     fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
-        let (room, beside) = (self.left, if tx.grouped() { PARKED_BESIDE } else { 0 });
+        let Some(last) = self.take_parked_behind(tx, queue, task, suspects, &Value::Blob(Vec::new()), PARKED_BESIDE)? else {
+            return Ok(());
+        };
+        if !self.has_room() {
+            return Ok(());
+        }
+        let place = format!(".parked:{task}");
+        let behind = tx.place(queue.key, &place)?;
+        let last = self.take_parked_behind(tx, queue, task, suspects, &behind.clone().map_or(last, Value::Blob), PARKED_FURTHER)?;
+        match last {
+            Some(Value::Blob(last)) => tx.note_place(queue.key, &place, Some(&last))?,
+            _ if behind.is_some() => tx.note_place(queue.key, &place, None)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The same of those behind an id. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked. Gives the last one that it
+    /// has looked at, if others are left.
+    fn take_parked_behind(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        task: &str,
+        suspects: bool,
+        behind: &Value,
+        beside: usize,
+    ) -> Result<Option<Value>, Failed> {
+        let (room, most) = (self.left, self.left + beside);
         let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
         let found: Vec<(Value, u32)> = parked
-            .query_map(params![queue.key, task, suspects && !self.has_suspect(), Unsigned(room + beside)], |row| {
-                Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
-            })?
+            .query_map(params![queue.key, task, behind, Unsigned(most)], |row| Ok((row.get(0)?, row.get::<_, Count>(1)?.0)))?
             .collect::<rusqlite::Result<_>>()?;
+        let last = found.last().filter(|_| found.len() == most).map(|(id, _)| id.clone());
         let (mut grouped, mut is_full) = (Vec::new(), false);
         for (id, crashes) in found {
-            if groups::of(tx, queue, &id)?.is_some() {
-                if grouped.len() < room {
-                    ready::unpark_from(tx, queue, task, &id)?;
-                    grouped.push(id);
-                }
+            if crashes > 0 && (!suspects || self.has_suspect()) {
                 continue;
             }
-            if is_full || crashes > 0 && self.has_suspect() {
+            if grouped.len() < room && groups::of(tx, queue, &id)?.is_some() {
+                ready::unpark_from(tx, queue, task, &id)?;
+                grouped.push(id);
+                continue;
+            }
+            if is_full || self.left == 0 || groups::of(tx, queue, &id)?.is_some() {
                 continue;
             }
             let waiting = tx.sql(sql!("admit_parked.sql"))?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
@@ -149,7 +180,7 @@ impl Admission {
         for id in grouped.iter().rev() {
             ready::push(tx, queue, id, End::Head)?;
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Whether this job may be next: then it is counted, and has to be given to `admit`.

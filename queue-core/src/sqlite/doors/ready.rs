@@ -219,7 +219,7 @@ pub(crate) fn stray(id: &Value) -> Leaving<'_> {
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
     let (ready, suspects): (bool, bool) =
         tx.sql(sql!("ready_waits.sql"))?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok((ready || turns::waits(tx, queue)?, suspects || turns::next_suspect(tx, queue)?.is_some()))
+    Ok((ready || turns::waits(tx, queue)?, suspects || turns::suspects_wait(tx, queue)?))
 }
 
 /// When the next job joins the line that is not due yet.

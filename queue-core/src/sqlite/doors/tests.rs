@@ -135,7 +135,7 @@ fn steps_among(groups: u32, suspects: u32) -> i32 {
         connection.execute(place, rusqlite::params![suspect, super::row::LINED_SUSPECT]).unwrap();
     }
     let mut statement = connection.prepare(&fs::read_to_string(folder().join("doors/groups_suspect.sql")).unwrap()).unwrap();
-    assert!(!statement.exists(rusqlite::params![1, super::row::LINED_SUSPECT]).unwrap());
+    assert!(!statement.exists(rusqlite::params![1, super::row::LINED_SUSPECT, i64::MIN, [0_u8; 0], i64::MIN, 201]).unwrap());
     statement.get_status(rusqlite::StatementStatus::VmStep)
 }
 

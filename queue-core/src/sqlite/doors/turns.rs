@@ -147,7 +147,7 @@ pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
 
 /// Takes a suspect that stands in the line of a group.
 pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
-    let Some((id, name, start)) = next_suspect(tx, queue)? else { return Ok(()) };
+    let Some(Suspect { id, name, start }) = next_suspect(tx, queue, true)? else { return Ok(()) };
     let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED_SUSPECT], Waiting::read).optional()?;
     let (Some(waiting), Some(row)) = (waiting, groups::row(tx, queue, &name)?) else { return Ok(()) };
     if admission.take_one(tx, queue, waiting)? {
@@ -165,15 +165,40 @@ pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
     Ok(())
 }
 
-/// The first suspect that no limit holds back, of the group with the least start; its group, and that start. Only groups with a suspect that may start are looked at.
-pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Value, Vec<u8>, i64)>, Failed> {
-    if !tx.grouped() {
+/// A suspect that may start, its group, and the start of that.
+struct Suspect {
+    id: Value,
+    name: Vec<u8>,
+    start: i64,
+}
+
+/// Where a search for suspects stopped: the start of the group, the place in its line, and the group.
+fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
+    [&start.to_be_bytes()[..], &pos.to_be_bytes()[..], name].concat()
+}
+
+/// The first suspect that no limit holds back, of the group with the least start. Only groups with a suspect that may start are looked at, and at most
+/// [`LIMIT_STEP`] suspects. Limits may hold back all of these: the next search that `resumes` goes on behind them; one that does not begins with the first group.
+fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2)";
+    const PLACE: &str = ".doubted";
+    if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(None);
     }
+    let place = if resumes { tx.place(queue.key, PLACE)? } else { None };
+    let number = |at: usize| place.as_ref()?.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
+    let (start, pos) = (number(0).unwrap_or(i64::MIN), number(8).unwrap_or(i64::MIN));
+    let name = place.as_ref().and_then(|place| place.get(16..)).unwrap_or_default();
     let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
-    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT])?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, start, name, pos, Unsigned(LIMIT_STEP + 1)])?;
+    let (mut looked, mut last, mut stopped, mut found) = (0, Vec::new(), false, None);
     while let Some(row) = rows.next()? {
-        let (id, Bytes(name), Number(start)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?);
+        if looked == LIMIT_STEP {
+            stopped = true;
+            break;
+        }
+        looked += 1;
+        let (id, Bytes(name), Number(start), Number(pos)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
         let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
         let is_other = front.is_some_and(|front| id != Value::Blob(front));
         let may = !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?);
@@ -181,11 +206,26 @@ pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Val
             Some(limited) => Ledger::default().blocker(tx, queue, &limited)?.is_none(),
             None => true,
         };
+        last = stored_place(start, pos, &name);
         if may && is_open {
-            return Ok(Some((id, name, start)));
+            found = Some(Suspect { id, name, start });
+            break;
         }
     }
-    Ok(None)
+    if found.is_none() {
+        queue.doubted.set(Some(stopped));
+    }
+    if resumes && (stopped || place.is_some()) {
+        tx.note_place(queue.key, PLACE, stopped.then_some(&last))?;
+    }
+    Ok(found)
+}
+
+/// Whether a suspect of a group waits, or may wait: a search that stopped half-way has not seen all.
+pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
+    // A search of this turn that found nothing is not repeated.
+    let found = queue.doubted.get().is_none() && next_suspect(tx, queue, false)?.is_some();
+    Ok(found || queue.doubted.get() == Some(true))
 }
 
 /// Whether a group waits of which a lane would get a job that runs no suspect.
@@ -195,8 +235,9 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
-    let turns = turns_behind(tx, queue, jobs, 0)?;
-    let mut looked = turns.len();
+    let mut last = (i64::MIN, Vec::new());
+    let turns = turns_behind(tx, queue, jobs, &mut last)?;
+    let (mut looked, mut others) = (turns.len(), VecDeque::new());
     let mut picks = Picks::default();
     // Those without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
@@ -249,7 +290,10 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
                 order.push(Reverse((start + picks.entries[at].cost, name, at)));
             }
         } else if tx.limited() && looked < jobs + PASSED {
-            for (name, start) in turns_behind(tx, queue, 1, looked)? {
+            if others.is_empty() {
+                others.extend(turns_behind(tx, queue, LIMIT_STEP, &mut last)?);
+            }
+            if let Some((name, start)) = others.pop_front() {
                 looked += 1;
                 order.push(Reverse((start, name.clone(), picks.entries.len())));
                 picks.entries.push(self::entry(tx, queue, name, asked)?);
@@ -275,12 +319,18 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
     Ok(picks)
 }
 
-/// Groups that have their turn, by start, behind so many others; and their starts.
-fn turns_behind(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, skipped: usize) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
-    const TURNS: &str =
-        "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?4 ORDER BY start, name LIMIT ?2 OFFSET ?3";
+/// The next groups that have their turn, by start, and their starts. `last`: the start and the name of the last one that was read.
+fn turns_behind(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
+    const TURNS: &str = "SELECT name, start FROM queue_groups
+        WHERE queue = ?1 AND turn & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0));
-    tx.sql(TURNS)?.query_map(params![queue.key, Unsigned(most), Unsigned(skipped), NO_GROUP], read)?.collect()
+    let mut turns = tx.sql(TURNS)?;
+    let found =
+        turns.query_map(params![queue.key, Unsigned(most), last.0, last.1, NO_GROUP], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    if let Some((name, start)) = found.last() {
+        *last = (*start, name.clone());
+    }
+    Ok(found)
 }
 
 fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<Entry, Failed> {

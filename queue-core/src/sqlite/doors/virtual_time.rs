@@ -23,10 +23,10 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
 
-/// The earliest start of a group that comes: behind those that came before the last claim. So virtual time goes on even where no group ever comes again, and who waits is
-/// passed by nobody who comes later.
-pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<i64> {
-    Ok(read(tx, queue)?.0.saturating_add(TURN_APART.cast_signed()))
+/// The earliest start of a group of this weight that comes: behind those that came before the last claim, but no further than its next job would be. So virtual time goes
+/// on even where no group ever comes again, and who waits is passed by nobody who comes later.
+pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Result<i64> {
+    Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(TURN_APART.cast_signed())))
 }
 
 /// Nothing waits, and no start is remembered: time begins anew, so that it never ends.

@@ -243,6 +243,7 @@ impl Model {
         let (line, holder) = (self.groups.lines.get(group), self.groups.holder(group));
         let fits = |id: &JobId| holder.is_none_or(|holder| holder == id);
         let has_room = self.room(group) > 0;
+        let weight = self.groups.effective(group).weight.map_or(1, u64::from);
         let may = has_room && line.is_some_and(|line| line.jobs.iter().flatten().any(fits));
         let doubt = has_room && line.is_some_and(|line| line.suspects.iter().any(fits));
         let groups = &mut self.groups;
@@ -255,7 +256,7 @@ impl Model {
         match (may, groups.turns.get(group).copied()) {
             (true, None) => {
                 let rested = groups.rested.remove(group).unwrap_or(0);
-                groups.turns.insert(group.clone(), rested.max(groups.virtual_time + TURN_APART));
+                groups.turns.insert(group.clone(), rested.max(groups.virtual_time + TURN_APART.min(cost(weight))));
                 self.announce(self.now);
             }
             (false, Some(start)) => {
@@ -266,7 +267,7 @@ impl Model {
         }
         if comes {
             if !self.groups.turns.contains_key(group) {
-                let earliest = self.groups.virtual_time + TURN_APART;
+                let earliest = self.groups.virtual_time + TURN_APART.min(cost(weight));
                 let start = self.groups.rested.entry(group.clone()).or_default();
                 *start = earliest.max(*start);
             }
