@@ -1468,7 +1468,7 @@ mutants! {
         "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, Unsigned(KINDS - 1)])?" => "0";
     }
     WATCHING "queue-core/src/redis/doors/transitions.lua" {
-        "watching: the bit goes with the mark": "if removed < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then" => "if false then";
+        "watching: the bit goes with the mark": "if #some < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then" => "if false then";
         "watching: nothing is told without a mark": "is_marked = upto > now and upto <= now + C.followed_ms" => "is_marked = true";
         "watching: what one request does not tell is counted": "call('HSET', K.meta, 'transitions', ms(last + n))" => "call('HSET', K.meta, 'transitions', ms(last + #piece / 4 - 1))";
     }

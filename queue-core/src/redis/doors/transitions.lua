@@ -9,14 +9,15 @@ local was, told_of, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
 -- How many pieces go at once, and how many this script has removed.
-local FORGOTTEN_AT_ONCE, forgotten = 1000, 0
+local FORGOTTEN_AT_ONCE, forgotten = 200, 0
 
 -- No watcher follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
 local function forget_transitions()
-  local removed = redis.pcall('ZREMRANGEBYRANK', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
-  if type(removed) == 'number' then
-    forgotten = forgotten + removed
-    if removed < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then
+  local some = redis.pcall('ZRANGE', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
+  if not some.err then
+    many('ZREM', K.transitions, some)
+    forgotten = forgotten + #some
+    if #some < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then
       bits = string.gsub(bits, 'v', '')
       call('HSET', K.meta, 'bits', bits)
     end
