@@ -25,6 +25,9 @@ pub const RELAY_AGE: u32 = 30;
 /// How long a sweeper that has left expired entries keeps other sweepers away after each of its calls: longer than it takes to sweep a few other queues.
 pub const SWEEPER_LEASE: Duration = Duration::from_secs(5);
 
+/// More expired entries of one kind mean that cleanup does not keep up.
+pub const CLEANUP_BEHIND: usize = 100_000;
+
 /// Limits of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {
@@ -41,7 +44,8 @@ pub struct SweepLimits {
     pub dead_bytes: u64,
     /// Limits for ended jobs that have a retention.
     pub keep: KeepLimits,
-    /// How many items of each kind one call handles, at most. Default: 100.
+    /// How many items of each kind one call handles, at most. Default: 100. With 0 the call removes nothing, and reports of each kind whether
+    /// more than [`CLEANUP_BEHIND`] expired entries wait: then its count is larger than that, and otherwise 0.
     pub items: usize,
     /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the sweeps of others do nothing until five
     /// seconds after its last call, so one sweeps a queue at a time. Default: 0, this sweep waits for no other, and no other waits for it.
@@ -96,6 +100,18 @@ impl Swept {
     /// How many entries were removed.
     pub fn removed(&self) -> usize {
         self.producers + self.remembered + self.dead + self.ended + self.keys + self.rates + self.groups + self.waiters
+    }
+
+    /// The kinds of which something was removed, or waits, as reports name them; producers, remembered ids and dead jobs left out.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let kinds = [
+            ("kept jobs", self.ended),
+            ("unique keys", self.keys),
+            ("rates of limits", self.rates),
+            ("groups", self.groups),
+            ("marks of callers", self.waiters),
+        ];
+        kinds.into_iter().filter(|(_, entries)| *entries > 0)
     }
 
     /// True if there was nothing to do.

@@ -30,6 +30,10 @@ impl Model {
             swept.elsewhere = true;
             return swept;
         }
+        if limits.items == 0 {
+            // So many entries are nowhere.
+            return Swept::default();
+        }
         let buried = self.bury_unreadable(limits.items);
         let before = |age: std::time::Duration| self.now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let mut swept = Swept::default();

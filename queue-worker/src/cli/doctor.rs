@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, Inspector, JobRecord,
-    broker::{Audit, Counter, Damage, Durability, JobState, QueueStats},
+    broker::{Audit, Counter, Damage, Durability, JobState, QueueStats, SweepLimits},
     schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
@@ -96,6 +96,10 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
+        match cleanup(client, queue, &mut problems).await {
+            Err(Error::WrongType { .. } | Error::AccessDenied { .. }) => {}
+            advised => advised?,
+        }
         match ahead(client, queue, args.repair, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
@@ -150,6 +154,17 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     let way_out = if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` repairs it" };
     problems.extend(repaired);
     problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
+    Ok(())
+}
+
+/// Kinds of entries that nobody removes, or not fast enough.
+async fn cleanup(client: &Client, queue: &str, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+    let swept = client.broker().sweep(queue, &SweepLimits { items: 0, ..SweepLimits::default() }).await?;
+    let advice = "start a worker of this queue: workers remove expired entries; if one runs, its log says why it does not";
+    problems.extend(swept.kinds().map(|(kind, _)| {
+        let problem = format!("queue {queue}: more than 100,000 expired entries wait to be removed: {kind}");
+        Problem::advice(Some(queue), problem, advice)
+    }));
     Ok(())
 }
 

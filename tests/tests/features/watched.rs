@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 on_servers! {
     a_lane_that_knows_no_marks_keeps_them_out_and_who_waits_looks
     the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along
+    expired_marks_that_nobody_removes_are_reported
     a_full_server_has_no_room_for_marks_and_who_waits_looks
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
     a_job_that_runs_is_told_at_once_that_it_is_cancelled
@@ -186,6 +187,39 @@ async fn the_mark_of_who_has_gone_is_swept_in_a_sqlite_file() {
     other.execute("UPDATE queue_watched SET until = 1000", []).unwrap();
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     assert_eq!(marks(), 0);
+}
+
+async fn expired_marks_that_nobody_removes_are_reported(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    double::job(1).enqueue(&client).await.unwrap();
+    let look = async || broker.sweep(QUEUE, &SweepLimits { items: 0, ..SweepLimits::default() }).await.unwrap();
+    let fill = |n: u32| {
+        let script = format!("for n = 1, {n} do redis.call('ZADD', KEYS[1], n, '=gone' .. n) end");
+        server.command(&["EVAL", &script, "1", &key("watched")]);
+    };
+    fill(100_000);
+    assert_eq!(look().await.kinds().count(), 0);
+    fill(100_001);
+    assert_eq!(look().await.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), ["marks of callers"]);
+    assert_eq!(server.command(&["ZCARD", &key("watched")]), ":100001\r\n", "nothing is removed");
+}
+
+#[tokio::test]
+async fn expired_marks_that_nobody_removes_from_a_sqlite_file_are_reported() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let client = Client::with_broker(broker.clone());
+    double::job(1).enqueue(&client).await.unwrap();
+    let look = async || broker.sweep(QUEUE, &SweepLimits { items: 0, ..SweepLimits::default() }).await.unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+        INSERT OR IGNORE INTO queue_watched (queue, id, until) SELECT 1, CAST(n AS BLOB), 1 FROM n";
+    other.execute(fill, [100_000]).unwrap();
+    assert_eq!(look().await.kinds().count(), 0);
+    other.execute(fill, [100_001]).unwrap();
+    assert_eq!(look().await.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), ["marks of callers"]);
 }
 
 async fn a_full_server_has_no_room_for_marks_and_who_waits_looks(kind: Kind) {

@@ -8,6 +8,26 @@ if sweeper and ARGV[9] ~= '0' and sweeper ~= ARGV[9] and whole(upto) > now and w
   return {}
 end
 local items = tonumber(ARGV[1])
+
+-- Without a number of items: whether too many expired entries wait. Producers, remembered ids and dead jobs are kept for as long as workers say, and are not counted.
+if items == 0 then
+  local function waiting(key, upto)
+    return call('ZRANGEBYSCORE', key, '-inf', upto, 'LIMIT', C.cleanup_behind, 1)[1] and C.cleanup_behind + 1 or 0
+  end
+  local ended, id = waiting(K.lapsing, ms(now)), call('LRANGE', K.ended, C.cleanup_behind, C.cleanup_behind)[1]
+  local record = id and unpacked(call('HGET', K.records, string.match(id, '^%d+:(.*)$') or id) or nil)
+  if record and record.u and whole(record.u) <= now then
+    ended = C.cleanup_behind + 1
+  end
+  local rates, over, looked = call('HLEN', K.tat), 0, 0
+  local page = rates > C.cleanup_behind and call('HSCAN', K.tat, '0', 'COUNT', 100)[2] or {}
+  for at = 2, #page, 2 do
+    local tat, closed = string.match(page[at], '^(%d+):%d*:%d*:(%d*)$')
+    looked, over = looked + 1, over + ((not tat or whole(tat) <= micros and whole(closed) <= now) and 1 or 0)
+  end
+  rates = math.floor(rates * over / math.max(looked, 1))
+  return { 0, 0, 0, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), 0 }
+end
 local more = false
 
 -- Notes that a step has removed so many entries of a kind.

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
-        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
+        BACKFILL_REMEMBERED, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED,
+        KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
         OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED,
         STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED,
         WATCHED_KEEP, WorkerInfo,
@@ -30,7 +30,7 @@ const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 63] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 64] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -70,6 +70,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 63] {
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of sweeps.
+        ("cleanup_behind", CLEANUP_BEHIND.to_string()),
         ("sweeper_lease", SWEEPER_LEASE.as_millis().to_string()),
         // Of groups.
         ("turn_cost", TURN_COST.to_string()),

@@ -5,14 +5,18 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
-    broker::{RELAY_AGE, SWEEPER_LEASE, SweepLimits, Swept},
+    broker::{CLEANUP_BEHIND, RELAY_AGE, SWEEPER_LEASE, SweepLimits, Swept},
     sqlite::{
         connection::{
             statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
         },
-        doors::{end, groups, keys, limits as rates, transitions, watched},
+        doors::{
+            end, groups, keys, limits as rates,
+            row::{CANCELLED, DONE, EXPIRED},
+            transitions, watched,
+        },
     },
 };
 
@@ -22,6 +26,9 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let (now, items) = (tx.now, limits.items);
     let before = |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let number = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
+    if items == 0 {
+        return overdue(tx, &queue);
+    }
     if is_swept_elsewhere(tx, &queue, limits.sweeper)? {
         swept.elsewhere = true;
         return Ok(swept);
@@ -42,6 +49,28 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.rates];
     swept.more = transitions || groups || removed.into_iter().any(|removed| removed >= items);
     note_sweeper(tx, &queue, limits.sweeper, swept.more)?;
+    Ok(swept)
+}
+
+/// Whether more than [`CLEANUP_BEHIND`] expired entries of a kind wait. Producers, remembered ids and dead jobs are kept for as long as workers say, and are not counted.
+fn overdue(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Swept, Failed> {
+    const ENDED: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
+    const KEYS: &str = "SELECT 1 FROM queue_keys WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
+    const RATES: &str = "SELECT 1 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 * 1000 AND closed <= ?2 LIMIT 1 OFFSET ?3";
+    const GROUPS: &str = "SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 0 AND front IS NULL
+        AND start <= (SELECT virtual FROM queue_turns WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
+    const WAITERS: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
+    let count = |found: bool| if found { CLEANUP_BEHIND + 1 } else { 0 };
+    let waits = |sql: &str| Ok::<_, rusqlite::Error>(count(tx.sql(sql)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND)])?));
+    let mut swept = Swept::default();
+    for state in [DONE, CANCELLED, EXPIRED] {
+        swept.ended = swept.ended.max(count(tx.sql(ENDED)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND), state])?));
+    }
+    (swept.keys, swept.waiters) = (waits(KEYS)?, waits(WAITERS)?);
+    if tx.grouped() {
+        swept.groups = waits(GROUPS)?;
+        swept.rates = waits(RATES)?;
+    }
     Ok(swept)
 }
 
