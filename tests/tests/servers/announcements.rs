@@ -102,7 +102,6 @@ async fn a_queue_that_limits_block_costs_no_more_than_an_idle_one(kind: Kind) {
     let server = Server::start(kind);
     let client = Client::connect(&server.url()).await.unwrap();
     let broker = client.broker().clone();
-    client.inspector().set_limit(QUEUE, "api", |rule| rule.concurrency = Some(1)).await.unwrap();
     let blocked = |group: String| {
         let mut job = NewJob::new(JobId::make(), envelope(&group));
         job.group = Some(GroupName::new(&group).unwrap());
@@ -111,6 +110,7 @@ async fn a_queue_that_limits_block_costs_no_more_than_an_idle_one(kind: Kind) {
     };
     let mut producer = Producer::on(&broker, QUEUE).await;
     let mut holder = Lane::on(&broker, QUEUE).await;
+    client.inspector().set_limit(QUEUE, "api", |rule| rule.concurrency = Some(1)).await.unwrap();
     producer.stored(vec![blocked("holder".to_owned())]).await;
     assert_eq!(holder.claim(1).await.len(), 1);
     producer.stored((0..400).map(|n| blocked(format!("group-{n}"))).collect()).await;
