@@ -40,7 +40,7 @@ impl Calendar {
                 )
             } else {
                 let meant = named_alike(zone).unwrap_or_else(|| "write an IANA name such as `Europe/Berlin` or `UTC`".to_owned());
-                format!("`{zone}` is no time zone; {meant}")
+                format!("`{zone}` is not a time zone; {meant}")
             };
             SyntaxError::new(all(), problem)
         })?;

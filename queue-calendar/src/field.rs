@@ -126,7 +126,7 @@ impl Item<'_> {
     fn read(&self, field: &mut Field) -> Result<(), SyntaxError> {
         let (least, greatest) = self.kind.bounds();
         if self.text.is_empty() {
-            return Err(self.problem(format!("a number is missing: write {}, or take the comma away", self.kind.one())));
+            return Err(self.problem(format!("a number is missing: write {}, or remove the comma", self.kind.one())));
         }
         if self.kind == Kind::Day && self.special_day(field)? || self.kind == Kind::Weekday && self.special_weekday(field)? {
             return Ok(());
@@ -178,7 +178,7 @@ impl Item<'_> {
             field.last_workday = true;
         } else if let Some(day) = upper.strip_suffix('W') {
             if day.is_empty() || day.contains(['-', '/', '*']) {
-                return Err(self.problem("`W` follows one day, as in `15W`: the workday nearest to the 15th".to_owned()));
+                return Err(self.problem("`W` follows a single day, as in `15W`: the workday nearest to the 15th".to_owned()));
             }
             field.nearest |= 1 << self.number(day, 0)?;
         } else if upper.contains('L') {
@@ -210,7 +210,7 @@ impl Item<'_> {
         let start = self.at.start + upper.len() - nth.len();
         match nth.parse::<u8>() {
             Ok(number @ 1..=5) => field.nth[day as usize] |= 1 << number,
-            _ => return Err(SyntaxError::new(start..self.at.end, "behind `#` stands 1 to 5, or `L` for the last".to_owned())),
+            _ => return Err(SyntaxError::new(start..self.at.end, "`#` is followed by 1 to 5, or by `L` for the last".to_owned())),
         }
         Ok(true)
     }
@@ -251,8 +251,8 @@ impl Item<'_> {
         }
         let names = self.kind.names();
         let problem = match (names.first(), names.last()) {
-            (Some(first), Some(last)) => format!("`{text}` is no {kind}; write {least} to {greatest}, or `{first}` to `{last}`"),
-            _ => format!("`{text}` is no number; {one} is {least} to {greatest}"),
+            (Some(first), Some(last)) => format!("`{text}` is not a {kind}; write {least} to {greatest}, or `{first}` to `{last}`"),
+            _ => format!("`{text}` is not a number; {one} is {least} to {greatest}"),
         };
         Err(SyntaxError::new(place, problem))
     }

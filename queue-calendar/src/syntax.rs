@@ -142,7 +142,7 @@ fn every(text: &str) -> Result<Duration, SyntaxError> {
         return Err(SyntaxError::new(all, "an interval is missing; write `@every 90s`"));
     }
     let interval = humantime::parse_duration(text).map_err(|error| {
-        SyntaxError::new(all.clone(), format!("`{text}` is no interval ({error}); write for example `90s` or `1h 30m`"))
+        SyntaxError::new(all.clone(), format!("`{text}` is not an interval ({error}); write for example `90s` or `1h 30m`"))
     })?;
     Expression::every(interval).map(|_| interval).map_err(|error| SyntaxError::new(all, error.problem))
 }

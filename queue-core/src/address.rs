@@ -131,11 +131,7 @@ impl JobId {
     pub fn given(id: &str) -> Result<Self> {
         check_id(id)?;
         if made_from_text(id).is_some() {
-            return Err(Error::invalid(
-                "job id",
-                id,
-                "has the form of ids that the queue makes itself (UUIDv7 and UUIDv8); put a prefix before it",
-            ));
+            return Err(Error::invalid("job id", id, "has the form of a generated id (UUIDv7 or UUIDv8); add a prefix"));
         }
         Ok(JobId(Repr::Given(format!("={id}").into())))
     }

@@ -64,7 +64,7 @@ impl Ringer {
         match std::thread::Builder::new().name("queue-alarm".to_owned()).spawn(move || its.run()) {
             Ok(_) => Some(Ringer(bell)),
             Err(error) => {
-                tracing::warn!(%error, "no thread for the exact timer, due jobs start up to 2 ms later");
+                tracing::warn!(%error, "cannot start the timer thread: due jobs start up to 2 ms late");
                 None
             }
         }

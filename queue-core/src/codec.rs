@@ -257,7 +257,7 @@ pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> Result<usize, String> {
         at = at
             .checked_add(skip)
             .filter(|end| *end <= bytes.len())
-            .ok_or_else(|| format!("the value at byte {start} is longer than what follows"))?;
+            .ok_or_else(|| format!("the value at byte {start} is longer than the remaining bytes"))?;
         elements += 1;
         if elements > ELEMENTS_MAX || inside > ELEMENTS_MAX {
             return Err(format!("it has more than {ELEMENTS_MAX} elements"));

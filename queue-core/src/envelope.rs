@@ -196,7 +196,7 @@ impl<'a> Envelope<'a> {
             check_tags(&self.tags)?;
         }
         let length = u8::try_from(self.task.len()).ok().filter(|length| *length > 0);
-        let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "has no name of 1 to 255 bytes"))?;
+        let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "needs a name of 1 to 255 bytes"))?;
         // Kept until the job is stored: no larger than it must be.
         let limits: usize = self.limits.iter().chain(&self.tags).map(|(name, key)| name.len() + key.len() + 8).sum();
         let unique = self.unique.as_ref().map_or(0, |unique| unique.len() + 8) + limits;
@@ -251,7 +251,7 @@ impl<'a> Envelope<'a> {
             return Err(format!("its {} bytes are too few for a version and the length of a task's name", bytes.len()));
         };
         if *version == 0 {
-            return Err("its first byte is 0, which is no version".to_owned());
+            return Err("its first byte is 0; versions start at 1".to_owned());
         }
         let task = rest.split_at_checked(usize::from(*length)).filter(|(task, _)| !task.is_empty());
         let (task, rest) = task.ok_or_else(|| format!("the length of its task's name is {length}, and {} bytes follow", rest.len()))?;

@@ -68,7 +68,7 @@ pub enum Error {
     IdConflict(JobAddress),
     /// As many jobs of the job's group are ready as the rule of the group allows. Nothing was stored.
     #[error(
-        "group `{group}` of queue `{queue}` is full: try again later, or allow it more with `groups set {queue} '{group}' --max-size N`"
+        "group `{group}` of queue `{queue}` is full: try again later, or raise its maximum with `groups set {queue} '{group}' --max-size N`"
     )]
     GroupFull {
         /// The queue.
@@ -96,7 +96,7 @@ pub enum Error {
     #[error("there is no job `{0}`; it may have finished without retention")]
     NoSuchJob(String),
     /// No schedule has this address.
-    #[error("there is no schedule `{schedule}`; {}", nearest.as_ref().map_or_else(|| "`schedules list` has those that there are".to_owned(), |near| format!("did you mean `{near}`?")))]
+    #[error("there is no schedule `{schedule}`; {}", nearest.as_ref().map_or_else(|| "`schedules list` shows the existing ones".to_owned(), |near| format!("did you mean `{near}`?")))]
     NoSuchSchedule {
         /// The address.
         schedule: String,
@@ -104,15 +104,14 @@ pub enum Error {
         nearest: Option<String>,
     },
     /// No operation has this address.
-    #[error("there is no operation `{0}`; `operations list` has those that there are")]
+    #[error("there is no operation `{0}`; `operations list` shows the existing ones")]
     NoSuchOperation(String),
     /// A queue has one operation at a time, and this one is under way. Nothing was changed.
-    #[error("operation `{0}` is under way, and a queue has one at a time: wait for its end, or stop it with `operations stop {0}`")]
+    #[error("operation `{0}` is still running, and a queue runs one at a time: wait until it ends, or stop it with `operations stop {0}`")]
     OperationUnderWay(String),
     /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
     #[error(
-        "job `{0}` has ended, or was deleted, and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
-         give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
+        "the result of job `{0}` is not available: the job has ended or was deleted, and it was enqueued without retention; give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
     )]
     NotKept(JobAddress),
     /// The job is done, but its result was too large, nested too deeply, or could not be encoded, so that it was dropped.
@@ -134,7 +133,7 @@ pub enum Error {
         state: &'static str,
     },
     /// A job that a person wanted to [edit](crate::Inspector::edit) is not as it was seen. It stays as it is.
-    #[error("cannot edit job `{job}`, which has changed since it was seen: {what}; look at it again, and edit what it is now")]
+    #[error("cannot edit job `{job}`: it has changed since you read it: {what}; read it again and repeat the edit")]
     EditConflict {
         /// The job.
         job: JobAddress,
@@ -142,7 +141,7 @@ pub enum Error {
         what: String,
     },
     /// A job holds the unique key that the job would have which is to be requeued, edited or duplicated. Nothing was changed.
-    #[error("cannot {verb} job `{job}`: job `{holder}` holds its unique key; wait until that one has ended, or cancel it")]
+    #[error("cannot {verb} job `{job}`: job `{holder}` holds its unique key; wait until that job has ended, or cancel it")]
     KeyHeld {
         /// The job.
         job: JobAddress,
@@ -165,7 +164,7 @@ pub enum Error {
         feature: &'static str,
     },
     /// The data was written by a newer version of this library.
-    #[error("queue `{queue}` has schema {found}, this library knows {known}; update it (nothing was written)")]
+    #[error("queue `{queue}` has schema {found}, and this library supports up to {known}; update the library (nothing was written)")]
     SchemaTooNew {
         /// The queue, or the database file.
         queue: String,
@@ -176,7 +175,7 @@ pub enum Error {
     },
     /// A queue has, or would get, a feature that somebody does not know and would ignore: this library, or a worker that runs. Nothing was
     /// written. Update whoever it is; a worker can also be stopped first.
-    #[error("the feature `{feature}` is not known to {by} at {broker}: update it (nothing was written)")]
+    #[error("{by} at {broker} does not support the feature `{feature}`: update it (nothing was written)")]
     FeatureUnknown {
         /// The broker's URL without secrets.
         broker: String,
@@ -186,7 +185,7 @@ pub enum Error {
         by: &'static str,
     },
     /// A program that only inspects has found no database of ours, and creates none.
-    #[error("no database at {path}: {problem}; an enqueue or a worker makes one, or name another file")]
+    #[error("no database at {path}: {problem}; enqueue a job or start a worker to create it, or name another file")]
     NoDatabase {
         /// The absolute path of the file.
         path: String,
@@ -213,7 +212,7 @@ pub enum Error {
     /// Another program has written to a key of the broker, so that the queue cannot be used until `doctor --repair` has renamed the
     /// key. The request may have been carried out in part; the repair completes it.
     #[error(
-        "key `{key}`{} at {broker} holds a {found} where a {expected} belongs, so another program wrote to it: run `doctor`, which renames it with `--repair`",
+        "key `{key}`{} at {broker} holds a {found} instead of a {expected}: another program has written to it; run `doctor --repair` to rename it",
         queue.as_ref().map(|queue| format!(" of queue `{queue}`")).unwrap_or_default()
     )]
     WrongType {
@@ -264,8 +263,7 @@ pub enum Error {
     /// those a second time, unless they have given ids. [`EnqueueAllError`](crate::EnqueueAllError) and
     /// [`PublishAllError`](crate::PublishAllError) say it of each item; `?` makes this error of them.
     #[error(
-        "{} of {given} are stored, the others are not, or it is not known of them: {cause}; do not repeat the whole call, but only the items \
-         that are not stored",
+        "{} of {given} are stored; the others are not stored, or their state is unknown: {cause}; repeat the call only for the items that are not stored",
         stored.len()
     )]
     PartlyStored {
@@ -278,7 +276,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The broker no longer knows this worker or producer, or lacks its latest turns.
-    #[error("the broker has forgotten `{0}`; register under a new name")]
+    #[error("the broker has no record of `{0}`; register under a new name")]
     Forgotten(String),
     /// A sequence number below the last one answered: a late duplicate, to be ignored. Of a [relay](crate::broker::Enqueue::relayed) also the last one, where
     /// it was used for other rows.

@@ -147,7 +147,7 @@ pub struct GroupRule {
     pub weight: Option<u32>,
     /// Most jobs of it that run at once, by their leases; 0 closes it. Default: no cap, or 1 for an ordered group.
     pub cap: Option<u32>,
-    /// Most jobs of it that are ready; an enqueue of one more is refused. Default: no bound.
+    /// Most ready jobs of it; an enqueue beyond that is rejected. Default: no bound.
     pub max_size: Option<u64>,
     /// Whether its jobs run in order. Default: [`GroupOrder::Any`].
     pub order: Option<GroupOrder>,

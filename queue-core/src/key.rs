@@ -186,7 +186,7 @@ fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<Named<'_>
     for _ in 0..count {
         let key = value_end(bytes, at)?;
         let end = value_end(bytes, key)?;
-        let name = rmp_serde::from_slice(&bytes[at..key]).map_err(|_| "has a field whose name is no text".to_owned())?;
+        let name = rmp_serde::from_slice(&bytes[at..key]).map_err(|_| "has a field whose name is not a string".to_owned())?;
         entries.push((name, &bytes[key..end]));
         at = end;
     }
@@ -228,7 +228,7 @@ fn canonical(out: &mut Vec<u8>, bytes: &[u8], at: usize, path: &mut String) -> R
         0xd2 => signed(out, i64::from(i32::from_be_bytes([value[1], value[2], value[3], value[4]]))),
         0xd3 => signed(out, number(8).cast_signed()),
         marker @ (0xc0 | 0xc2 | 0xc3) => out.push(marker),
-        0xca | 0xcb => return Err("is a float, and floats that look equal need not be".to_owned()),
+        0xca | 0xcb => return Err("is a float; floats that look equal may differ".to_owned()),
         0xa0..=0xbf => text(out, b's', 1),
         0xd9 => text(out, b's', 2),
         0xda => text(out, b's', 3),

@@ -238,7 +238,7 @@ impl fmt::Display for Outcome {
             Outcome::Stopped(CancelCause::TimedOut) => write!(f, "timed out"),
             Outcome::Stopped(CancelCause::Cancelled) => write!(f, "stopped: the job was cancelled"),
             Outcome::Stopped(CancelCause::LeaseLost) => write!(f, "stopped: the lease was lost"),
-            Outcome::Stopped(CancelCause::Shutdown) => write!(f, "stopped: the worker ends"),
+            Outcome::Stopped(CancelCause::Shutdown) => write!(f, "stopped: the worker is stopping"),
             Outcome::Undecodable(problem) => write!(f, "undecodable: {problem}"),
         }
     }

@@ -292,9 +292,9 @@ impl<T> Field<T, false> {
 /// Told of a value that only one thread may use.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be in a `Data`: it is not `Send` and `Sync`, and jobs on several threads use the value at once",
-    label = "not a value for several threads",
+    label = "not safe to share between threads",
     note = "put what changes into a `std::sync::Mutex` or an atomic number, instead of a `Cell` or `RefCell`; share with `Arc` instead of `Rc`",
-    note = "of a trait object, write `Data<dyn Trait + Send + Sync>`, or let the trait require both: `trait Trait: Send + Sync`"
+    note = "for a trait object, write `Data<dyn Trait + Send + Sync>`, or let the trait require both: `trait Trait: Send + Sync`"
 )]
 pub trait Shared {}
 
@@ -344,7 +344,7 @@ impl<T> Tag<T, false> {
 #[diagnostic::on_unimplemented(
     message = "a group cannot be named by a `{Self}`",
     label = "this parameter is a float, or its type lacks `std::fmt::Display`",
-    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a group with `.group(..)`",
+    note = "name a parameter that serde writes as a string, an integer or a bool, or give each job a group with `.group(..)`",
     note = "a type of your own that serde writes as one of these, such as an enum without fields, needs an `impl std::fmt::Display`"
 )]
 pub trait NamesGroup {}
@@ -353,7 +353,7 @@ pub trait NamesGroup {}
 #[diagnostic::on_unimplemented(
     message = "a tag cannot have a `{Self}` as its value",
     label = "this parameter is a float, or its type lacks `std::fmt::Display`",
-    note = "name a parameter that serde writes as a text, a whole number or a bool, or give each job a tag with `.tag(..)`",
+    note = "name a parameter that serde writes as a string, an integer or a bool, or give each job a tag with `.tag(..)`",
     note = "a type of your own that serde writes as one of these, such as an enum without fields, needs an `impl std::fmt::Display`"
 )]
 pub trait TagValue {}

@@ -430,7 +430,7 @@ fn unknown(task: &str, params: &[ParamDef]) -> String {
 }
 
 fn missing(task: &str, param: &ParamDef) -> String {
-    format!("is missing; task `{task}` wants it as `{}`", param.ty)
+    format!("is missing; task `{task}` declares it as `{}`", param.ty)
 }
 
 #[cfg(test)]

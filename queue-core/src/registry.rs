@@ -126,7 +126,7 @@ impl Registry {
                 let (first, second) = (claim(one.task, name), claim(other.task, name));
                 format!(
                     "two tasks are named `{name}`: {first} and {second}; give one of them another name with `#[task(name = \"...\")]`, \
-                     or take the alias away"
+                     or remove the alias"
                 )
             })
             .collect();

@@ -31,7 +31,7 @@ pub(crate) fn check_tags(tags: &BTreeMap<String, String>) -> Result<()> {
             }
             // A filter puts a value with a space into double quotes.
             _ if value.contains(|c: char| c.is_control() || c == '"') => {
-                "has a value with a control character or a double quote; leave that out".to_owned()
+                "has a value with a control character or a double quote; remove it".to_owned()
             }
             _ => continue,
         };

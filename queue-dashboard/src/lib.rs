@@ -1,4 +1,4 @@
-//! A dashboard for the queues of [`queue_core`]: what waits, runs and has failed, what is wrong, and the buttons to mend it.
+//! A dashboard for the queues of [`queue_core`]: counts of waiting, running and failed jobs, problems, and the actions that fix them.
 //!
 //! In an application with axum it is one line. Say for each request who makes it and what they may do:
 //!

@@ -33,7 +33,7 @@ impl Problem {
     }
 
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Problem::new(StatusCode::BAD_REQUEST, "That cannot be read", text)
+        Problem::new(StatusCode::BAD_REQUEST, "The request cannot be read", text)
     }
 
     pub(crate) fn late(text: impl Into<String>) -> Self {
@@ -41,23 +41,23 @@ impl Problem {
     }
 
     pub(crate) fn busy() -> Self {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being made at once. Try again in a moment.")
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being built at once. Try again in a moment.")
     }
 
     pub(crate) fn method() -> Self {
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Not possible here", "This page cannot be used in this way.")
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Not possible here", "This page does not support this request method.")
     }
 
     pub(crate) fn host(host: &str) -> Self {
         let text = format!(
-            "The dashboard is not known under the name “{host}”. If this is its name, allow it: `--host {host}` on the command line, or \
+            "The dashboard does not accept the host name “{host}”. If this is its name, allow it: `--host {host}` on the command line, or \
              `.hosts([\"{host}\"])` in the application."
         );
         Problem::new(StatusCode::MISDIRECTED_REQUEST, "Another address", text)
     }
 
     pub(crate) fn nobody() -> Self {
-        Problem::new(StatusCode::UNAUTHORIZED, "Sign in first", "Nobody is signed in who may look at the queues.")
+        Problem::new(StatusCode::UNAUTHORIZED, "Sign in first", "You are not signed in, or may not view the queues.")
     }
 
     pub(crate) fn forbidden(least: Role) -> Self {
@@ -68,7 +68,7 @@ impl Problem {
         Problem::new(
             StatusCode::FORBIDDEN,
             "From elsewhere",
-            "A change must come from a form of this dashboard, and the browser must say so. Nothing was changed.",
+            "A change must come from a form of this dashboard, and the browser must send its origin. Nothing was changed.",
         )
     }
 
@@ -105,17 +105,17 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let text = error_text(&error);
         match error {
-            Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or a person has deleted it."),
+            Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or an operator has deleted it."),
             Error::NoSuchSchedule { .. } => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::NoSuchOperation(_) => Problem::not_found("There is no such operation. The last twenty of a queue are kept."),
             Error::OperationUnderWay(address) => {
-                let problem = Problem::new(StatusCode::CONFLICT, "Another one is under way", format!("{text}. Nothing was changed."));
+                let problem = Problem::new(StatusCode::CONFLICT, "Another operation is running", format!("{text}. Nothing was changed."));
                 Problem { link: address.split_once('/').map(|(queue, id)| operation::of(queue, id)), ..problem }
             }
             Error::WrongState { .. } => Problem::late(text),
             Error::EditConflict { .. } => {
-                Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed."))
+                Problem::new(StatusCode::CONFLICT, "The job has changed", format!("{text}. Nothing was changed."))
             }
             Error::KeyHeld { .. } => Problem::new(StatusCode::CONFLICT, "The key is held", format!("{text}. Nothing was changed.")),
             Error::GroupFull { .. } => Problem::new(StatusCode::CONFLICT, "The group is full", text),

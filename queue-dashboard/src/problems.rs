@@ -86,8 +86,8 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     let unreadable = snapshot.unreadable.iter().map(|Unreadable { queue, problem, is_out_of_reach }| match is_out_of_reach {
         true => Finding::new(
             Tone::Bad,
-            format!("{queue} is out of reach: {problem}"),
-            "Its workers and producers wait for its server; the other queues go on.",
+            format!("{queue} is unreachable: {problem}"),
+            "Its workers and producers wait for its server; the other queues continue.",
         ),
         false => Finding::new(Tone::Bad, problem.clone(), "Another program wrote to this key; `doctor --repair` renames it."),
     });
@@ -99,7 +99,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     all.extend(few(queues(&|_, queue| waits_long(queue)), "queues whose jobs wait long"));
     all.extend(few(queues(&paused), "paused queues"));
     all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
-    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process died"));
+    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed"));
     all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
     all.sort_by_key(|finding| finding.tone);
     all
@@ -114,14 +114,14 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
         found.push(Finding::new(Tone::Warn, format!("The broker is nearly full: {room}."), "Raise `maxmemory`, or let workers catch up."));
     }
     if snapshot.details.durability == Durability::Volatile {
-        let text = "Acknowledged jobs are in memory alone: they end with the broker's process.";
-        found.push(Finding::new(Tone::Warn, text, "On Redis turn on `appendonly`; with SQLite use a file."));
+        let text = "Acknowledged jobs are only in memory: they are lost when the broker's process ends.";
+        found.push(Finding::new(Tone::Warn, text, "On Redis, turn on `appendonly`; on SQLite, use a file."));
     }
     let newest = snapshot.details.workers.iter().filter_map(|worker| worker.since).max();
     if let Some(ahead) = newest.and_then(|since| since.duration_since(snapshot.at).ok()).filter(|ahead| *ahead > AHEAD) {
         let text =
             format!("The clock of the broker is {} ahead of the clock of this dashboard: ages shown here are too short.", span(ahead));
-        found.push(Finding::new(Tone::Warn, text, "Set both clocks by NTP. Jobs go by the broker's."));
+        found.push(Finding::new(Tone::Warn, text, "Synchronize both clocks by NTP. Jobs use the broker's clock."));
     }
     found
 }
@@ -159,7 +159,7 @@ fn waits_long(queue: &Queue) -> Option<Finding> {
 fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let ready = queue.stats.count(JobState::Ready);
     let tone = if ready > 0 { Tone::Warn } else { Tone::Note };
-    let text = format!("The queue `{}` is paused: workers take nothing from it, and {} waiting.", queue.name, are(ready));
+    let text = format!("The queue `{}` is paused: workers claim nothing from it, and {} waiting.", queue.name, are(ready));
     queue.stats.paused.then(|| Finding {
         link: Some(format!("/queues?{}", query(&[("text", &queue.name)]))),
         ..Finding::new(tone, text, "Resume it on the page Queues when its jobs may run.")
@@ -200,19 +200,18 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
         }
         JobState::Retry => {
             let text = format!("Failing in `{queue}`: {of_them} {task} {} for another attempt.", if n == 1 { "waits" } else { "wait" });
-            (Tone::Warn, text, "If what they need is back, promote them: they start at once.")
+            (Tone::Warn, text, "If the service they need has recovered, promote them: they start at once.")
         }
         _ => {
             let (why, way_out) = match *reason {
-                "crashed" => (
-                    "killed their worker's process again and again",
-                    "Find out what they do to the process (memory, abort) before you requeue them.",
-                ),
+                "crashed" => {
+                    ("crashed their worker's process repeatedly", "Find the cause of the crashes (memory, abort) before you requeue them.")
+                }
                 "undecodable" => {
                     ("cannot be read by the release that took them", "Deploy a release that reads their parameters, then requeue them.")
                 }
-                "buried" => ("given up by the handler", "See the error; requeue them when it is mended."),
-                _ => ("failed in every attempt", "See the error; requeue them when it is mended."),
+                "buried" => ("buried by the handler", "See the error; requeue them when it is fixed."),
+                _ => ("failed in every attempt", "See the error; requeue them when it is fixed."),
             };
             (Tone::Warn, format!("Dead in `{queue}`: {of_them} {task} {why}."), way_out)
         }
@@ -226,7 +225,10 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
 fn suspect(job: &JobRecord) -> Finding {
     let (queue, id) = (&job.address.queue, &job.address.id);
     let task = job.task.as_deref().map_or_else(String::new, |task| format!(" of the task `{task}`"));
-    let text = format!("The job `{id}` in `{queue}`{task} was running when its process died ({}).", count(u64::from(job.crashes), "crash"));
+    let text = format!(
+        "The job `{id}` in `{queue}`{task} was running when its worker process crashed ({}).",
+        count(u64::from(job.crashes), "crash")
+    );
     let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job is buried.";
     Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, way_out) }
 }
@@ -239,13 +241,13 @@ pub(crate) fn is_silent(worker: &WorkerRecord) -> bool {
 fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
     let holds = snapshot.details.holds.get(&worker.id).map_or(0, |(jobs, _)| *jobs);
     let text = format!(
-        "Worker {} was last heard of {} ago, and its lease is over{}.",
+        "The last heartbeat of worker {} was {} ago, and its lease has expired{}.",
         name(worker),
         span(worker.lease_age),
         if holds > 0 { format!("; it held {}", count(holds, "job")) } else { String::new() }
     );
     is_silent(worker).then(|| {
-        let way_out = "If it was not stopped on purpose, see its log. Another worker of its queues takes its jobs back within seconds.";
+        let way_out = "If it was not stopped on purpose, check its log. Another worker of its queues reclaims its jobs within seconds.";
         Finding { link: Some("/workers".to_owned()), ..Finding::new(if holds > 0 { Tone::Warn } else { Tone::Note }, text, way_out) }
     })
 }

@@ -43,7 +43,7 @@ pub struct MissingAuthorize(());
 /// Who may use a dashboard. Nothing implements it: `authorize` makes a [`Router`].
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the dashboard is mounted without `.authorize(..)`, which says who may use it",
+    message = "the dashboard is mounted without `.authorize(..)`, which controls access",
     label = "call `.authorize(..)` on it first",
     note = "for example `queue_dashboard::router(client).authorize(|request| role_of(request))`, which gives an `axum::Router`; \
             `role_of` takes `&axum::http::request::Parts` and gives an `Option<queue_dashboard::Role>`"

@@ -145,7 +145,7 @@ async fn answered(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let change = tokio::spawn(next.run(request).in_current_span());
     change.await.unwrap_or_else(|error| {
-        tracing::error!(%error, path, "a change has panicked: what it has done is not known");
+        tracing::error!(%error, path, "a change panicked; its effect is unknown");
         (StatusCode::INTERNAL_SERVER_ERROR, "the change has failed: see the log").into_response()
     })
 }

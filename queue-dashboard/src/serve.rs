@@ -45,7 +45,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, until: impl Future
                     Ok((stream, _)) => break (place, stream),
                     // Out of file descriptors, perhaps.
                     Err(error) => {
-                        tracing::warn!(%error, "a client of the dashboard could not be let in");
+                        tracing::warn!(%error, "cannot accept a connection to the dashboard");
                         sleep(REFUSED).await;
                     }
                 }

@@ -87,7 +87,7 @@ impl Server {
         let bind = options.bind;
         if !bind.ip().is_loopback() && (options.no_auth || options.token.is_none()) {
             let why =
-                if options.no_auth { "without a token everybody in the network could use it" } else { "it needs a token that you choose" };
+                if options.no_auth { "without a token, everyone on the network could use it" } else { "it requires a token that you set" };
             return Err(SetupError(format!(
                 "the dashboard does not listen on {bind}: {why}; set QUEUE_DASHBOARD_TOKEN or --token-file, or bind a loopback address as 127.0.0.1:{}",
                 bind.port()
@@ -201,5 +201,5 @@ impl fmt::Debug for SignIn {
 }
 
 fn random() -> Result<String, SetupError> {
-    secret().map_err(|error| SetupError(format!("the system gives no random numbers: {error}")))
+    secret().map_err(|error| SetupError(format!("cannot get random numbers from the operating system: {error}")))
 }

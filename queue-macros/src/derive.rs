@@ -63,7 +63,8 @@ fn fields(input: &DeriveInput) -> Result<Vec<&Field>> {
 /// `None`: there are problems.
 fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Option<TokenStream> {
     if let Some(generic) = input.generics.params.first() {
-        problems.add(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one struct per type");
+        problems
+            .add(generic.span(), "a task cannot be generic, because a stored job does not have type parameters: write one struct per type");
     }
     let container = problems.take(serde::Container::of(&input.attrs)).unwrap_or_default();
     let fields = problems.take(fields(input)).unwrap_or_default();

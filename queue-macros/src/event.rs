@@ -59,7 +59,7 @@ impl Options {
 
     fn of(input: &DeriveInput) -> Result<Self> {
         let mut attributes = input.attrs.iter().filter(|attribute| attribute.path().is_ident("event"));
-        let missing = "say to which topic it is published: write `#[event(topic = \"orders\")]` below the derive";
+        let missing = "the event needs a topic: write `#[event(topic = \"orders\")]` below the derive";
         let Some(attribute) = attributes.next() else { return Err(Error::new(input.ident.span(), missing)) };
         if let Some(second) = attributes.next() {
             return Err(Error::new(second.path().span(), "put all options into one `#[event(...)]`"));
@@ -102,7 +102,10 @@ fn fields(input: &DeriveInput) -> Result<Vec<&Field>> {
 /// `None`: there are problems.
 fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
     if let Some(generic) = input.generics.params.first() {
-        problems.add(generic.span(), "an event cannot be generic, its entries would not say which one they are: write one struct per type");
+        problems.add(
+            generic.span(),
+            "an event cannot be generic, because a stored event does not have type parameters: write one struct per type",
+        );
     }
     let container = problems.take(serde::Container::of(&input.attrs)).unwrap_or_default();
     let fields = problems.take(fields(input)).unwrap_or_default();

@@ -25,7 +25,7 @@ const NOT_OF_SUBSCRIPTIONS: [(&str, &str); 7] = [
     ("queue", "the queue of a subscription is its name and the topic of its event; leave it out"),
     ("alias", "the type of the event has the name; leave it out"),
     ("priority", "events have no priority; leave it out"),
-    ("unique", "an event is the only one of its id: publish it with `.id(..)`"),
+    ("unique", "events are unique by their id: publish the event with `.id(..)`"),
     ("tag", "the publisher gives an event its tags: `#[event(topic = \"orders\", tag(order))]`, or `.tag(..)`"),
     ("limit", "events have no limits of their own; `group(cap = 2)` and the concurrency of the worker bound what runs at once"),
     ("schedule", "a subscription has no schedule; a task with one may publish events"),
@@ -36,8 +36,8 @@ impl Options {
     pub(crate) fn parse_subscription(tokens: TokenStream) -> Result<Self> {
         let options = (|input: ParseStream| Options::of_subscription().read(input)).parse2(tokens)?;
         let problem = match (&options.name, &options.from) {
-            (None, _) => "say which subscription it is: write `name = \"billing\"`",
-            (_, None) => "say where a new subscription begins: write `from = \"start\"`, `from = \"now\"` or a time",
+            (None, _) => "the subscription needs a name: write `name = \"billing\"`",
+            (_, None) => "a new subscription needs a start: write `from = \"start\"`, `from = \"now\"` or a time",
             _ => return Ok(options),
         };
         Err(Error::new(Span::call_site(), problem))
@@ -75,7 +75,7 @@ impl From {
             "skip" => Ok(true),
             "park" => Ok(false),
             other => {
-                let problem = format!("`{other}` is nothing that can be done with an event of an unknown type; write \"park\" or \"skip\"");
+                let problem = format!("`{other}` is not valid for events of an unknown type; write \"park\" or \"skip\"");
                 Err(Error::new(text.span(), problem))
             }
         }
@@ -94,7 +94,7 @@ impl From {
         match since.and_then(|since| i64::try_from(since.as_millis()).ok()) {
             Some(at) => Ok(From::AtMs(at)),
             None => {
-                let problem = format!("`{value}` is no time; write \"start\", \"now\", or a time in UTC as \"2026-01-31T12:00:00Z\"");
+                let problem = format!("`{value}` is not a time; write \"start\", \"now\", or a time in UTC as \"2026-01-31T12:00:00Z\"");
                 Err(Error::new(text.span(), problem))
             }
         }

@@ -156,18 +156,19 @@ pub(crate) fn check(function: &ItemFn, options: Option<&Options>, problems: &mut
     match (&signature.asyncness, options.map(|options| options.blocking)) {
         (None, Some(None)) => problems.add(
             signature.fn_token.span(),
-            "a task is async: write `async fn`; for a sync or CPU-bound function write `#[task(blocking)]`, which gives it a thread of its own",
+            "a task is async: write `async fn`; for a sync or CPU-bound function write `#[task(blocking)]`, which runs it on a separate thread",
         ),
         (Some(_), Some(Some(span))) => problems.add(span, "`blocking` is for sync functions: remove it, or remove `async`"),
         _ => {}
     }
     if let Some(generic) = signature.generics.params.first() {
-        problems.add(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one task per type");
+        problems
+            .add(generic.span(), "a task cannot be generic, because a stored job does not have type parameters: write one task per type");
     } else if let Some(clause) = &signature.generics.where_clause {
         problems.add(clause.span(), "a task cannot have a `where` clause");
     }
     if let Safety::Unsafe(token) = &signature.safety {
-        problems.add(token.span(), "a task cannot be unsafe: nobody could vouch for a stored call");
+        problems.add(token.span(), "a task cannot be unsafe: the library cannot check the safety conditions of a stored call");
     }
     if let ReturnType::Type(_, ty) = &signature.output
         && let Type::ImplTrait(ty) = ty.as_ref()

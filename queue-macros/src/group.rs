@@ -54,7 +54,7 @@ impl Group {
     pub(crate) fn ordered(key: &Ident, group: Option<Self>) -> Result<Self> {
         let group = group.unwrap_or(Group { by: None, cap: None, max_size: None, order: None });
         if group.cap.is_some() || group.order.is_some() {
-            return Err(Error::new(key.span(), "contradicts `group(..)`, which says another order or a cap; leave one of the two out"));
+            return Err(Error::new(key.span(), "contradicts `group(..)`, which sets another order or a cap; leave one of the two out"));
         }
         Ok(Group { order: Some(Ident::new("Ordered", key.span())), ..group })
     }
@@ -85,7 +85,7 @@ impl Group {
                 "cap" => cap = Some(number::<u32>(&key, input, "2")?),
                 "max_size" => match number::<u64>(&key, input, "1000")? {
                     (0, span) => {
-                        return Err(Error::new(span, "a largest size of 0 would refuse every job; use at least 1, or leave it out"));
+                        return Err(Error::new(span, "`max_size` must be at least 1; leave it out for no maximum"));
                     }
                     (most, _) => self.max_size = Some(most),
                 },
@@ -107,7 +107,9 @@ impl Group {
             ));
         }
         match cap {
-            Some((0, span)) => Err(Error::new(span, "a cap of 0 would close all groups; close or pause groups by name, with `groups set`")),
+            Some((0, span)) => {
+                Err(Error::new(span, "a cap of all groups must be at least 1; close or pause groups by name, with `groups set`"))
+            }
             Some((cap, span)) if cap > 1 && self.order.as_ref().is_some_and(|order| order != "Any") => {
                 Err(Error::new(span, "contradicts the order, by which one job of a group runs at a time; leave one of the two out"))
             }
@@ -126,8 +128,8 @@ impl Group {
             Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
             Some(param) => {
                 if let Some((kind, because)) = kind_of(param) {
-                    let way_out = "name a text, a whole number or a bool, or give each job a group with `.group(..)`";
-                    problems.add(name.span(), format!("`{name}` is a {kind}, which names no group{because}; {way_out}"));
+                    let way_out = "name a string, an integer or a bool, or give each job a group with `.group(..)`";
+                    problems.add(name.span(), format!("`{name}` is a {kind}, which cannot name a group{because}; {way_out}"));
                 }
             }
         }
@@ -201,7 +203,7 @@ where
 fn unknown(name: &str) -> String {
     match name {
         "weight" => {
-            return "weights are relative, and one for all groups says nothing; set those of groups at run time, with `groups set`"
+            return "weights are relative, so one weight for all groups has no effect; set the weights of groups at run time with `groups set`"
                 .to_owned();
         }
         "paused" => return "groups are paused at run time and by name, with `groups pause`".to_owned(),
@@ -229,7 +231,7 @@ fn kind_of_type(ty: &Type) -> Option<(&'static str, &'static str)> {
         _ => last_segment(ty)?,
     };
     match segment.ident.to_string().as_str() {
-        "f32" | "f64" => Some(("float", ": floats that look equal need not be")),
+        "f32" | "f64" => Some(("float", ": floats that look equal may differ")),
         "HashMap" | "BTreeMap" => Some(("map", "")),
         "Vec" | "VecDeque" | "HashSet" | "BTreeSet" => Some(("list", "")),
         "Option" | "Box" | "Arc" => {

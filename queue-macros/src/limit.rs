@@ -84,7 +84,7 @@ impl Limit {
             }
             "by" => self.by = by(key, input)?,
             "group" if input.peek(Token![=]) => {
-                return Err(Error::new(input.span(), "`group` takes no value here: it means that each group has a limit of its own"));
+                return Err(Error::new(input.span(), "`group` takes no value here: it gives each group a separate limit"));
             }
             "group" => self.group = true,
             "concurrency" => self.concurrency = Some(number(key, input, "2")?.0),
@@ -98,14 +98,14 @@ impl Limit {
         if self.concurrency.is_none() && self.rate.is_none() && self.name.is_none() {
             return Err(Error::new(
                 key.span(),
-                "a limit says how much: add `concurrency = 2` or `rate = \"100/1m\"`, or the name of a limit that says it",
+                "a limit needs a bound: add `concurrency = 2` or `rate = \"100/1m\"`, or the name of a limit that has one",
             ));
         }
         match burst {
             Some((_, span)) if self.rate.is_none() => {
                 Err(Error::new(span, "a burst belongs to a rate: add `rate = \"100/1m\"`, or leave `burst` out"))
             }
-            Some((0, span)) => Err(Error::new(span, "a burst of 0 would let nothing start; 1 spreads starts evenly")),
+            Some((0, span)) => Err(Error::new(span, "a burst must be at least 1, which spreads starts evenly")),
             Some((burst, span)) if burst > BURST => Err(Error::new(span, format!("a burst is at most {BURST}"))),
             burst => {
                 self.burst = burst.map(|(burst, _)| burst);
@@ -190,10 +190,10 @@ fn rate(text: &LitStr) -> Result<(u32, u64)> {
     let period = humantime::parse_duration(&period).map_err(|_| unreadable())?;
     let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
     if count == 0 {
-        return Err(refused("a rate of 0 would start nothing; to close a limit, set its concurrency to 0"));
+        return Err(refused("a rate must be greater than 0; to close a limit, set its concurrency to 0"));
     }
     if period.is_zero() || period > Duration::from_secs(366 * 24 * 3600) {
-        return Err(refused("the period of a rate is longer than nothing, and at most a year"));
+        return Err(refused("the period of a rate is greater than 0 and at most a year"));
     }
     if micros / u64::from(count) < 100 {
         return Err(refused("a rate is at most 10000 per second"));

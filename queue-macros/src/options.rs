@@ -163,7 +163,7 @@ impl Options {
                 let number: LitInt = value(key, input, "3")?;
                 match number.base10_parse::<u32>() {
                     Ok(crashes) if crashes > 0 => self.max_crashes = Some(crashes),
-                    _ => return Err(Error::new(number.span(), "`max_crashes` is a number from 1: 1 means that no crash is forgiven")),
+                    _ => return Err(Error::new(number.span(), "`max_crashes` is a number from 1: 1 buries a job at its first crash")),
                 }
             }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),
@@ -321,7 +321,7 @@ pub(crate) fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
     match humantime::parse_duration(&value) {
         Ok(duration) if duration > LONGEST => Err(Error::new(text.span(), "this is more than a hundred years; write a shorter time")),
         Ok(duration) if zero || !duration.is_zero() => Ok(duration),
-        Ok(_) => Err(Error::new(text.span(), "this is no time at all; write for example \"30s\", or leave the option out")),
+        Ok(_) => Err(Error::new(text.span(), "must be greater than zero; write for example \"30s\", or leave the option out")),
         Err(error) => Err(Error::new(
             text.span(),
             format!("`{value}` is not a duration ({error}); write for example \"500ms\", \"30s\", \"5m\" or \"1h 30m\""),

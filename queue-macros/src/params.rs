@@ -444,7 +444,7 @@ fn foreign(ty: &Type) -> Option<Error> {
     };
     let problem = match segment.ident.to_string().as_str() {
         "Context" => {
-            "this is not what the worker provides: write `JobContext`; if it is an alias of that, put `#[inject]` before the parameter; \
+            "the worker does not provide this type: write `JobContext`; if it is an alias of that, put `#[inject]` before the parameter; \
              a payload type needs another name"
         }
         "Data" if has_lifetime => "this `Data` is another crate's, ours has no lifetime: write `queue_core::Data<T>`",

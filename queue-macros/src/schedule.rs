@@ -72,7 +72,7 @@ impl Schedule {
             }
         }
         if schedule.expression.is_empty() {
-            return Err(Error::new(key.span(), "a schedule says when: add `cron = \"0 9 * * *\"` or `every = \"90s\"`"));
+            return Err(Error::new(key.span(), "a schedule needs a time: add `cron = \"0 9 * * *\"` or `every = \"90s\"`"));
         }
         Ok(schedule)
     }

@@ -87,8 +87,8 @@ impl Tags {
                 Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) => {
                     if let Some((kind, because)) = kind_of(param) {
-                        let way_out = "name a text, a whole number or a bool, or give each job a tag with `.tag(..)`";
-                        problems.add(name.span(), format!("`{name}` is a {kind}, which is no value of a tag{because}; {way_out}"));
+                        let way_out = "name a string, an integer or a bool, or give each job a tag with `.tag(..)`";
+                        problems.add(name.span(), format!("`{name}` is a {kind}, which cannot be the value of a tag{because}; {way_out}"));
                     }
                 }
             }

@@ -116,7 +116,7 @@ impl Unique {
         match (&self.within, &self.until, &self.on_conflict, &self.payload) {
             (Some((_, span)), Some(_), ..) => Err(Error::new(
                 *span,
-                "`within` holds the key for this time, whatever becomes of the job, and `until` for as long as the job needs it: keep one of the two",
+                "`within` holds the key for a fixed time, and `until` until the job reaches a state: keep one of the two",
             )),
             (Some(_), _, Some((how, span)), _) if how != "Skip" => Err(Error::new(
                 *span,
@@ -124,7 +124,7 @@ impl Unique {
             )),
             (.., Some((_, span))) if !replaces => Err(Error::new(
                 *span,
-                "`payload` says which payload stays when a job is replaced: it goes with `on_conflict = \"replace\"`",
+                "`payload` selects the payload that is kept when a job is replaced: it needs `on_conflict = \"replace\"`",
             )),
             _ => Ok(()),
         }
@@ -311,7 +311,7 @@ fn no_part(ty: &Type) -> Option<&'static str> {
         _ => last_segment(ty)?,
     };
     match inside.ident.to_string().as_str() {
-        "f32" | "f64" => return Some("is a float, which cannot be part of a key: floats that look equal need not be"),
+        "f32" | "f64" => return Some("is a float, which cannot be part of a key: floats that look equal may differ"),
         "HashMap" | "BTreeMap" => return Some("is a map, which cannot be part of a key"),
         "HashSet" => return Some("has a set without an order in it, which cannot be part of a key: take a `BTreeSet`"),
         _ => {}

@@ -109,7 +109,7 @@ impl std::str::FromStr for Dialect {
 fn quoted(schema: &str) -> Result<String> {
     let is_name = (1..=63).contains(&schema.len()) && schema.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name || schema.starts_with(|c: char| c.is_ascii_digit()) {
-        let problem = "is not a name of 1 to 63 letters, digits and `_` that begins with none of the digits".to_owned();
+        let problem = "must be 1 to 63 letters, digits and `_`, and must not begin with a digit".to_owned();
         return Err(Error::Invalid { field: "schema", value: schema.chars().take(80).collect(), problem });
     }
     Ok(format!("\"{schema}\""))

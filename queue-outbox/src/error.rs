@@ -24,7 +24,7 @@ pub enum Error {
         problem: String,
     },
     /// The tables are those of a newer library.
-    #[error("the tables of the outbox have version {found}, and this library knows {known}: update queue-outbox; nothing was inserted")]
+    #[error("the tables of the outbox have version {found}, and this library supports {known}: update queue-outbox; nothing was inserted")]
     TooNew {
         /// Their version.
         found: i32,

@@ -132,7 +132,7 @@ impl Relay {
         }
         let done: Vec<_> = run.queues.iter().filter_map(|(name, queue)| Some((name.as_str(), queue.done.as_ref()?))).collect();
         if let Err(error) = run.store.release(&done).await {
-            tracing::debug!(%error, "the leases of the outbox were not given back; they expire");
+            tracing::debug!(%error, "cannot release the leases of the outbox; they expire");
         }
         run.relayed
     }
@@ -274,7 +274,7 @@ impl Trouble {
         self.since.get_or_insert(now);
         if self.logged.is_none_or(|logged| now >= logged + AGAIN) {
             self.logged = Some(now);
-            tracing::warn!(database = what, %error, "the outbox cannot be read; its jobs wait");
+            tracing::warn!(database = what, %error, "cannot read the outbox; its jobs wait");
         }
     }
 

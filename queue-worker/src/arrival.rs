@@ -55,7 +55,7 @@ async fn try_to_declare(shared: &Shared) -> queue_core::Result<()> {
     loop {
         match declare_once(shared).await {
             Err(error) if error.is_transient() => {
-                tracing::debug!(%error, "the limits and groups of this worker are declared later");
+                tracing::debug!(%error, "cannot declare limits, groups and subscriptions yet, retrying");
                 patience.failed();
                 patience.pause().await;
             }
@@ -76,10 +76,10 @@ async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
         let (topic, begin) = (&*subscription.topic, subscription.begin.stored());
         match shared.broker.subscribe(subscription).await {
             Ok(false) => {}
-            Ok(true) => tracing::info!(topic, subscription = &*subscription.name, begin, "a subscription was made"),
+            Ok(true) => tracing::info!(topic, subscription = &*subscription.name, begin, "subscription created"),
             // What it has taken is worked off, which makes room. The declarer tries again.
             Err(error @ Error::BrokerFull { .. }) => {
-                tracing::warn!(topic, subscription = &*subscription.name, %error, "the subscription is declared when there is room");
+                tracing::warn!(topic, subscription = &*subscription.name, %error, "cannot create the subscription: the broker is full; retrying");
             }
             Err(error) => return Err(error),
         }
@@ -98,7 +98,7 @@ pub(crate) async fn tell_durability(broker: &DynBroker) {
         }
         Ok(Ok(durability)) => tracing::info!(broker = broker.info().location, %durability, "{}", durability.meaning()),
         // It may well have gone away again; that is told by those who work with it.
-        Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot read which failures the broker's jobs survive"),
+        Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot read the durability of the broker"),
         Err(_) => {}
     }
 }

@@ -52,12 +52,12 @@ impl Pass for Declarer {
             match tokio::time::timeout(CALL_PATIENCE, declare_limits(&shared.broker, queue, &release, limits)).await {
                 Ok(Ok(changed)) => {
                     for limit in changed {
-                        tracing::info!(queue = &**queue, limit, "a limit holds as this release declares it, or as the one before it did");
+                        tracing::info!(queue = &**queue, limit, "limit updated from its declaration");
                     }
                 }
                 Ok(Err(error)) => {
                     self.failed = true;
-                    tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
+                    tracing::debug!(queue = &**queue, %error, "cannot declare the limits of this worker yet, retrying");
                 }
                 Err(_) => self.failed = true,
             }
@@ -66,11 +66,11 @@ impl Pass for Declarer {
             match tokio::time::timeout(CALL_PATIENCE, declare_groups(&shared.broker, queue, &release, rule)).await {
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(rule))) => {
-                    tracing::info!(queue = &**queue, %rule, "the rule of all groups holds as this release declares it, or as the one before it did");
+                    tracing::info!(queue = &**queue, %rule, "rule of all groups updated from its declaration");
                 }
                 Ok(Err(error)) => {
                     self.failed = true;
-                    tracing::debug!(queue = &**queue, %error, "the rule of this worker's groups is declared later");
+                    tracing::debug!(queue = &**queue, %error, "cannot declare the group rule of this worker yet, retrying");
                 }
                 Err(_) => self.failed = true,
             }
@@ -81,11 +81,11 @@ impl Pass for Declarer {
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => {
                     let (topic, begin) = (&*subscription.topic, subscription.begin.stored());
-                    tracing::warn!(topic, subscription = &*subscription.name, begin, "a subscription was gone, and was made again");
+                    tracing::warn!(topic, subscription = &*subscription.name, begin, "a subscription was missing and was created again");
                 }
                 Ok(Err(error)) => {
                     self.failed = true;
-                    tracing::debug!(topic = &*subscription.topic, subscription = &*subscription.name, %error, "it is declared later");
+                    tracing::debug!(topic = &*subscription.topic, subscription = &*subscription.name, %error, "cannot declare a subscription yet, retrying");
                 }
                 Err(_) => self.failed = true,
             }
@@ -96,14 +96,14 @@ impl Pass for Declarer {
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(every))) => {
                     let every = every.map_or_else(|| "never".to_owned(), |every| format!("{every:?}"));
-                    tracing::info!(queue = &**queue, every, "jobs that wait rise as this release declares it, or as the one before it did");
+                    tracing::info!(queue = &**queue, every, "aging of the queue updated from its declaration");
                 }
                 Ok(Err(error)) => {
                     self.failed = true;
                     if error.is_transient() {
-                        tracing::debug!(queue = &**queue, %error, "the aging of this worker's queue is declared later");
+                        tracing::debug!(queue = &**queue, %error, "cannot declare the aging of a queue yet, retrying");
                     } else {
-                        tracing::warn!(queue = &**queue, %error, "the aging of this worker's queue cannot be declared");
+                        tracing::warn!(queue = &**queue, %error, "cannot declare the aging of a queue");
                     }
                 }
                 Err(_) => self.failed = true,
@@ -125,9 +125,9 @@ impl Pass for Declarer {
                 Ok(Err(error)) => {
                     self.failed = true;
                     if error.is_transient() {
-                        tracing::debug!(queue = &**queue, %error, "the schedules of this worker are declared later");
+                        tracing::debug!(queue = &**queue, %error, "cannot declare the schedules of this worker yet, retrying");
                     } else {
-                        tracing::warn!(queue = &**queue, %error, "the schedules of this worker cannot be declared");
+                        tracing::warn!(queue = &**queue, %error, "cannot declare the schedules of this worker");
                     }
                 }
                 Err(_) => self.failed = true,

@@ -101,7 +101,7 @@ impl Supervisor {
                 while let Err(panic) = AssertUnwindSafe(make().run(shutdown.clone())).catch_unwind().await {
                     restarts.panicked(D::NAME, now());
                     let error = panic_text(panic);
-                    tracing::error!(duty = D::NAME, error, "a duty of the worker panicked and is started again");
+                    tracing::error!(duty = D::NAME, error, "a background duty of the worker panicked and was restarted");
                     tokio::time::sleep(RESTART).await;
                 }
             };

@@ -111,9 +111,9 @@ impl Reported {
                 let Report { queue, seq, .. } = report;
                 // An outage is told by those who work with the broker, and that it is full, by the monitor.
                 if error.is_transient() || matches!(error, Error::BrokerFull { .. }) {
-                    tracing::debug!(%queue, seq, %error, "the history of the queue lacks the last minutes for now");
+                    tracing::debug!(%queue, seq, %error, "cannot write the history of the queue yet, retrying");
                 } else {
-                    tracing::debug!(%queue, seq, %error, "the broker refuses to keep the history of the queue");
+                    tracing::debug!(%queue, seq, %error, "the broker rejected the history of the queue");
                 }
                 false
             }

@@ -81,9 +81,9 @@ impl Janitor {
                 Err(error) => {
                     round.failed += 1;
                     if error.is_transient() {
-                        tracing::debug!(queue, %error, "the sweep waits for the next round");
+                        tracing::debug!(queue, %error, "a sweep failed, retrying in the next round");
                     } else {
-                        tracing::warn!(queue, %error, "the sweep was refused: records that were kept long enough are not removed by this worker");
+                        tracing::warn!(queue, %error, "the broker rejected the sweep: this worker does not remove expired records");
                     }
                     return;
                 }
@@ -102,7 +102,7 @@ impl Janitor {
                         tracing::warn!(
                             queue = &*queue,
                             schedule,
-                            "the next tick of a schedule lay too far ahead, after a clock that was wrong: it is brought back"
+                            "repaired the next tick of a schedule, which a wrong clock had set too far ahead"
                         );
                     }
                     self.ahead[at] = clamped.next.unwrap_or(0);
@@ -112,7 +112,7 @@ impl Janitor {
                 }
                 Err(error) => {
                     round.failed += 1;
-                    tracing::debug!(queue = &*queue, %error, "schedules are looked at in the next round");
+                    tracing::debug!(queue = &*queue, %error, "cannot check the schedules, retrying in the next round");
                     return;
                 }
             }
@@ -131,7 +131,7 @@ impl Janitor {
                         tracing::warn!(
                             topic,
                             lost = trimmed.lost,
-                            "subscriptions were too far behind: events are gone that they have not read; `topics show` tells whose"
+                            "events were removed before slow subscriptions read them; `topics show` lists the subscriptions"
                         );
                     }
                     if !trimmed.more || rests(began, asked, round).await {
@@ -140,7 +140,7 @@ impl Janitor {
                 }
                 Err(error) => {
                     round.failed += 1;
-                    tracing::debug!(topic, %error, "the log of the topic is trimmed in the next round");
+                    tracing::debug!(topic, %error, "cannot trim the log of the topic, retrying in the next round");
                     return;
                 }
             }
@@ -152,7 +152,7 @@ impl Janitor {
             }
             Err(error) => {
                 round.failed += 1;
-                tracing::debug!(topic, %error, "the producers of the topic are swept in the next round");
+                tracing::debug!(topic, %error, "cannot sweep the producers of the topic, retrying in the next round");
             }
         }
     }
@@ -162,7 +162,7 @@ impl Janitor {
             Ok(damages) => {
                 round.repaired += damages.len();
                 for Damage { kind, subject } in damages.iter().take(TOLD) {
-                    tracing::warn!(queue, %kind, subject, "repaired damage that another program did");
+                    tracing::warn!(queue, %kind, subject, "repaired damage that another program has caused");
                 }
                 if damages.len() > TOLD {
                     tracing::warn!(queue, repaired = damages.len(), "repaired more damage; `doctor` searches the whole queue");
@@ -171,9 +171,9 @@ impl Janitor {
             Err(error) => {
                 round.failed += 1;
                 if error.is_transient() {
-                    tracing::debug!(queue, %error, "the audit waits for the next round");
+                    tracing::debug!(queue, %error, "an audit failed, retrying in the next round");
                 } else {
-                    tracing::warn!(queue, %error, "the audit was refused: damage to this queue is not found");
+                    tracing::warn!(queue, %error, "the broker rejected the audit: damage to this queue is not detected");
                 }
             }
         }

@@ -138,7 +138,7 @@ pub(crate) fn give_back(shared: &Shared, end: TurnEnd) {
     shared.broker.spawn(Box::pin(async move {
         if let Err(error) = broker.turn(&release).await {
             let (queue, jobs) = (&release.queue, release.finishes.len());
-            tracing::debug!(%queue, jobs, %error, "the jobs of a forgotten lane wait until its lease is over");
+            tracing::debug!(%queue, jobs, %error, "cannot release the jobs of a lost lane: they wait until its lease expires");
         }
     }));
 }
@@ -150,14 +150,14 @@ async fn wait(shared: &Shared, waiting: &mut Option<Waiting>, patience: &mut Pat
     if error.is_transient() {
         waiting.get_or_insert_with(|| shared.outage.met(sent, error));
         shared.outage.look(now());
-        tracing::debug!(queue, tries, %error, "the broker does not answer, trying again");
+        tracing::debug!(queue, tries, %error, "the broker does not answer, retrying");
         return patience.pause().await;
     }
     *waiting = None;
     shared.outage.answered();
     // Credentials that are being rotated, or a bug: no job is given up for it.
     if patience.is_news() {
-        tracing::error!(queue, tries, %error, "the broker refuses a turn, trying again");
+        tracing::error!(queue, tries, %error, "the broker rejected a request, retrying");
     }
     patience.longest_pause().await;
 }

@@ -56,7 +56,7 @@ pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
             job = %address(queue, &id),
             task,
             attempts,
-            "the job was to become a dead letter and the broker has not confirmed it; if it did not, the job will run again"
+            "dead letter not confirmed by the broker: the job is a dead letter now, or it runs again"
         );
     }
 }
@@ -81,6 +81,6 @@ fn tell(queue: &str, id: &JobId, task: Option<&str>, reason: BuryReason, attempt
         attempts,
         crashes,
         error,
-        "the job is a dead letter and will not run again; `jobs show` tells its history, and `jobs requeue` runs it again"
+        "the job is a dead letter and will not run again; `jobs show` prints its history, and `jobs requeue` runs it again"
     );
 }

@@ -74,8 +74,8 @@ impl Told {
         let was_evicting = self.0.is_some_and(|(name, _)| name == EVICTING);
         let news = self.news(trouble.as_ref(), now);
         match (&news, trouble) {
-            (Some(News::Over), _) if was_evicting => tracing::info!(broker, "the broker does not drop jobs any more"),
-            (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker takes new jobs again"),
+            (Some(News::Over), _) if was_evicting => tracing::info!(broker, "the broker no longer evicts jobs"),
+            (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker accepts new jobs again"),
             (Some(News::Trouble), Some(trouble)) => {
                 tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());
             }

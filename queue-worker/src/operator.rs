@@ -35,7 +35,7 @@ impl Operator {
             Ok(true) => return true,
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(queue, operation = before.id, %error, "an operation waits for the next round");
+                tracing::warn!(queue, operation = before.id, %error, "a step of an operation failed, retrying in the next round");
                 return false;
             }
         }
@@ -45,7 +45,7 @@ impl Operator {
             round.ended += 1;
             round.changed += ended.changed - before.changed.min(ended.changed);
             let (id, kind, state, changed) = (&*ended.id, ended.kind.name(), ended.state.name(), ended.changed);
-            tracing::info!(queue, operation = id, kind, state, changed, "went on with an operation whose runner was gone");
+            tracing::info!(queue, operation = id, kind, state, changed, "resumed an operation whose runner had stopped");
         }
         false
     }
@@ -66,7 +66,7 @@ impl Pass for Operator {
         for queue in self.shared.queues.iter() {
             match self.inspector.operations(queue).await {
                 Ok(operations) => runs.extend(operations.into_iter().filter(Operation::is_running)),
-                Err(error) => tracing::debug!(queue = &**queue, %error, "operations are looked for in the next round"),
+                Err(error) => tracing::debug!(queue = &**queue, %error, "cannot list the operations, retrying in the next round"),
             }
         }
         let mut runs: Vec<_> = runs.into_iter().map(|operation| (self.inspector.run_operation(&operation), operation)).collect();

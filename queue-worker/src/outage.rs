@@ -71,7 +71,7 @@ impl Outage {
         if !begun.told && now.saturating_duration_since(begun.since) >= TOLD_AFTER {
             begun.told = true;
             let (broker, error) = (self.broker.info().location, &begun.error);
-            tracing::warn!(broker, error, "the broker does not answer; running jobs go on, and the worker tries until it answers");
+            tracing::warn!(broker, error, "the broker does not answer; running jobs continue, and the worker retries until it answers");
         }
     }
 
@@ -100,9 +100,7 @@ impl Outage {
         }
         tracing::error!(
             broker = self.broker.info().location,
-            "the broker has lost data, or has gone back to an older copy of it (a flush, a restored backup, a failover): it does not know \
-             this worker, whose lease stands. Jobs that were enqueued since that copy may be missing, jobs that were done since may run \
-             again, and jobs that run now start a second time"
+            "the broker has lost data or was restored from an older copy (flush, backup, failover): it does not know this worker, whose lease has not expired. Jobs enqueued since that copy may be missing. Jobs finished since then may run again. Running jobs start a second time"
         );
     }
 
@@ -132,7 +130,7 @@ mod tests {
         let (one, other) = (outage.met(now(), &problem), outage.met(now(), &problem));
         drop(one);
         outage.answered();
-        assert!(!is_over(), "a part of the broker answers, and another request waits");
+        assert!(!is_over(), "the broker answers some requests, and others wait");
         drop(other);
         outage.answered();
         assert!(is_over());

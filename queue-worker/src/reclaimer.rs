@@ -105,14 +105,14 @@ impl Reclaimer {
         let name = &self.shared.queues[queue];
         if error.is_transient() {
             start_over(&mut self.seen);
-            tracing::debug!(queue = %name, %error, "the reclaimer starts over");
+            tracing::debug!(queue = %name, %error, "the reclaimer restarts its pass");
             return;
         }
         // That is an answer, and says nothing of other queues.
         self.seen.retain(|(of, _), _| *of != queue);
         self.refusals.failed();
         if self.refusals.is_news() {
-            tracing::error!(queue = %name, %error, "the reclaim was refused: this worker does not take back the jobs of dead workers");
+            tracing::error!(queue = %name, %error, "the broker rejected the reclaim: this worker does not reclaim jobs of crashed workers");
         }
     }
 }
@@ -224,7 +224,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
                 released = reclaimed.released,
                 charged = reclaimed.charged,
                 buried = reclaimed.buried.len(),
-                "took back the jobs of dead workers"
+                "reclaimed jobs of crashed workers"
             );
         }
         metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());

@@ -128,7 +128,7 @@ async fn send(shared: &Shared, contexts: Vec<JobContext>) {
             Ok(Err(error)) if error.is_transient() => put_back(&contexts, request),
             Ok(Err(error)) => {
                 if !matches!(error, Error::BrokerFull { .. } | Error::Forgotten(_)) {
-                    tracing::debug!(%queue, jobs, %error, "the broker refuses progress and logs");
+                    tracing::debug!(%queue, jobs, %error, "the broker rejected progress and log lines");
                 }
             }
         }

@@ -152,7 +152,7 @@ pub(crate) fn exit_after(time: Duration, code: i32) -> mpsc::Sender<()> {
         }
     };
     if let Err(error) = thread::Builder::new().name("queue-exit".to_owned()).spawn(ends) {
-        tracing::error!(%error, "the system gives no thread that could end this process; it ends when its handlers do");
+        tracing::error!(%error, "cannot start the thread that ends this process after the grace time; it ends when its handlers have ended");
     }
     armed
 }
@@ -167,11 +167,11 @@ pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Dur
     let Signal { name, .. } = signals.next().await;
     shutdown.drain();
     let _late = exit.map(|code| exit_after(grace + EXIT, code));
-    tracing::info!("{name}: no new jobs; running jobs may end within the grace time (send it again to skip the wait)");
+    tracing::info!("{name}: no new jobs; running jobs may finish within the grace time (repeat the signal to skip the wait)");
     let Signal { name, .. } = signals.next().await;
     shutdown.hurry();
     let _later = exit.map(|code| exit_after(EXIT, code));
-    tracing::warn!("{name} again: releasing the jobs that still run");
+    tracing::warn!("{name} again: releasing the running jobs");
     std::future::pending::<()>().await;
 }
 

@@ -87,7 +87,7 @@ impl Ticker {
             Ok(Ok(ticks)) => Some(ticks),
             // An outage is told by those who work with the broker.
             Ok(Err(error)) => {
-                tracing::debug!(queue = &*self.shared.queues[queue], %error, "the schedules of the queue cannot be read now");
+                tracing::debug!(queue = &*self.shared.queues[queue], %error, "cannot read the schedules of the queue");
                 None
             }
             Err(_) => None,
@@ -118,10 +118,10 @@ impl Ticker {
         }
         if let Some(error) = &ticks.problem {
             if error.is_transient() {
-                tracing::debug!(queue, schedule = name, %error, "a tick waits: the broker is away or full");
+                tracing::debug!(queue, schedule = name, %error, "a tick is delayed: the broker is unavailable or full");
             } else if self.told.is_none_or(|told| now() >= told + TOLD_AGAIN) {
                 self.told = Some(now());
-                tracing::warn!(queue, schedule = name, %error, "this worker cannot make a tick; another one may");
+                tracing::warn!(queue, schedule = name, %error, "this worker cannot create the job of a tick; another worker may");
             }
         }
         ticks.late.len()

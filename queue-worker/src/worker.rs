@@ -155,7 +155,7 @@ impl Worker {
         self
     }
 
-    /// How many jobs run at once, at most. Default: 64.
+    /// Most jobs that run at once. Default: 64.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.settings.concurrency = jobs;
         self
@@ -329,7 +329,7 @@ impl Worker {
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             tracing::warn!(
                 queue = queue.name,
-                "no known task has this queue: the worker runs only jobs that were enqueued into it by its name{near}"
+                "no task of this program has this queue: the worker runs only jobs that name the queue when they are enqueued{near}"
             );
         }
     }

@@ -150,7 +150,7 @@ fn of_the_outage(location: &str, queues: &str) -> Vec<Line> {
     lines(|line| {
         let about = line.field("broker") == location || line.field("queue").starts_with(queues) || line.field("job").starts_with(queues);
         let of_a_start = !line.field("durability").is_empty()
-            || line.message.contains("no known task has this queue")
+            || line.message.contains("no task of this program has this queue")
             || line.message.contains("no worker has ever served");
         line.level <= Level::WARN && about && !of_a_start
     })

@@ -111,7 +111,7 @@ impl AgingRecord {
 pub fn check_aging(every: Duration) -> Result<()> {
     let invalid = |problem: &str| Err(Error::invalid("aging", humantime::format_duration(every).to_string(), problem));
     if every < Duration::from_millis(1) {
-        return invalid("is no time to wait; write for example `60s`, or `off`");
+        return invalid("must be at least 1 ms; write for example `60s`, or `off`");
     }
     if every > LONGEST_AGING {
         return invalid("is more than a year; write a shorter time, or `off`");

@@ -115,7 +115,7 @@ impl AskWorker {
     /// [`Error::Invalid`] for the number 0, which no request has.
     pub(crate) fn check(&self) -> Result<()> {
         if self.ask.number == 0 {
-            return Err(Error::invalid("number", "0", "is the number of no request; begin with 1"));
+            return Err(Error::invalid("number", "0", "must be at least 1"));
         }
         Ok(())
     }

@@ -28,9 +28,9 @@ impl Durability {
     /// What it means, for people.
     pub fn meaning(self) -> &'static str {
         match self {
-            Durability::Volatile => "jobs are in memory alone and end with the broker's process",
-            Durability::ProcessCrash => "jobs survive the end of the broker's process; the last ones may be lost with the machine",
-            Durability::PowerLoss => "jobs survive the end of the machine",
+            Durability::Volatile => "jobs are only in memory: they are lost when the broker's process ends",
+            Durability::ProcessCrash => "jobs survive a crash of the broker's process; a crash of the machine may lose the newest",
+            Durability::PowerLoss => "jobs survive a crash of the machine",
         }
     }
 }

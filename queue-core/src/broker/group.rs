@@ -102,7 +102,7 @@ impl SetGroup {
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
         if self.record.is_some() != (self.of == RuleOf::Declared) {
-            let problem = "is what workers declare, with the releases that do; set the rule of all groups, `*`, which goes over it";
+            let problem = "is declared by workers; set the rule of all groups, `*`, which overrides it";
             return Err(Error::invalid("rule", self.of.to_string(), problem));
         }
         self.rule.check(&self.of)

@@ -146,7 +146,7 @@ impl Pausing {
 }
 
 fn past(until: &str) -> Error {
-    Error::invalid("until", until, "does not lie in the future by the broker's clock; say a later time, or leave it out")
+    Error::invalid("until", until, "is not in the future by the broker's clock; use a later time, or leave it out")
 }
 
 /// Pauses something, or lets it go on. What is paused already gets the new end and reason.

@@ -94,7 +94,7 @@ impl Rewind {
 
     /// For brokers: a position that is none of this log.
     pub fn unknown(position: &str) -> Error {
-        Error::invalid("position", position, "is none of this log; use one that `topics read` has printed")
+        Error::invalid("position", position, "is not a position in this log; use one that `topics read` has printed")
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn place_to_bytes<T: Serialize>(place: &T) -> Result<Vec<u8>> {
 
 /// The place that these bytes are of.
 pub(crate) fn place_of_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    codec::unpack(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; begin without one"))
+    codec::unpack(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; start without one"))
 }
 
 #[cfg(test)]

@@ -85,13 +85,13 @@ impl Subscribe {
 /// What a topic keeps. A field of `None` was not said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Events older than this may go.
+    /// Remove events older than this.
     pub age: Option<Duration>,
-    /// Events beyond this number may go, the oldest first.
+    /// Keep at most this number of events; the oldest are removed first.
     pub count: Option<u64>,
     /// Events may go while the log has more bytes than that, the oldest first. The size of a log is known about, not exactly.
     pub bytes: Option<u64>,
-    /// For so long an event waits for subscriptions that have not read it.
+    /// How long an event is kept for subscriptions that have not read it.
     pub lag: Option<Duration>,
 }
 

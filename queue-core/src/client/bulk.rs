@@ -59,9 +59,9 @@ impl<T> EnqueueAllError<T> {
 impl<T> fmt::Display for EnqueueAllError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stored, unknown, given) = (self.stored(), self.unknown(), self.given());
-        write!(f, "{} of {given} jobs were not stored, {stored} are", given - stored - unknown)?;
+        write!(f, "{} of {given} jobs were not stored, {stored} were stored", given - stored - unknown)?;
         if unknown > 0 {
-            write!(f, ", and of {unknown} it is not known")?;
+            write!(f, ", {unknown} may be stored")?;
         }
         match self.first() {
             Some((position, error)) => write!(f, "; the first is item {position}: {error}"),
@@ -87,7 +87,7 @@ impl<T> From<EnqueueAllError<T>> for Error {
         let mut failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
         let at = failed.iter().position(Error::is_ambiguous).unwrap_or(0);
         let first = (at < failed.len()).then(|| failed.swap_remove(at));
-        let cause = first.unwrap_or_else(|| Error::Internal("an enqueue failed and names no item that did".to_owned()));
+        let cause = first.unwrap_or_else(|| Error::Internal("an enqueue failed without naming a failed item".to_owned()));
         let stored: Vec<JobAddress> = stored.into_iter().flatten().map(|handle| handle.address().clone()).collect();
         if stored.is_empty() { cause } else { Error::PartlyStored { stored, given, cause: Box::new(cause) } }
     }
@@ -270,7 +270,7 @@ mod tests {
         let some =
             EnqueueAllError { answers: vec![stored("a"), Err(full()), stored("b"), Err(Error::ambiguous("here", "silence"))], rest: 5 };
         assert_eq!((some.stored(), some.unknown(), some.given()), (2, 1, 9));
-        assert!(some.to_string().starts_with("6 of 9 jobs were not stored, 2 are, and of 1 it is not known"), "{some}");
+        assert!(some.to_string().starts_with("6 of 9 jobs were not stored, 2 were stored, 1 may be stored"), "{some}");
         let error = Error::from(some);
         assert!(error.is_ambiguous() && !error.is_transient(), "repeating the call would store two of them again");
         let message = error.to_string();

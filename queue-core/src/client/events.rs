@@ -36,7 +36,7 @@ pub struct PublishAllError {
 
 impl fmt::Display for PublishAllError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} events were published, and then: {}", self.published.len(), self.error)
+        write!(f, "{} events were published before this error: {}", self.published.len(), self.error)
     }
 }
 

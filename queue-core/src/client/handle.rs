@@ -231,7 +231,7 @@ where
                 "job",
                 self.address.to_string(),
                 format!(
-                    "is of task `{}`, and this handle is one of task `{}`: make it with the type of the job's task, `client.handle::<..>(address)`; \
+                    "has the task `{}`, and this handle expects the task `{}`: create it with the type of the job's task, `client.handle::<..>(address)`; \
                      if the task was renamed, give it `alias = \"{}\"`",
                     job.task, own.name, job.task
                 ),

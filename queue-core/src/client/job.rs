@@ -75,7 +75,7 @@ macro_rules! setters {
             self
         }
 
-        /// The number of failures that buries the job; 1: no retry. Default: that of its task.
+        /// The number of failures after which the job is buried; 1 means no retry. Default: that of its task.
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self
@@ -208,7 +208,7 @@ impl<T: Task> Job<T> {
         let task = T::definition();
         let mut options = self.options;
         if options.unique.is_some() {
-            let way_out = "is not for the job of a schedule: `overlap` says what a tick does while the last job has not ended";
+            let way_out = "cannot be set for the job of a schedule: use `overlap`, which controls ticks while the last job has not ended";
             return Err(Error::invalid("unique_key", task.name, way_out));
         }
         options.priority = options.priority.or(Some(task.priority));
@@ -299,10 +299,11 @@ impl RawJob {
 
     /// The queue into which it goes, and what is stored of it, and the limits that it names and its task does not declare. Only for a job that leaves its time and its id to others.
     pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob, Vec<String>)> {
-        let takes =
-            |field, what: &str| Err(Error::invalid(field, what, "cannot be set on the job of a schedule, which says when its jobs start"));
+        let takes = |field, what: &str| {
+            Err(Error::invalid(field, what, "cannot be set for the job of a schedule, which sets the start of its jobs"))
+        };
         if let Some(id) = &self.options.id {
-            return Err(Error::invalid("job id", id, "cannot be given to the job of a schedule: each tick makes a job of its own"));
+            return Err(Error::invalid("job id", id, "cannot be set for the job of a schedule: each tick makes a new job"));
         }
         let prepared = self.prepare(on_enqueue)?;
         match prepared.job.due {

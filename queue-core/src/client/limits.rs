@@ -64,13 +64,13 @@ fn check_cost<'a>(cost: Option<u32>, mut declared: impl Iterator<Item = &'a Limi
         return refused(format!("is not between 1 and {COST_MAX}"));
     }
     if cost > 1 && has_none {
-        return refused("counts for nothing: the job is subject to no limit; declare one with `#[task(limit(..))]`".to_owned());
+        return refused("has no effect: the job is subject to no limit; declare one with `#[task(limit(..))]`".to_owned());
     }
     match declared.find(|limit| limit.rule.rate.is_some() && cost > limit.rule.burst()) {
         Some(limit) => {
             let (burst, name) = (limit.rule.burst(), limit.name);
             refused(format!(
-                "is more than the burst {burst} of the limit `{name}`, so that the job could never start; raise `burst`, or lower the cost"
+                "is more than the burst {burst} of the limit `{name}`, so the job could never start; raise `burst`, or lower the cost"
             ))
         }
         None => Ok(()),

@@ -86,7 +86,7 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
         return Err(Error::invalid("max_attempts", "0", "must be at least 1; 1 means no retry"));
     }
     if options.timeout == Some(Duration::ZERO) {
-        return Err(Error::invalid("timeout", "0s", "is no time at all; leave it out for the task's"));
+        return Err(Error::invalid("timeout", "0s", "must be greater than zero; leave it out for the timeout of the task"));
     }
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut envelope = Envelope::new(task, payload);

@@ -81,8 +81,7 @@ pub(super) fn of(task: &str, declared: Option<UniqueDef>, payload: &[u8], option
         (Some(key), _) => key::given(task, key)?,
         (None, Some(declared)) => key::of_payload(task, declared.by, payload)?,
         (None, None) => {
-            let problem =
-                "has no key that could be held: give the job one with `.unique_key(..)`, or make its task unique with `#[task(unique)]`";
+            let problem = "has no unique key: give the job one with `.unique_key(..)`, or make its task unique with `#[task(unique)]`";
             return Err(Error::invalid("job of task", task, problem));
         }
     };
@@ -93,24 +92,27 @@ pub(super) fn of(task: &str, declared: Option<UniqueDef>, payload: &[u8], option
     if let Some((delay, keep_payload)) = said.debounce {
         at_most_longest("debounce", Some(delay))?;
         if options.due != Due::Now {
-            return Err(Error::invalid("debounce", format!("{delay:?}"), "is the delay of the job: leave out `.delay(..)` and `.at(..)`"));
+            return Err(Error::invalid(
+                "debounce",
+                format!("{delay:?}"),
+                "sets the delay of the job: leave out `.delay(..)` and `.at(..)`",
+            ));
         }
         options.due = Due::After(delay);
         (unique.on_conflict, unique.keep_payload) = (OnConflict::Replace, keep_payload);
     }
     unique.max_wait = at_most_longest("max_wait", said.max_wait)?;
     if unique.max_wait.is_some() && unique.on_conflict != OnConflict::Replace {
-        let problem = "bounds how long a job is put off: it goes with `.debounce(..)`, or `on_conflict = \"replace\"`";
+        let problem = "bounds how long a job is postponed: it needs `.debounce(..)` or `on_conflict = \"replace\"`";
         return Err(Error::invalid("max_wait", format!("{:?}", unique.max_wait.unwrap_or_default()), problem));
     }
     if let Hold::Within(time) = unique.hold {
         at_most_longest("within", Some(time))?;
         if time == Duration::ZERO {
-            return Err(Error::invalid("within", "0s", "is no time at all; leave it out to hold the key until the job has ended"));
+            return Err(Error::invalid("within", "0s", "must be greater than zero; leave it out to hold the key until the job has ended"));
         }
         if unique.on_conflict != OnConflict::Skip {
-            let problem =
-                "holds a key whatever becomes of its job, so a second job is skipped: leave out what replaces, buffers or debounces";
+            let problem = "holds the key even after the job has ended, so a second job is always skipped: leave out the options that replace, buffer or debounce";
             return Err(Error::invalid("within", format!("{time:?}"), problem));
         }
     }

@@ -29,7 +29,7 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     };
     if !(rest.starts_with("//") || scheme == "sqlite") {
         let example = nearest(&scheme.to_ascii_lowercase(), SCHEMES).unwrap_or("redis");
-        let way_out = format!("has no `//` behind `{scheme}:`; write for example `{example}://127.0.0.1:6379`");
+        let way_out = format!("has no `//` after `{scheme}:`; write for example `{example}://127.0.0.1:6379`");
         return Err(Error::invalid("URL", redacted(url), way_out));
     }
     match scheme {
@@ -62,7 +62,7 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
         "redis+cluster" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "cluster" }),
         "valkey" | "valkeys" => {
             let same = if scheme == "valkey" { "redis" } else { "rediss" };
-            Err(Error::invalid("URL scheme", scheme, format!("is not one of ours; Valkey is reached by `{same}://`")))
+            Err(Error::invalid("URL scheme", scheme, format!("is not supported; use `{same}://` for Valkey")))
         }
         other => {
             let near = nearest(&other.to_ascii_lowercase(), SCHEMES).map(|near| format!("; did you mean `{near}://`?")).unwrap_or_default();

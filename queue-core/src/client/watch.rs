@@ -100,12 +100,12 @@ impl fmt::Display for Transition {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(problem) = &self.problem {
-            return write!(f, "{} cannot be watched, and its transitions are lost: {problem}", self.queue);
+            return write!(f, "{} cannot be watched, its transitions are lost: {problem}", self.queue);
         }
         match self.transitions {
             Some(1) => write!(f, "1 transition of {} was lost", self.queue),
             Some(lost) => write!(f, "{lost} transitions of {} were lost", self.queue),
-            None => write!(f, "transitions of {} may be lost, it is not known how many", self.queue),
+            None => write!(f, "an unknown number of transitions of {} may be lost", self.queue),
         }
     }
 }

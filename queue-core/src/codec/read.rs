@@ -293,7 +293,7 @@ impl Entries<'_, '_> {
     fn end(&self, what: &str) -> Result<(), Problem> {
         match self.left {
             0 => Ok(()),
-            left => Err(Problem::custom(format_args!("the {what} has {left} entries more than the {} that its type has", self.read))),
+            left => Err(Problem::custom(format_args!("the {what} has {left} more entries than the {} of its type", self.read))),
         }
     }
 

@@ -187,7 +187,7 @@ impl Digits {
 }
 
 fn no_number(number: impl Display) -> Problem {
-    ser::Error::custom(format_args!("{number} is not a number that JSON has; use an `Option`, or a text"))
+    ser::Error::custom(format_args!("{number} cannot be a JSON number; use an `Option`, or a string"))
 }
 
 /// What a head introduces.

@@ -28,7 +28,7 @@ impl GroupRule {
             ("paused", self.paused.then(|| "true".to_owned())),
         ];
         let wrong = said.into_iter().find_map(|(field, value)| Some((field, value?)));
-        let problem = "cannot be said of jobs without a group, which have a weight alone; pause the queue, or give the jobs a group";
+        let problem = "cannot be set for jobs without a group, which have only a weight; pause the queue, or give the jobs a group";
         wrong.map_or(Ok(()), |(field, value)| Err(Error::invalid(field, value, problem)))
     }
 
@@ -39,7 +39,7 @@ impl GroupRule {
     pub fn check(&self, of: &RuleOf) -> Result<()> {
         match self.weight {
             Some(0) => {
-                let problem = "would never be served; use 1 to 1000, or pause the group";
+                let problem = "is not between 1 and 1000; to stop the group, pause it";
                 return Err(Error::invalid("weight", "0", problem));
             }
             Some(weight) if weight > WEIGHT_MAX => {
@@ -62,7 +62,7 @@ impl GroupRule {
         }
         let is_of_all = matches!(of, RuleOf::Others | RuleOf::Declared);
         if is_of_all && self.paused {
-            return Err(Error::invalid("paused", "*", "cannot be said of all groups; pause the queue, or groups by name"));
+            return Err(Error::invalid("paused", "*", "cannot be set for all groups; pause the queue, or groups by name"));
         }
         if is_of_all && self.cap == Some(0) {
             return Err(Error::invalid("cap", "0", "would close all groups; pause the queue, or close groups by name"));

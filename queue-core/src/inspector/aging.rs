@@ -81,5 +81,5 @@ async fn change(
             AgingSet::Stale(other) => stored = other,
         }
     }
-    Err(Error::Internal(format!("others change the aging of queue `{queue}` all the time")))
+    Err(Error::Internal(format!("gave up: the aging of queue `{queue}` keeps changing")))
 }

@@ -33,8 +33,8 @@ impl Inspector {
     /// [`Error::Invalid`] if the worker has not said anything yet, runs a release that cannot be asked, or has left.
     pub async fn ask_worker(&self, worker: &WorkerRecord, mode: WorkerMode, by: &str) -> Result<u64> {
         let (mut worker, wrong) = (worker.clone(), |problem: &str| Error::invalid("worker", worker.id.to_string(), problem));
-        let mute = wrong("has said nothing yet: it has just begun, or its release cannot be asked; stop it with SIGTERM");
-        let (gone, busy) = (wrong("has left"), wrong("is asked by others at the same time; look what they have asked, and try again"));
+        let mute = wrong("has not sent a heartbeat yet: it has just started, or its release cannot be controlled; stop it with SIGTERM");
+        let (gone, busy) = (wrong("has left"), wrong("receives other requests at the same time; check them with `workers`, and try again"));
         for _ in 0..TRIES {
             let (Some(queue), Some(load)) = (&worker.speaks_in, worker.load) else { return Err(mute) };
             let number = worker.asked.as_ref().map_or(0, |ask| ask.number).max(load.heard) + 1;

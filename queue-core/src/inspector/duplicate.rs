@@ -101,7 +101,8 @@ fn is_like(one: &StoredJob, other: &StoredJob) -> Result<bool> {
 fn copied(job: &JobAddress, id: &JobId, stored: StoredJob) -> Result<NewJob> {
     let mut envelope = Envelope::decode(&stored.envelope)?;
     if envelope.version > ENVELOPE_VERSION {
-        let problem = "was enqueued by a newer release, whose form this program does not know; duplicate it with a program of that release";
+        let problem =
+            "was enqueued by a newer release in a format that this program cannot read; duplicate it with a program of that release";
         return Err(Error::invalid("job", job.to_string(), problem));
     }
     let at = stored.at_ms.filter(|_| matches!(stored.state, JobState::Scheduled | JobState::Held));

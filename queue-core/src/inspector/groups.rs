@@ -46,7 +46,7 @@ impl Inspector {
         self.found_of(queue, page, is_nothing).await
     }
 
-    /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on, goes over what code
+    /// Changes the rule of a group, the default rule of all groups, or that of jobs without a group. It holds from the next claim on, goes over what code
     /// declares field by field, and outlives deployments. A smaller cap stops no job that runs.
     ///
     /// ```
@@ -79,7 +79,7 @@ impl Inspector {
                 return Ok(rule);
             }
         }
-        Err(Error::Internal(format!("others change the rule of `{of}` all the time")))
+        Err(Error::Internal(format!("gave up: the rule of `{of}` keeps changing")))
     }
 
     /// Forgets what code declares of all groups of a queue, until a worker that declares it looks again, within a minute if one runs: for what no release declares any more. Gives what was
@@ -96,7 +96,7 @@ impl Inspector {
                 return Ok(page.declared());
             }
         }
-        Err(Error::Internal(format!("others change what is declared of the groups of queue `{queue}` all the time")))
+        Err(Error::Internal(format!("gave up: the declared group rules of queue `{queue}` keep changing")))
     }
 
     /// The next jobs of a group that are ready, at most `limit` (1 to 500), in the order in which they will start; suspects last.
@@ -185,5 +185,5 @@ pub async fn declare_groups(broker: &DynBroker, queue: &Arc<str>, release: &str,
             return Ok((record.rule() != before.rule()).then(|| record.rule()));
         }
     }
-    Err(Error::Internal(format!("others change what is declared of the groups of queue `{queue}` all the time")))
+    Err(Error::Internal(format!("gave up: the declared group rules of queue `{queue}` keep changing")))
 }

@@ -198,7 +198,7 @@ impl Inspector {
                 return Ok(info);
             }
         }
-        Err(Error::Internal(format!("others change the limit `{name}` all the time")))
+        Err(Error::Internal(format!("gave up: the limit `{name}` keeps changing")))
     }
 
     async fn stored_limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
@@ -265,7 +265,7 @@ pub async fn declare_limits(
             }
             tries += 1;
             if tries >= TRIES {
-                return Err(Error::Internal(format!("others change the limit `{name}` all the time")));
+                return Err(Error::Internal(format!("gave up: the limit `{name}` keeps changing")));
             }
             stored = broker.limits(queue, Some(&name)).await?.pop().map(|limit| limit.stored).unwrap_or_default();
         }

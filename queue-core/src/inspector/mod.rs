@@ -241,7 +241,7 @@ impl Inspector {
             [one] => Ok(one.clone()),
             several => {
                 let places: Vec<String> = several.iter().map(ToString::to_string).collect();
-                Err(Error::invalid("job", text, format!("is in several queues; say which: {}", places.join(", "))))
+                Err(Error::invalid("job", text, format!("is in several queues; name one of {}", places.join(", "))))
             }
         }
     }

@@ -242,16 +242,14 @@ impl fmt::Display for Reason {
             Reason::KeyHeld { .. } => f.write_str("another job holds its unique key"),
             Reason::NoWorkerForTask { task, releases } => {
                 let task = task.as_deref().unwrap_or("(unreadable)");
-                write!(f, "no worker that is up knows the task `{task}`{}", of_releases(releases))
+                write!(f, "no live worker has the task `{task}`{}", of_releases(releases))
             }
             Reason::Unreadable { releases, .. } => write!(f, "its parameters cannot be read by release {}", releases.join(", ")),
             Reason::QueuePaused { pause } => write!(f, "its queue is {pause}"),
-            Reason::NoWorker => f.write_str("no worker that is up serves its queue"),
-            Reason::WorkersQuiet { workers: 1 } => {
-                f.write_str("the one worker that serves its queue is quiet: it was asked to claim nothing, or stops")
-            }
+            Reason::NoWorker => f.write_str("no live worker serves its queue"),
+            Reason::WorkersQuiet { workers: 1 } => f.write_str("the only worker of its queue claims nothing: it is quiet or stopping"),
             Reason::WorkersQuiet { workers } => {
-                write!(f, "all {workers} workers that serve its queue are quiet: they were asked to claim nothing, or stop")
+                write!(f, "all {workers} workers of its queue claim nothing: they are quiet or stopping")
             }
             Reason::TaskPaused { task, pause } => write!(f, "its task `{task}` is {pause}"),
             Reason::GroupPaused { group, pause } => write!(f, "its group `{group}` is {pause}"),
@@ -265,16 +263,20 @@ impl fmt::Display for Reason {
                 write!(f, "its limit {} is full: {running} of {concurrency} run", named(limit, key))
             }
             Reason::RateLimited { limit, key, rate: Some(rate), .. } => write!(f, "its limit {} starts {rate}", named(limit, key)),
-            Reason::RateLimited { limit, key, rate: None, .. } => write!(f, "its limit {} starts nothing for a time", named(limit, key)),
+            Reason::RateLimited { limit, key, rate: None, .. } => write!(f, "its limit {} has reached its rate", named(limit, key)),
             Reason::Suspect { jobs } => {
-                write!(f, "a process died while it ran: it waits for a worker that runs no other such job, behind {}", others(*jobs))
+                write!(
+                    f,
+                    "its worker process crashed while it ran: it waits for a worker that runs no other such job, behind {}",
+                    others(*jobs)
+                )
             }
             Reason::Behind { jobs: 0, groups: 0 } => f.write_str("it is next: the first worker with a free slot takes it"),
             Reason::Behind { jobs, groups: 0 } => write!(f, "behind {}", others(*jobs)),
             Reason::Behind { jobs, groups } => {
-                write!(f, "behind {} of its line, which takes turns with {}", others(*jobs), count(*groups, "other group"))
+                write!(f, "behind {} of its own group, in turn with {}", others(*jobs), count(*groups, "other group"))
             }
-            Reason::TakenBack { .. } => f.write_str("its worker is dead or out of reach: it is being taken back"),
+            Reason::TakenBack { .. } => f.write_str("its worker has crashed or is unreachable: the job is being reclaimed"),
             Reason::Runs(running) if running.host.is_empty() => write!(f, "it runs, in worker {}", running.worker),
             Reason::Runs(running) => write!(f, "it runs, on {} in process {}", running.host, running.pid),
             Reason::Ended { state, .. } => write!(f, "it has ended: {state}"),

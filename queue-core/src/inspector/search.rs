@@ -97,9 +97,14 @@ impl Search {
     /// # Errors
     /// [`Error::Invalid`] for a text that is no [cursor](Found::cursor), or is one of another filter. A cursor of other queues is told by [`next`](Self::next).
     pub fn from(mut self, cursor: &str) -> Result<Self> {
-        let at = At::read(cursor).ok_or_else(|| Error::invalid("cursor", cursor, "is no cursor; take that of the page before"))?;
+        let at = At::read(cursor)
+            .ok_or_else(|| Error::invalid("cursor", cursor, "is not a valid cursor; use the one that the previous page returned"))?;
         if at.filter != check(&self.filter) {
-            return Err(Error::invalid("cursor", cursor, "is of another filter; go on with the same one, or begin without a cursor"));
+            return Err(Error::invalid(
+                "cursor",
+                cursor,
+                "belongs to another filter; continue with the same filter, or start without a cursor",
+            ));
         }
         self.looked = at.looked;
         self.at = Some(at);
@@ -201,7 +206,11 @@ impl Search {
     async fn begin(&mut self, until: Instant, states: &[JobState]) -> Result<BTreeMap<String, u64>> {
         self.queues.iter().try_for_each(|queue| check_queue(queue))?;
         if let Some(cursor) = self.at.as_ref().filter(|at| at.queues.is_some_and(|queues| queues != check_queues(&self.queues))) {
-            return Err(Error::invalid("cursor", cursor.text(), "is of other queues; go on with the same ones, or begin without a cursor"));
+            return Err(Error::invalid(
+                "cursor",
+                cursor.text(),
+                "belongs to other queues; continue with the same queues, or start without a cursor",
+            ));
         }
         let mut queues = self.queues.clone();
         if queues.is_empty() {

@@ -103,7 +103,7 @@ impl SubscriptionInfo {
     pub fn stands_because(&self) -> Option<String> {
         if self.rewinding {
             return Some(format!(
-                "a rewind is under way; if the program that ran it has died, run it again: `topics rewind {} --to ..`",
+                "a rewind is under way; if the program that ran it has crashed, run it again: `topics rewind {} --to ..`",
                 self.queue
             ));
         }
@@ -115,8 +115,8 @@ impl SubscriptionInfo {
         }
         if self.open >= MOST_TAKEN as u64 {
             let parked =
-                if self.parked > 0 { format!(", {} of them of types that no worker of it knows", self.parked) } else { String::new() };
-            return Some(format!("{} events that it has read have not ended{parked}; it reads no further than {MOST_TAKEN}", self.open));
+                if self.parked > 0 { format!(", {} of them of types that none of its workers knows", self.parked) } else { String::new() };
+            return Some(format!("{} events that it has read have not ended{parked}; it stops reading at {MOST_TAKEN}", self.open));
         }
         (self.workers == 0).then(|| "no worker serves it".to_owned())
     }
@@ -252,7 +252,7 @@ impl Inspector {
         let workers = self.stats_of(&queue).await?.workers;
         if workers > 0 {
             let problem = format!(
-                "{workers} of its workers would make the subscription `{queue}` again; stop them, or pause it with `queues pause {queue}`"
+                "{workers} of its workers would create the subscription `{queue}` again; stop them, or pause it with `queues pause {queue}`"
             );
             return Err(Error::Config(problem));
         }

@@ -48,7 +48,7 @@ impl Rate {
         let rate = Rate { count, period_us: u64::try_from(period.as_micros()).unwrap_or(u64::MAX) };
         let refused = |problem: &str| Err(Error::invalid("rate", rate.to_string(), problem));
         if count == 0 {
-            return refused("starts nothing; to close a limit, set its concurrency to 0");
+            return refused("would start nothing; to close a limit, set its concurrency to 0");
         }
         if period.is_zero() {
             return refused("has no period; write for example `100/1m`");
@@ -57,7 +57,7 @@ impl Rate {
             return refused("has a period over a year; write a shorter one");
         }
         if rate.period_us / u64::from(count) < LEAST_STEP_US {
-            return refused("is more than 10000 per second, which is no limit to a queue; leave it out");
+            return refused("is more than 10000 per second; use a lower rate, or leave it out");
         }
         Ok(rate)
     }
@@ -106,7 +106,7 @@ impl FromStr for Rate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let unreadable = || Error::invalid("rate", text, "is no rate; write starts and a period: `100/1m`, `5/1s`, `1/24h`");
+        let unreadable = || Error::invalid("rate", text, "is not a rate; write starts and a period: `100/1m`, `5/1s`, `1/24h`");
         let (count, period) = text.split_once('/').ok_or_else(unreadable)?;
         let count: u32 = count.trim().parse().map_err(|_| unreadable())?;
         let period = period.trim();
@@ -124,7 +124,7 @@ pub struct LimitRule {
     pub concurrency: Option<u32>,
     /// How many jobs start in a period.
     pub rate: Option<Rate>,
-    /// How many of them may start at once after a pause. Default: 1, so that starts are spread evenly.
+    /// How many of them may start at once after an idle time. Default: 1, so that starts are spread evenly.
     pub burst: Option<u32>,
 }
 
@@ -163,7 +163,7 @@ impl LimitRule {
         match (self.burst, self.rate) {
             (Some(0), _) => burst(0, "would let nothing start; use 1, which spreads starts evenly, or more"),
             (Some(value), _) if value > COST_MAX => burst(value, "is more than 1000000; use a smaller burst, or no rate"),
-            (Some(value), None) => burst(value, "belongs to a rate, and there is none; add `rate`, or leave `burst` out"),
+            (Some(value), None) => burst(value, "needs a rate; add `rate`, or leave `burst` out"),
             _ => Ok(()),
         }
     }

@@ -89,7 +89,7 @@ impl RedisBroker {
     #[doc(hidden)]
     pub async fn __with_profile(url: &str, profile: &str) -> Result<Arc<RedisBroker>> {
         let least = PROFILES.iter().position(|known| known.name == profile);
-        Self::connected(url, least.ok_or_else(|| Error::invalid("profile", profile, "is none of turns"))?).await
+        Self::connected(url, least.ok_or_else(|| Error::invalid("profile", profile, "is not a profile of turns"))?).await
     }
 
     async fn connected(url: &str, least: usize) -> Result<Arc<RedisBroker>> {

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::{Error, Result};
 
 pub(in crate::redis) fn strange(what: &str) -> Error {
-    Error::Internal(format!("{what} has a form that no script of ours answers"))
+    Error::Internal(format!("{what} has an unknown form"))
 }
 
 pub(in crate::redis) fn array(value: Value) -> Result<Vec<Value>> {
@@ -62,7 +62,7 @@ pub(in crate::redis) fn words(value: Value) -> Result<String> {
 
 /// The next of some values that have to be there.
 pub(in crate::redis) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
-    values.next().ok_or_else(|| strange("an answer without its end"))
+    values.next().ok_or_else(|| strange("an incomplete answer"))
 }
 
 /// The longest time, in milliseconds: a score is a double, which holds twice this to the millisecond. It is 140,000 years.

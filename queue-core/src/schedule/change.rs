@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Why a schedule is paused that a person has paused.
-pub const BY_PERSON: &str = "a person has paused it";
+pub const BY_PERSON: &str = "an operator has paused it";
 
 /// So many ticks are counted that were not made for another reason than an outage.
 const COUNTED: u64 = 10_000;
@@ -103,7 +103,7 @@ impl Changing {
         // A tick between that time and the stored one was made, or missed, by a clock that was later.
         let Some(latest) = rules.next(start.max(now_ms.saturating_add(day))).filter(|latest| stored > *latest) else { return Ok(false) };
         self.state.next_ms = rules.next(start.max(now_ms)).or(Some(latest));
-        let what = format!("brought back: the next tick was {}, after a clock that was wrong", shown(stored));
+        let what = format!("repaired: a wrong clock had set the next tick to {}", shown(stored));
         self.state.happened(ScheduleEvent(now_ms, what, 0, 0, 0));
         Ok(true)
     }

@@ -170,7 +170,7 @@ impl Schedule {
     /// Checks everything, and encodes it for storage.
     pub(crate) fn prepare(self, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         check_name("schedule", &self.name)?;
-        let missing = || Error::invalid("schedule", &self.name, "has no job; say which with `.job(task::job(..))`");
+        let missing = || Error::invalid("schedule", &self.name, "has no job; set one with `.job(task::job(..))`");
         let job = self.job.clone().ok_or_else(missing)?.map_err(|error| error.duplicate())?;
         let (queue, job, limits) = job.template(on_enqueue)?;
         let mut envelope = Envelope::decode(&job.envelope)?;

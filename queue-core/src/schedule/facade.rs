@@ -203,7 +203,7 @@ impl Schedules {
             let body = ScheduleDefinition::decode(&stored.definition)?.body;
             let shown = || format!("{} to {}", humantime::format_rfc3339_seconds(from), humantime::format_rfc3339_seconds(to));
             if ms(to) > page.now_ms {
-                return Err(Error::invalid("backfill", shown(), "ends in the future; its ticks come by themselves"));
+                return Err(Error::invalid("backfill", shown(), "ends in the future; only past ticks can be backfilled"));
             }
             if from > to {
                 return Err(Error::invalid("backfill", shown(), "ends before it begins; give the earlier time first"));
@@ -354,7 +354,7 @@ fn setting(queue: &Arc<str>, name: &str, now_ms: i64, stored: Option<StoredSched
 }
 
 fn busy(name: &str) -> Error {
-    Error::Internal(format!("schedule `{name}` is changed by others all the time"))
+    Error::Internal(format!("gave up: the schedule `{name}` keeps changing"))
 }
 
 pub(super) fn time(ms: i64) -> Option<SystemTime> {

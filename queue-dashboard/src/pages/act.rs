@@ -26,8 +26,8 @@ const JOBS: usize = 100;
 /// What a person should know before a change is made.
 fn warning(change: Change) -> Option<&'static str> {
     match change {
-        Change::Cancel => Some("A cancelled job does not run. One that runs is told to stop, and nothing of what it returns counts."),
-        Change::Delete => Some("A deleted job is gone, with its parameters, errors and result. This cannot be undone."),
+        Change::Cancel => Some("A cancelled job does not run. A running job is asked to stop, and its result is discarded."),
+        Change::Delete => Some("The job is deleted with its parameters, errors and result. This cannot be undone."),
         _ => None,
     }
 }
@@ -166,7 +166,7 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
         shared.inspector.resume_of(&queue, of).await?
     }
     let (who, role) = person(viewer);
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by an operator");
     shared.outdate().await;
     Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
@@ -175,7 +175,7 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
 fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
     let (who, role) = person(viewer);
     let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by an operator");
 }
 
 /// Name and role, for the audit log.

@@ -49,10 +49,10 @@ struct Confirm<'a> {
 /// What a person should know before all jobs of a state are changed.
 fn warning(change: Change) -> &'static str {
     match change {
-        Change::Cancel => "Cancelled jobs do not run. Those that run are told to stop, and nothing of what they return counts.",
-        Change::Requeue => "All of them run again, with clean counters.",
+        Change::Cancel => "Cancelled jobs do not run. Running jobs are asked to stop, and their results are discarded.",
+        Change::Requeue => "All of them run again, with their counters reset.",
         Change::Promote => "All of them start as soon as there are free slots.",
-        Change::Delete => "Deleted jobs are gone, with their parameters, errors and results. This cannot be undone.",
+        Change::Delete => "The jobs are deleted with their parameters, errors and results. This cannot be undone.",
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         operation = started.id,
         changed,
         answered = ended.is_ok(),
-        "changed by a person"
+        "changed by an operator"
     );
     shared.outdate().await;
     match ended {
@@ -122,7 +122,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         Ok(false) => Ok(see_here(viewer, &of_queue(&queue), "")),
         ended => {
             if let Err(error) = &ended {
-                tracing::warn!(queue, operation = started.id, %error, "an operation is not at its end: it goes on behind the page");
+                tracing::warn!(queue, operation = started.id, %error, "operation still running, continuing in the background");
             }
             tokio::spawn(go_on(run));
             Ok(see_here(viewer, &of_queue(&queue), "did=started"))
@@ -143,7 +143,7 @@ pub(super) async fn go_on(mut run: RunOperation) {
             }
             Err(error) => {
                 let operation = run.operation().address();
-                tracing::warn!(operation, %error, "an operation waits for a worker of its queue");
+                tracing::warn!(operation, %error, "operation waits for a worker of its queue");
                 return;
             }
         }

@@ -81,7 +81,7 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
 /// A number in a field of the form, if it has one.
 pub(super) fn field<T: FromStr>(form: &Params, name: &'static str) -> Result<Option<T>, Problem> {
     let text = form.text::<40>(name);
-    let wrong = || Problem::invalid(format!("The field “{}” is no whole number that fits. Nothing was changed.", name.replace('_', " ")));
+    let wrong = || Problem::invalid(format!("The field “{}” is not an integer in range. Nothing was changed.", name.replace('_', " ")));
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }
 }
 
@@ -140,7 +140,7 @@ async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Clea
         let (cancelled, ended) = to_its_end(clearing).await;
         behind.outdate().await;
         if let Err(error) = &ended {
-            tracing::warn!(%error, queue = of, group = ?name.as_str(), cancelled, "a cancel of a group has stopped: a person may begin it again");
+            tracing::warn!(%error, queue = of, group = ?name.as_str(), cancelled, "the cancellation of a group was interrupted; start it again");
         }
         noted(&whose, verb, &of, &name, Some(cancelled), ended).map(|()| cancelled).map_err(|mut problem| {
             problem.text = format!("{}. {} were cancelled before.", problem.text.trim_end_matches('.'), jobs(cancelled));
@@ -149,7 +149,7 @@ async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Clea
     });
     let told = match timeout(PATIENCE, task).await {
         Ok(ended) => {
-            let cancelled = ended.map_err(|_| Error::Internal("the cancel has failed: see the log".to_owned()))??;
+            let cancelled = ended.map_err(|_| Error::Internal("the cancellation failed: see the log".to_owned()))??;
             query(&[("did", "cleared"), ("n", &cancelled.to_string())])
         }
         Err(_) => {
@@ -199,6 +199,6 @@ fn noted<T>(
     }
     let (who, role) = person(viewer);
     let (group, answered) = (group.as_str(), answer.is_ok());
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, ?group, changed, answered, "changed by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, ?group, changed, answered, "changed by an operator");
     answer.map_err(Problem::from)
 }

@@ -40,7 +40,7 @@ async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (concurrency, burst) = (field(form, "concurrency")?, field(form, "burst")?);
     let rate = Some(form.text::<40>("rate")).filter(|rate| !rate.is_empty()).map(|rate| Rate::from_str(&rate)).transpose()?;
     if (concurrency, rate, burst) == (None, None, None) {
-        let problem = "Nothing is written into the fields: say how many run at once, or how many start in a time. To let code say it again, take back what was set. \
+        let problem = "All fields are empty: enter a concurrency or a rate. To use the declared limit again, remove the setting. \
                        Nothing was changed.";
         return Err(Problem::invalid(problem));
     }
@@ -54,7 +54,7 @@ async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
 async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, limit) = named(shared, form).await?;
     if limit.set.is_none() {
-        return Err(Problem::invalid("Nothing was set of this limit: it is what code declares. Nothing was changed.".to_owned()));
+        return Err(Problem::invalid("This limit has no setting: the declared limit applies. Nothing was changed.".to_owned()));
     }
     noted(viewer, "remove", &queue, &limit.name, shared.inspector.remove_limit(&queue, &limit.name).await)?;
     let page = if limit.declared.is_some() { of_limit(&queue, &limit.name) } else { "limits?".to_owned() };
@@ -65,7 +65,7 @@ async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
 fn noted<T>(viewer: &Viewer, action: &'static str, queue: &str, limit: &str, answer: queue_core::Result<T>) -> Result<T, Problem> {
     if !matches!(&answer, Err(Error::Invalid { .. })) {
         let (who, role) = person(viewer);
-        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, limit, answered = answer.is_ok(), "changed by a person");
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, limit, answered = answer.is_ok(), "changed by an operator");
     }
     answer.map_err(Problem::from)
 }

@@ -114,14 +114,14 @@ async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
 
 /// The ticks of a backfill, before anything is made.
 async fn preview(schedules: &Schedules, address: &ScheduleAddress, from: SystemTime, to: SystemTime) -> Result<Vec<SystemTime>, Problem> {
-    let nothing = |why: String| Problem::invalid(format!("{why} Nothing was made."));
+    let nothing = |why: String| Problem::invalid(format!("{why} Nothing was created."));
     if from > to {
-        return Err(nothing("The span of time ends before it begins.".to_owned()));
+        return Err(nothing("The time range ends before it begins.".to_owned()));
     }
     let record = schedules.get(address).await?.ok_or_else(Problem::no_schedule)?;
     let ticks = record.ticks_between(from, to, MOST_BACKFILLED + 1)?;
     if ticks.len() > MOST_BACKFILLED {
-        return Err(nothing(format!("There are more than {MOST_BACKFILLED} ticks in that span of time. Choose a shorter one.")));
+        return Err(nothing(format!("There are more than {MOST_BACKFILLED} ticks in that time range. Choose a shorter one.")));
     }
     Ok(ticks)
 }
@@ -131,7 +131,7 @@ fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
     let text = form.text::<40>(name).trim_end_matches(['Z', 'z']).replace(' ', "T");
     let text = if text.len() == "2026-03-01T00:00".len() { format!("{text}:00") } else { text };
     humantime::parse_rfc3339(&format!("{text}Z")).map_err(|_| {
-        Problem::invalid(format!("The field “{name}” is no time. Write it in UTC, as in 2026-03-01T00:00:00Z. Nothing was made."))
+        Problem::invalid(format!("The field “{name}” is not a time. Write it in UTC, as in 2026-03-01T00:00:00Z. Nothing was created."))
     })
 }
 
@@ -167,7 +167,7 @@ fn noted<T>(
         jobs,
         changed,
         answered = answer.is_ok(),
-        "changed by a person"
+        "changed by an operator"
     );
     answer.map_err(Problem::from)
 }

@@ -75,7 +75,9 @@ async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
         return Err(Problem::not_found("There is no such subscription. Choose one on the page of its topic."));
     }
     let Some(mark) = mark(&to) else {
-        return Err(Problem::invalid("Say where it begins again: start, now, a time in UTC as 2026-01-31T12:00:00, or a position."));
+        return Err(Problem::invalid(
+            "Enter the new position: start, now, a time in UTC as 2026-01-31T12:00:00, or a position of the log.",
+        ));
     };
     if form.get("sure") != Some("yes") {
         let _turn = shared.list_turn().await?;
@@ -98,7 +100,7 @@ async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     if !matches!(&ended, Err(Error::Invalid { .. } | Error::Config(_))) {
         let ((who, role), answered) = (person(viewer), ended.is_ok());
         let (topic, subscription) = (topic.as_str(), subscription.as_str());
-        tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "rewind", topic, subscription, to = ?to, changed = cancelled, answered, "changed by a person");
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "rewind", topic, subscription, to = ?to, changed = cancelled, answered, "changed by an operator");
     }
     shared.outdate().await;
     let goes_on = ended?;
@@ -106,7 +108,7 @@ async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
         let name = format!("{subscription}@{topic}");
         tokio::spawn(async move {
             if let Err(error) = go_on(rewinding, PAUSE).await {
-                tracing::warn!(subscription = name, %error, "a rewind has stopped, and its subscription reads nothing: run it again");
+                tracing::warn!(subscription = name, %error, "a rewind was interrupted, and its subscription reads nothing: run the rewind again");
             }
         });
     }

@@ -56,10 +56,10 @@ async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) 
     let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
     let id = worker.id.to_string();
     if worker::stops(&worker) {
-        return Err(Problem::late("The worker stops, or has stopped: nothing takes that back. Nothing was changed."));
+        return Err(Problem::late("The worker is stopping or has stopped. A stop request cannot be undone. Nothing was changed."));
     }
     if worker.lease_left.is_zero() {
-        return Err(Problem::late("The worker is out of reach: its lease is over, and it hears nothing. Nothing was changed."));
+        return Err(Problem::late("The worker is unreachable: its lease has expired. Nothing was changed."));
     }
     if mode == WorkerMode::Stops && form.get("sure") != Some("yes") {
         let html = written(&Confirm { viewer, name: name(&worker), id })?;
@@ -68,13 +68,13 @@ async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) 
     }
     if worker.load.is_none() {
         return Err(Problem::invalid(
-            "The worker has said nothing yet: it has just begun, or its release cannot be asked. Nothing was changed.",
+            "The worker has not sent a heartbeat yet: it has just started, or its release cannot be controlled. Nothing was changed.",
         ));
     }
     let (who, role) = person(viewer);
     let asked = shared.inspector.ask_worker(&worker, mode, &format!("{who} with the dashboard")).await;
     let (action, answered) = (mode.name(), asked.is_ok());
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "a worker was asked by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "an operator has sent a request to a worker");
     asked?;
     shared.outdate().await;
     Ok(see_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))

@@ -132,7 +132,7 @@ fn payload_of(job: &JobRecord, secrets: &Secrets) -> Result<String, &'static str
     let whole = queue_core::__private::json(&json).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
     let whole = whole.ok_or("They cannot be decoded.")?;
     if secrets.json(&json).ok().as_deref() != Some(&*whole) {
-        return Err("Some of them are hidden here: edit them on the command line.");
+        return Err("Some values are hidden here: edit them on the command line.");
     }
     if whole.len() > JSON_MAX { Err("They are too long for this page: edit them on the command line.") } else { Ok(whole) }
 }
@@ -270,6 +270,6 @@ fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, er
     if !is_refused {
         let (who, role) = person(viewer);
         let (queue, jobs) = (&*job.queue, job.id.to_string());
-        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs, what, answered = error.is_none(), "changed by a person");
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs, what, answered = error.is_none(), "changed by an operator");
     }
 }

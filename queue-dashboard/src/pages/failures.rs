@@ -84,7 +84,7 @@ impl Row {
             queue: queue.to_owned(),
             fingerprint: kind.fingerprint.to_string(),
             is_one,
-            pattern: if is_one { short(&kind.pattern, 200) } else { "Others: their texts differ too much".to_owned() },
+            pattern: if is_one { short(&kind.pattern, 200) } else { "Other failures with too many different messages".to_owned() },
             message: short(&kind.message, 500),
             count: number(kind.count),
             first: Moment::new(kind.first_at, now),

@@ -79,7 +79,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let holds = group.rule.over(all.defaults());
     let said = |value: String, field: fn(&GroupRule) -> bool| match all.said_by(&group.rule, field) {
         "group" | "default" => value,
-        "code" => format!("{value} (as code declares)"),
+        "code" => format!("{value} (declared in code)"),
         who => format!("{value} (of {who})"),
     };
     let mut standing = Standing::of(&group, holds, false);
@@ -102,11 +102,11 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("Order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
     let says = match (standing.word, standing.why.as_str()) {
-        ("paused", "") => "Paused: none of its jobs is claimed; those that run go on.".to_owned(),
-        ("paused", why) => format!("Paused: {}. None of its jobs is claimed; those that run go on.", why.trim_end_matches('.')),
-        ("closed", _) => "Closed: its cap is 0, so that none of its jobs is claimed.".to_owned(),
-        ("held", _) => "One of its jobs holds the line: the others wait until that has ended.".to_owned(),
-        ("full", _) => "As many of its jobs run as may: the next starts when one of them ends.".to_owned(),
+        ("paused", "") => "Paused: none of its jobs is claimed; running jobs continue.".to_owned(),
+        ("paused", why) => format!("Paused: {}. None of its jobs is claimed; running jobs continue.", why.trim_end_matches('.')),
+        ("closed", _) => "Closed: its cap is 0, so none of its jobs is claimed.".to_owned(),
+        ("held", _) => "One of its jobs blocks the group: the others wait until that job has ended.".to_owned(),
+        ("full", _) => "The group is at its cap: the next job starts when a running one ends.".to_owned(),
         ("in turn", _) if group.ready == 1 => "1 job waits for its turn.".to_owned(),
         ("in turn", _) => format!("{} wait for their turn.", jobs(group.ready)),
         _ if group.ready > 0 => {
@@ -114,8 +114,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
             let why = first.map(|reason| format!(" The first does not run: {}.", reason.to_string().trim_end_matches('.')));
             format!("{} {are} ready.{}", jobs(group.ready), why.unwrap_or_default())
         }
-        ("runs", _) => "Nothing of it waits.".to_owned(),
-        _ => "It has no jobs that are ready or run.".to_owned(),
+        ("runs", _) => "No job of it waits.".to_owned(),
+        _ => "It has no ready or running jobs.".to_owned(),
     };
     let page = Page {
         viewer,

@@ -92,7 +92,7 @@ impl Standing {
             (true, ..) => ("paused", "warn", group.pause.as_ref().map(said_of).unwrap_or_default()),
             (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
             (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {
-                ("held", "", format!("{job} holds the line"))
+                ("held", "", format!("{job} blocks the group"))
             }
             (false, Some(cap), _) if active >= cap => ("full", "", format!("{} of {cap} run", group.active)),
             _ if is_in_paused && group.ready > 0 => ("queue paused", "warn", String::new()),
@@ -152,14 +152,14 @@ fn words(of: &str, rule: GroupRule) -> Option<String> {
 pub(super) fn told(params: &Params) -> Option<Told> {
     let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
     match params.get("did")? {
-        "paused" => good("The group is paused. Its jobs that run go on."),
-        "resumed" => good("The group goes on."),
-        "set" => good("The rule is set. It holds from the next claim on."),
+        "paused" => good("The group is paused. Its running jobs continue."),
+        "resumed" => good("The group is resumed."),
+        "set" => good("The rule is set. It applies from the next claim on."),
         "cleared" => {
             let n = params.number::<0, { u64::MAX }>("n").get();
             good(&format!("{} {} cancelled.", number(n), if n == 1 { "job was" } else { "jobs were" }))
         }
-        "clearing" => good("It goes on behind this page. The log tells how many were cancelled when it is at its end."),
+        "clearing" => good("It continues in the background. The log reports the number of cancelled jobs when it has ended."),
         _ => None,
     }
 }
@@ -252,8 +252,8 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
     };
     let shown = groups.into_iter().skip(place.offset).take(PAGE).map(|group| (queue.to_owned(), group, defaults)).collect();
     let rules = [
-        words("All groups whose own rule says nothing", others),
-        words("As code declares all groups, where nothing is set", declared),
+        words("Default of all groups", others),
+        words("Default of all groups, declared in code", declared),
         words("Jobs without a group", plain),
     ];
     Ok(Found { groups: shown, next, rules: rules.into_iter().flatten().collect() })

@@ -221,7 +221,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
                 format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
             None if is_aside(job) => "Parked: its task is paused.".to_owned(),
-            None => "Waits for a worker that knows its task.".to_owned(),
+            None => "Waits for a worker that has its task.".to_owned(),
         },
         JobState::Held => "Held: it waits until the job that holds its unique key has ended.".to_owned(),
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
@@ -229,10 +229,10 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
             let why = match job.reason.map(|reason| reason.name()) {
                 Some("crashed") => format!("its process died {} while it ran", times(job.crashes)),
                 Some("undecodable") => "it cannot be decoded".to_owned(),
-                Some("buried") => "its handler gave it up".to_owned(),
+                Some("buried") => "its handler buried it".to_owned(),
                 _ => format!("it failed {}", times(job.failures)),
             };
-            format!("Dead: {why}. It runs again only if a person requeues it.")
+            format!("Dead: {why}. It runs again only if an operator requeues it.")
         }
         JobState::Cancelled => format!("Cancelled {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Expired => format!("Expired {}: it had not started in time.", relative(job.ended_at).unwrap_or_default()),
@@ -308,7 +308,10 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
     if job.crashes > 0 {
         events.push(event(
             None,
-            &format!("Charged with {}: a process died that held it", count(u64::from(job.crashes), "crash").replace("crashs", "crashes")),
+            &format!(
+                "Charged with {}: a worker process crashed while it held the job",
+                count(u64::from(job.crashes), "crash").replace("crashs", "crashes")
+            ),
             "bad",
         ));
     }
@@ -324,8 +327,8 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
         JobState::Parked => {
             let what = match &job.unreadable {
                 Some(_) => "Waits for a release that can read it",
-                None if is_aside(job) => "Waits until its task goes on",
-                None => "Waits for a worker that knows the task",
+                None if is_aside(job) => "Waits until its task is resumed",
+                None => "Waits for a worker that has the task",
             };
             events.push(event(None, what, "warn"));
         }

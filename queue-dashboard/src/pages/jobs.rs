@@ -110,19 +110,19 @@ impl Told {
             None if did == "edit" => return plain("The job was changed."),
             None if did == "edit-tags" => {
                 return plain(
-                    "The job was changed. Tags that have the values of the old parameters stay: this program does not have the task.",
+                    "The job was changed. Tags keep the values of the old parameters, because this program does not have the task.",
                 );
             }
-            None if did == "edit-none" => return plain("The job has all that already. Nothing was changed."),
-            None if did == "duplicate" => return plain("This is the copy. The job that it is a copy of stays as it is."),
+            None if did == "edit-none" => return plain("The job already has these values. Nothing was changed."),
+            None if did == "duplicate" => return plain("This is the copy. The original job is unchanged."),
             None if did == "duplicate-unserved" => {
                 let text = "This is the copy. No worker has ever served its queue: it waits until one does.".to_owned();
                 return Some(Told { text, is_good: false });
             }
             None if did == "pause" => return plain("The queue is paused."),
-            None if did == "resume" => return plain("The queue is served again."),
+            None if did == "resume" => return plain("The queue is resumed."),
             None if did == "pause-task" => return plain("The task is paused: workers park its jobs."),
-            None if did == "resume-task" => return plain("The task goes on."),
+            None if did == "resume-task" => return plain("The task is resumed."),
             None => return None,
         };
         if params.get("all").is_some() {

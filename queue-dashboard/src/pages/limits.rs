@@ -84,8 +84,8 @@ pub(super) fn of_limit(queue: &str, limit: &str) -> String {
 /// What a change has done that led here.
 pub(super) fn told(params: &Params) -> Option<Told> {
     let text = match params.get("did")? {
-        "set" => "The limit is set. It holds from the next claim on.",
-        "removed" => "What was set is taken back.",
+        "set" => "The limit is set. It applies from the next claim on.",
+        "removed" => "The setting was removed.",
         _ => return None,
     };
     Some(Told { text: text.to_owned(), is_good: true })

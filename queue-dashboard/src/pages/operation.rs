@@ -93,11 +93,11 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let counts = vec![
         (
             "Looked at",
-            "of the jobs that there were when it was started",
+            "of the jobs that existed when it was started",
             format!("{} of about {}", number(operation.looked), number(operation.total)),
         ),
         ("Changed", "", number(operation.changed)),
-        ("Skipped", "They do not match, are too new, or have gone on meanwhile", number(operation.skipped)),
+        ("Skipped", "They do not match, are too new, or have changed state meanwhile", number(operation.skipped)),
         ("Failed", "Another job holds their unique key", number(operation.failed)),
     ];
     let page = Page {
@@ -147,7 +147,7 @@ async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let mut run = shared.inspector.run_operation(&operation).at_once();
     let goes_on = run.step().await?;
     let (queue, id) = (&operation.queue, &operation.id);
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "resume", queue, operation = id, "changed by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "resume", queue, operation = id, "changed by an operator");
     if goes_on {
         tokio::spawn(go_on(run));
     }

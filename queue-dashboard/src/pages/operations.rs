@@ -99,8 +99,8 @@ pub(super) fn of_queue(queue: &str) -> String {
 /// What a change has done that led here.
 pub(super) fn told(params: &Params) -> Option<Told> {
     let (text, is_good) = match params.get("did")? {
-        "started" => ("It goes on behind this page.", true),
-        "stopped" => ("It is stopped. What it has changed stays so.", true),
+        "started" => ("It continues in the background.", true),
+        "stopped" => ("It is stopped. Its changes remain.", true),
         "ended" => ("It had ended before.", false),
         _ => return None,
     };
@@ -165,7 +165,7 @@ async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let stopped = shared.inspector.stop_operation(&queue, &id).await?;
     let (who, role) = person(viewer);
     let changed = stopped.changed;
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by a person");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by an operator");
     shared.outdate().await;
     let did = if stopped.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
     Ok(see_here(viewer, &back, did))

@@ -130,7 +130,7 @@ fn words(reason: &'static str) -> (&'static str, JobState) {
         "workers_quiet" => ("whose workers claim nothing", JobState::Ready),
         "group_paused" => ("of a paused group", JobState::Ready),
         "group_full" => ("of a group at its cap", JobState::Ready),
-        "out_of_order" => ("behind another of their ordered group", JobState::Ready),
+        "out_of_order" => ("waiting for an earlier job of their ordered group", JobState::Ready),
         "limit_full" => ("waiting for a slot of a limit", JobState::Ready),
         "rate_limited" => ("waiting for the rate of a limit", JobState::Ready),
         "behind" => ("waiting for their turn", JobState::Ready),

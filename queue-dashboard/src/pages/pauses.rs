@@ -25,7 +25,7 @@ pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem
         (Some(time), _) => Ok(pausing.until(time)),
         (None, Some(span)) => Ok(pausing.lasting(span)),
         (None, None) => {
-            let way_out = "write a time to wait as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
+            let way_out = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
             Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
         }
     }

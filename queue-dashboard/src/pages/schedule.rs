@@ -105,10 +105,10 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name:
 fn says(record: &ScheduleRecord, now: SystemTime) -> String {
     let relative = |time: SystemTime| Moment::new(time, now).relative;
     match (&record.paused, record.waiting, record.next) {
-        (Some(why), ..) => format!("Paused: {}. Its jobs go on; it can be run by hand, and backfilled.", short(why, 200)),
-        (None, Some(_), _) => "A tick waits until the job of the last one has ended.".to_owned(),
+        (Some(why), ..) => format!("Paused: {}. Its jobs continue; you can run it manually and backfill it.", short(why, 200)),
+        (None, Some(_), _) => "A tick waits until the previous job has ended.".to_owned(),
         (None, None, Some(next)) => format!("Ticks {}.", relative(next)),
-        (None, None, None) => "It is over: no tick comes any more.".to_owned(),
+        (None, None, None) => "It has ended and does not tick any more.".to_owned(),
     }
 }
 
@@ -117,7 +117,10 @@ fn warnings(record: &ScheduleRecord, now: SystemTime) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(record.problem.as_deref().map(|problem| format!("It cannot tick: {}.", short(problem, 400).trim_end_matches('.'))));
     found.extend(record.undeclared_since.map(|since| {
-        format!("Code has declared it, and no live worker has since {}: an hour after that it is paused.", Moment::new(since, now).exact)
+        format!(
+            "Code has declared it, and no live worker has declared it since {}. It is paused one hour later.",
+            Moment::new(since, now).exact
+        )
     }));
     found
 }
@@ -144,7 +147,7 @@ fn facts(record: &ScheduleRecord, now: SystemTime) -> Vec<(&'static str, String)
         ("Task", Some(record.task.clone())),
         ("If the last job has not ended", Some(record.overlap.clone())),
         ("Missed ticks", Some(record.catch_up.clone())),
-        ("Missed ticks are made up for within", record.catch_up_window_ms.map(|ms| span(millis(ms)))),
+        ("Missed ticks are caught up within", record.catch_up_window_ms.map(|ms| span(millis(ms)))),
         ("Jitter", some(record.jitter_ms).map(|_| span(record.jitter()))),
         ("First tick not before", record.start.map(exact)),
         ("Last tick not after", record.end.map(exact)),

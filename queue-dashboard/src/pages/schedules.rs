@@ -110,14 +110,14 @@ pub(super) fn unrun(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Opt
     let serves = |queues: &[String]| queues.iter().any(|served| served == queue);
     let mut live = workers.iter().filter(|worker| !worker.lease_left.is_zero() && serves(&worker.queues)).peekable();
     if live.peek().is_none() {
-        return Some(("no worker", format!("No live worker serves the queue {queue}: nothing ticks until one is started.")));
+        return Some(("no worker", format!("No live worker serves the queue {queue}: its schedules do not tick until a worker starts.")));
     }
     // A worker lists a part of its tasks if they are very many.
     let may_know = live.any(|worker| worker.tasks.contains(task) || worker.task_count > worker.tasks.len() as u64);
     (!may_know).then(|| {
         (
             "unknown task",
-            format!("No live worker of the queue knows the task {task}: its jobs are parked until a release is up that has it."),
+            format!("No live worker of the queue has the task {task}: its jobs are parked until a release with this task is deployed."),
         )
     })
 }
@@ -145,17 +145,17 @@ pub(super) fn told(params: &Params) -> Option<Told> {
     let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
     let same = |text: &str| Some(Told { text: text.to_owned(), is_good: false });
     match params.get("did")? {
-        "paused" => good("The schedule is paused. Its jobs go on."),
+        "paused" => good("The schedule is paused. Its jobs continue."),
         "was-paused" => same("The schedule was paused already. Nothing was changed."),
-        "resumed" => good("The schedule ticks again. What would have ticked meanwhile is skipped."),
+        "resumed" => good("The schedule is resumed. Ticks missed during the pause are skipped."),
         "was-ticking" => same("The schedule was not paused. Nothing was changed."),
-        "ran" => good("A job was made. It is the first of the last runs."),
+        "ran" => good("A job was created. It is the first of the last runs."),
         "filled" => {
             let (ticks, jobs) = (params.number::<0, 1_000>("ticks").get(), params.number::<0, 1_000>("jobs").get());
             if ticks == 0 {
-                return same("No tick lies in that span of time. Nothing was made.");
+                return same("There is no tick in that time range. Nothing was created.");
             }
-            let rest = if jobs < ticks { "; the others exist, or were made by a backfill within the last 24 hours" } else { "" };
+            let rest = if jobs < ticks { "; the others exist, or were created by a backfill within the last 24 hours" } else { "" };
             let made = if jobs == 1 { "job was" } else { "jobs were" };
             Some(Told { text: format!("{}: {jobs} {made} made{rest}.", count(ticks, "tick")), is_good: jobs > 0 })
         }

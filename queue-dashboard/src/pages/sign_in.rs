@@ -50,7 +50,7 @@ pub(crate) async fn sign_in(
             (StatusCode::SEE_OTHER, headers).into_response()
         }
         None => {
-            tracing::warn!(target: "queue_dashboard::audit", "somebody tried to sign in with a wrong token");
+            tracing::warn!(target: "queue_dashboard::audit", "sign-in failed: invalid token");
             page(&viewer, true)
         }
     }

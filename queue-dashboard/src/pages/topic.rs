@@ -98,7 +98,7 @@ fn told(params: &Params) -> Option<Told> {
     }
     let [n, cancelled, left] = ["n", "cancelled", "left"].map(|name| params.number::<0, { u64::MAX }>(name).get());
     let events = if n == 1 { "event is" } else { "events are" };
-    let rest = if left > 0 { " It goes on: until it has ended, the subscription reads nothing." } else { "" };
+    let rest = if left > 0 { " The rewind continues: until it has ended, the subscription reads nothing." } else { "" };
     Some(Told {
         text: format!("{} {events} read again, and {} waiting jobs were cancelled.{rest}", number(n), number(cancelled)),
         is_good: true,

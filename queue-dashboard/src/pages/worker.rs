@@ -86,7 +86,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 pub(super) fn none() -> Problem {
-    Problem::not_found("There is no such worker. It has stopped, and its list of jobs has gone with it.")
+    Problem::not_found("There is no such worker. It has stopped, and its list of jobs was removed.")
 }
 
 /// The worker that is meant.
@@ -97,9 +97,9 @@ pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
 /// What was done to it.
 fn told(params: &Params) -> Option<Told> {
     let did = match params.get("did")? {
-        "quiet" => "The worker is asked to claim nothing. It hears of it with its next beat, within about 5 s.",
-        "works" => "The worker is asked to claim again. It hears of it with its next beat, within about 5 s.",
-        "stops" => "The worker is asked to stop. It hears of it with its next beat, within about 5 s.",
+        "quiet" => "The worker is asked to claim nothing. It receives the request with its next heartbeat, within about 5 s.",
+        "works" => "The worker is asked to claim again. It receives the request with its next heartbeat, within about 5 s.",
+        "stops" => "The worker is asked to stop. It receives the request with its next heartbeat, within about 5 s.",
         _ => return None,
     };
     Some(Told { text: did.to_owned(), is_good: true })

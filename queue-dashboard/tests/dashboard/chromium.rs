@@ -245,7 +245,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         assert_eq!(browser.script(seen), "no,no,yes", "the row that was there is the same one");
         assert_eq!(browser.complaints(), [""; 0]);
         browser.open(&format!("{url}/watch?filter=payload~hunter2"));
-        browser.wait_for_text("a transition does not tell");
+        browser.wait_for_text("transitions do not have");
     });
 }
 
@@ -273,7 +273,7 @@ async fn a_person_sees_why_a_queue_cannot_be_watched() {
         let problem = one.script("return document.querySelector('[role=alert]').textContent").to_string();
         assert!(problem.contains(key) && problem.contains("doctor"), "{problem}");
         one.wait_for_text("Nothing was told so far.");
-        all.wait_for_text("mail cannot be watched, and its transitions are lost");
+        all.wait_for_text("mail cannot be watched, its transitions are lost");
         assert_eq!(all.count("[role=alert]"), 0, "the other queues are watched");
     });
     server.command(&["DEL", key]);
@@ -405,12 +405,12 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
         let text = browser.text();
         assert!(text.contains("acme") && text.contains("1,200") && text.contains("100 %") && text.contains("ready"), "{text}");
         browser.click("td.act button");
-        browser.wait_for_text("The group is paused. Its jobs that run go on.");
+        browser.wait_for_text("The group is paused. Its running jobs continue.");
         browser.click("tbody th a");
         browser.wait_for_text("Paused: ");
         browser.wait_for_count("li.next", 10);
         browser.click("[formaction$='/groups/resume']");
-        browser.wait_for_text("The group goes on.");
+        browser.wait_for_text("The group is resumed.");
         browser.write("[name=reason]", "unpaid, ticket 4711");
         browser.click("[formaction$='/groups/pause']");
         browser.wait_for_text(": unpaid, ticket 4711.");
@@ -426,7 +426,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
     // What another does is seen without a click.
     scene.bed.client.inspector().resume_group("mail", &acme).await.unwrap();
     tokio::task::block_in_place(|| {
-        browser.wait_for_text("1,200 jobs are ready. The first does not run: no worker that is up serves its queue.");
+        browser.wait_for_text("1,200 jobs are ready. The first does not run: no live worker serves its queue.");
         browser.click("[formaction$='/groups/drain']");
         browser.wait_for_text("Cancel the waiting jobs of acme?");
         browser.back();
@@ -497,7 +497,7 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
     tokio::task::block_in_place(|| {
         browser.wait_for_text("1 / 7");
         browser.click("[action$='/limits/remove'] button");
-        browser.wait_for_text("What was set is taken back.");
+        browser.wait_for_text("The setting was removed.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
 }
@@ -519,7 +519,7 @@ async fn a_person_stops_what_is_done_to_all_jobs(scene: Scene) {
     tokio::task::block_in_place(|| {
         browser.wait_for_text("running");
         browser.click("[action$='/operations/stop'] button");
-        browser.wait_for_text("It is stopped. What it has changed stays so.");
+        browser.wait_for_text("It is stopped. Its changes remain.");
         browser.wait_for_text("stopped");
         assert_eq!(browser.complaints(), [""; 0]);
     });
@@ -547,7 +547,7 @@ async fn a_person_goes_on_with_what_is_done_to_all_jobs(scene: Scene) {
     tokio::task::block_in_place(|| {
         browser.open(&format!("{url}/operation?queue=mail&id={}", second.id));
         browser.click("[action$='/operations/stop'] button.harmful");
-        browser.wait_for_text("It is stopped. What it has changed stays so.");
+        browser.wait_for_text("It is stopped. Its changes remain.");
         browser.wait_for_text("stopped");
         assert_eq!(browser.complaints(), [""; 0]);
     });
@@ -590,7 +590,7 @@ async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
     tokio::task::block_in_place(|| {
         browser.write("[name=group]", "!");
         browser.click(".edit [type=submit]");
-        browser.wait_for_text("Somebody was faster");
+        browser.wait_for_text("The job has changed");
         browser.wait_for_text("its priority was high and is critical");
         browser.open(&format!("{url}/jobs/mail/late"));
         browser.click("a[href$='/mail/late/duplicate']");
@@ -642,7 +642,7 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
         browser.write("[name=queue]", "mail\u{e007}");
         browser.wait("location.search.includes('queue=mail')");
         browser.click("td.act button");
-        browser.wait_for_text("The schedule is paused. Its jobs go on.");
+        browser.wait_for_text("The schedule is paused. Its jobs continue.");
         browser.wait("document.querySelector('td.act button').textContent === 'Resume' && location.search.includes('queue=mail')");
         browser.click("tbody th a");
         browser.wait_for_text("None: it is paused.");
@@ -653,13 +653,13 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
     assert_eq!(scene.count(JobState::Ready).await, 1, "it is run while it is paused");
     tokio::task::block_in_place(|| {
         browser.click("[formaction$='/schedules/resume']");
-        browser.wait_for_text("The schedule ticks again.");
+        browser.wait_for_text("The schedule is resumed.");
         browser.wait_for_count("li.next", 5);
         // A person goes on writing while the page is kept up to date.
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser.script(SPAN);
         browser.click("[action$='/schedules/backfill'] button");
-        browser.wait_for_text("Make the jobs of 7 ticks?");
+        browser.wait_for_text("Create the jobs of 7 ticks?");
         browser.back();
         browser.wait("document.querySelector('[name=from]') && document.querySelector('[name=to]')");
         browser.script(SPAN);

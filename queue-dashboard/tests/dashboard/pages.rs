@@ -647,7 +647,7 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     for (path, says) in [
         ("/schedules/pause", "The schedule is paused."),
         ("/schedules/pause", "was paused already"),
-        ("/schedules/resume", "The schedule ticks again."),
+        ("/schedules/resume", "The schedule is resumed."),
         ("/schedules/resume", "was not paused"),
         ("/schedules/pause", "None: it is paused."),
     ] {
@@ -656,7 +656,7 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     }
     assert!(bed.client.schedules().get(&nightly).await.unwrap().unwrap().paused.is_some());
     let shown = post("/schedules/resume", &[named, ("back", "schedules?queue=mail")]).await;
-    assert!(shown.contains("<h1>Schedules</h1>") && shown.contains("The schedule ticks again."), "back to the list: {shown}");
+    assert!(shown.contains("<h1>Schedules</h1>") && shown.contains("The schedule is resumed."), "back to the list: {shown}");
 
     let shown = post("/schedules/run", &[named]).await;
     assert!(shown.contains("A job was made.") && shown.contains("has not ended"), "{shown}");
@@ -674,13 +674,16 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
         ("2016-03-02T00:00", "2026-03-01T00:00", "more than 1000 ticks"),
     ] {
         let answer = ask(&span(from, to)).await;
-        assert!(answer.status == 400 && answer.body.contains(says) && answer.body.contains("Nothing was made."), "{from} {to}: {answer:?}");
+        assert!(
+            answer.status == 400 && answer.body.contains(says) && answer.body.contains("Nothing was created."),
+            "{from} {to}: {answer:?}"
+        );
     }
     let none = post("/schedules/backfill", &span("2026-03-01T04:00", "2026-03-01T05:00:30")).await;
-    assert!(none.contains("No tick lies in that span of time."), "{none}");
+    assert!(none.contains("There is no tick in that time range."), "{none}");
     let week = span("2026-03-01T03:00", "2026-03-07T03:00:00Z");
     let asked = ask(&week).await;
-    assert!(asked.status == 200 && asked.body.contains("Make the jobs of 7 ticks?"), "both ends are included: {asked:?}");
+    assert!(asked.status == 200 && asked.body.contains("Create the jobs of 7 ticks?"), "both ends are included: {asked:?}");
     assert_eq!(bed.client.inspector().stats("mail").await.unwrap().count(JobState::Ready), 0, "a person is asked first");
     let sure = [&week[..], &[("sure", "yes")]].concat();
     assert!(post("/schedules/backfill", &sure).await.contains("7 ticks: 7 jobs were made."));
@@ -707,7 +710,7 @@ async fn schedules_say_what_keeps_their_jobs_from_running(bed: Bed) {
     }
     let stop = Shutdown::new();
     let running = tokio::spawn(Worker::new(bed.client.clone()).queue("mail").run_with(stop.clone()));
-    let page = eventually(&site, "/schedules/mail/lost", "No live worker of the queue knows the task no_such_task").await;
+    let page = eventually(&site, "/schedules/mail/lost", "No live worker of the queue has the task no_such_task").await;
     assert!(!page.contains("No live worker serves"), "{page}");
     let page = site.get("/schedules").await.body;
     assert_eq!((page.matches(">unknown task<").count(), page.matches(">no worker<").count()), (1, 0), "{page}");
@@ -861,12 +864,12 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     let shown = post("/groups/pause", &[("until", "soon")]).await;
     assert!(shown.contains("The time `soon` cannot be read") && now().await.pause.is_some_and(|pause| pause.until.is_some()), "{shown}");
     let back = post("/groups/resume", &[("back", "groups?queue=mail&at=x")]).await;
-    assert!(back.contains("<h1>Groups</h1>") && back.contains("The group goes on."), "back to the list: {back}");
+    assert!(back.contains("<h1>Groups</h1>") && back.contains("The group is resumed."), "back to the list: {back}");
 
     let shown = post("/groups/set", &[("weight", "7"), ("cap", "2"), ("max_size", ""), ("order", "skip_failed")]).await;
     assert!(shown.contains("contradicts the order"), "{shown}");
     let shown = post("/groups/set", &[("weight", "7"), ("cap", "-1"), ("max_size", ""), ("order", "")]).await;
-    assert!(shown.contains("The field “cap” is no whole number"), "{shown}");
+    assert!(shown.contains("The field “cap” is not an integer"), "{shown}");
     assert_eq!(now().await.rule.weight, None, "nothing was changed");
     let shown = post("/groups/set", &[("weight", "7"), ("cap", "2"), ("max_size", "5"), ("order", "any")]).await;
     assert!(shown.contains("The rule is set.") && shown.contains("value=\"7\""), "{shown}");
@@ -881,7 +884,7 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     }
     assert_eq!(now().await.ready, 3, "nothing was done without an answer");
     let shown = post("/groups/drain", &[("sure", "yes"), ("reason", "left")]).await;
-    assert!(shown.contains("3 jobs were cancelled.") && shown.contains("has no jobs that are ready"), "{shown}");
+    assert!(shown.contains("3 jobs were cancelled.") && shown.contains("has no ready or running jobs"), "{shown}");
     let stats = bed.client.inspector().stats("mail").await.unwrap();
     assert_eq!((stats.count(JobState::Ready), stats.total(queue_core::broker::Counter::Cancelled)), (1, 3), "the other group has its job");
     let none = site.post("operate", "/groups/pause", &[("queue", "mail")]).await;
@@ -894,7 +897,7 @@ async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     let of = "/group?queue=mail&group=acme";
     let page = site.get(of).await.body;
     assert!(
-        page.contains("1 job is ready. The first does not run: no worker that is up serves its queue.") && page.contains(">no worker<"),
+        page.contains("1 job is ready. The first does not run: no live worker serves its queue.") && page.contains(">no worker<"),
         "{page}"
     );
     // A worker comes.
@@ -1017,14 +1020,14 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     }
     let site = bed.site().await;
     let list = site.get("/topics").await.body;
-    for text in [">orders<", "data-label=\"events\">60<", ">stands<"] {
+    for text in [">orders<", "data-label=\"events\">60<", ">stopped<"] {
         assert!(list.contains(text), "no `{text}`: {list}");
     }
     let page = site.get("/topic?topic=orders").await.body;
     for text in [
         ">billing<",
         "data-label=\"behind\">60<",
-        "stands: no worker serves it",
+        "stopped: no worker serves it",
         "OrderPaid",
         ">ada<",
         "&quot;order&quot;: 0",
@@ -1073,7 +1076,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
         }
     };
     for (fields, problem) in [
-        ([("concurrency", "-1"), ("rate", ""), ("burst", "")], "The field “concurrency” is no whole number"),
+        ([("concurrency", "-1"), ("rate", ""), ("burst", "")], "The field “concurrency” is not an integer"),
         ([("concurrency", "1"), ("rate", "many"), ("burst", "")], "is no rate"),
         ([("concurrency", "1"), ("rate", ""), ("burst", "5")], "belongs to a rate"),
     ] {
@@ -1086,7 +1089,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
     assert!(shown.contains("The limit is set.") && shown.contains("1 / 4") && shown.contains("value=\"100/1m\""), "{shown}");
     assert_ne!(holds().await, before);
     let shown = post("/limits/remove", &[]).await;
-    assert!(shown.contains("What was set is taken back.") && shown.contains("<h1>Limits</h1>"), "{shown}");
+    assert!(shown.contains("The setting was removed.") && shown.contains("<h1>Limits</h1>"), "{shown}");
     assert_eq!(holds().await, None, "no code declares it");
     let none = site.post("operate", "/limits/set", &[("queue", "pay"), ("limit", "stripe")]).await;
     assert_eq!(none.status, 404, "{}", none.body);

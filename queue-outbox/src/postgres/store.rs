@@ -304,7 +304,7 @@ impl Tx<'_> {
         }
         let (mut rows, bad, newer) = readable(queue, self.next(queue).await?);
         for (row, why) in bad {
-            tracing::warn!(queue, seq = row.seq, why, "a row of the outbox is refused for good");
+            tracing::warn!(queue, seq = row.seq, why, "a row of the outbox was rejected and will not be sent again");
             self.refuse(queue, &row, &why).await?;
         }
         if rows.is_empty() {

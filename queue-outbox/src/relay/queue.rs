@@ -89,7 +89,7 @@ impl Queue {
         let failing = self.failing.get_or_insert(Failing { since: now, logged: now });
         if failing.since == now || now >= failing.logged + AGAIN {
             failing.logged = now;
-            tracing::warn!(queue, %error, "jobs wait in the outbox: they cannot be sent");
+            tracing::warn!(queue, %error, "cannot send the jobs of the outbox; they wait");
         }
     }
 
@@ -115,7 +115,7 @@ impl Queue {
                 let all = matches!(error, Error::Old { .. });
                 match register(client, queue).await {
                     Ok(producer) => {
-                        tracing::warn!(queue, %error, rows = request.rows.len(), "a request of the outbox is sent under a new name");
+                        tracing::warn!(queue, %error, rows = request.rows.len(), "a request of the outbox is sent again under a new producer name");
                         (self.request, self.renamed) = (Some(request), Some((producer, all)));
                         self.renames += 1;
                         if self.renames > 1 {
@@ -145,7 +145,7 @@ impl Queue {
             Enqueued::IdConflict => {
                 self.counts.refused += 1;
                 let why = format!("another job of queue `{queue}` has the id `{}`", job.id);
-                tracing::warn!(queue, job = %job.id, why, "a job of the outbox is refused for good");
+                tracing::warn!(queue, job = %job.id, why, "a job of the outbox was rejected and will not be sent again");
                 Fate::Refused(why)
             }
             // The first of a group: the others wait with it.

@@ -277,12 +277,12 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
     for others in others {
         let mut search = others.iter().fold(inspector.search(filter()), |search, queue| search.queue(*queue)).from(&cursor).unwrap();
         let error = search.next().await.expect_err("it is of another search").to_string();
-        assert!(error.contains("is of other queues"), "{error}");
+        assert!(error.contains("belongs to other queues"), "{error}");
     }
     let mut late = inspector.search(filter()).from(&cursor).unwrap().queue(&*bed.queue).queue(&*bed.queue);
     assert_eq!(late.next().await.unwrap().expect("it goes on").jobs.len(), 12);
     let error = inspector.search(filter()).from("marked-1").unwrap_err().to_string();
-    assert!(error.contains("is no cursor"), "{error}");
+    assert!(error.contains("is not a valid cursor"), "{error}");
     let exact = inspector.search("id=marked-7".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("there is a page");
     assert_eq!((exact.jobs.len(), exact.looked, exact.cursor), (1, 1, None), "no other job is looked at");
     let exact = inspector.search("id=marked-7 state=dead".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("a page");

@@ -79,5 +79,5 @@ impl Model {
 }
 
 fn no_place() -> Error {
-    Error::Invalid { field: "cursor", value: String::new(), problem: "is not a cursor of this broker; begin without one".to_owned() }
+    Error::Invalid { field: "cursor", value: String::new(), problem: "is not a cursor of this broker; start without one".to_owned() }
 }

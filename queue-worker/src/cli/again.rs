@@ -14,7 +14,7 @@ use super::{
 
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(super) struct Again {
-    /// Print the answer again every two seconds, or as often as is said, until Ctrl-C
+    /// Print the answer again every two seconds, or at this interval, until Ctrl-C
     #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = every)]
     watch: Option<Duration>,
 }

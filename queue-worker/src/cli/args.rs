@@ -24,18 +24,18 @@ use super::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   {bin}                                        run jobs until Ctrl-C
-  {bin} tasks                                  which tasks there are, and what they take
+  {bin} tasks                                  list the tasks and their parameters
   {bin} enqueue greet --args '{\"name\":\"Ada\"}'  store a job
-  {bin} status                                 what waits, runs and has failed
-  {bin} jobs list --state dead                 what has failed for good
+  {bin} status                                 counts of waiting, running and failed jobs
+  {bin} jobs list --state dead                 jobs that will not run again
   QUEUE_URL=redis://127.0.0.1:6379 {bin}       the same on Redis
 
 Exit codes:
-  0 done                      3 no such job, queue or     6 the set-up is wrong
+  0 done                      3 no such job, queue or     6 invalid setup
                                 database file
-  1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
+  1 unexpected error      4 wrong state, or id taken  7 stopped, and jobs were given back
   2 wrong command line        5 broker away or full       8 no answer: it may have been done
-  9 doctor: a fault that is not repaired (advice alone is 0); others: another program wrote to a key, run doctor")]
+  9 doctor: unrepaired fault (advice alone is 0); others: another program wrote to a key, run doctor")]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
@@ -50,15 +50,15 @@ pub(super) enum Command {
     #[command(after_help = "Examples:
   {bin} work
   {bin} work --concurrency 200 --health 127.0.0.1:8080
-  {bin} work --queue orders=3 --queue mail     orders get three times the slots of mail
-  RUST_LOG=debug {bin} work                    tell more")]
+  {bin} work --queue orders=3 --queue mail     orders gets three times the slots of mail
+  RUST_LOG=debug {bin} work                    log in detail")]
     Work(WorkArgs),
     /// List the tasks in this program, with their queues and parameters; pause and resume tasks
     #[command(after_help = "Examples:
   {bin} tasks
   {bin} tasks --json | jq -r '.[].name'
   {bin} tasks pause send_mail --queue mail --reason 'the server is down' --until 30m
-  {bin} tasks list                             which are paused")]
+  {bin} tasks list                             list the paused tasks")]
     Tasks(TasksArgs),
     /// Store a job
     #[command(after_help = "Examples:
@@ -75,21 +75,21 @@ pub(super) enum Command {
   {bin} status --history=24h                   what happened, hour by hour
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
     Status(super::status::StatusArgs),
-    /// Print what jobs go from which state to which, as it happens, until Ctrl-C
+    /// Print state transitions of jobs as they happen, until Ctrl-C
     #[command(after_help = super::watch::HELP)]
     Watch(super::watch::WatchArgs),
-    /// List the workers: where they run, which release they are, what they use, and when the broker last heard of them
+    /// List the workers with their host, release, resource usage and last heartbeat
     #[command(after_help = "Examples:
   {bin} workers
   {bin} workers --queue orders
-  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is
-  {bin} workers show 5f0c3a9d2b7e6418                             what runs on one of them")]
+  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    progress of a deployment
+  {bin} workers show 5f0c3a9d2b7e6418                             running jobs of one worker")]
     Workers(super::workers::WorkersArgs),
-    /// List how runs have failed: failures that differ in numbers, ids and quoted values alone are one kind
+    /// List failures, grouped by their message without numbers, ids and quoted values
     #[command(after_help = "Examples:
   {bin} failures
   {bin} failures --queue orders --task close_order
-  {bin} failures 5f0c3a9d2b7e6418               all that is known of one, and what can be done
+  {bin} failures 5f0c3a9d2b7e6418               details of one, and commands to handle it
   {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again
   {bin} failures --json | jq '.[] | select(.count > 100) | .pattern'")]
     Failures(super::failures::FailuresArgs),
@@ -121,7 +121,7 @@ Exit codes:
         #[command(subcommand)]
         command: QueuesCommand,
     },
-    /// List what people do to all jobs that match, look how far it is, stop it, or go on with it
+    /// List, show, stop and resume operations on all matching jobs
     #[command(after_help = "Examples:
   {bin} jobs cancel --all --state ready --where 'task=send_mail'    starts one
   {bin} operations list
@@ -130,7 +130,7 @@ Exit codes:
         #[command(subcommand)]
         command: OperationsCommand,
     },
-    /// List groups, and set their weight, cap and order; stop or resume claims of one
+    /// List groups, set their weight, cap and order, pause and resume them
     #[command(after_help = "Examples:
   {bin} groups list mail
   {bin} groups set mail acme --weight 3 --cap 10
@@ -139,7 +139,7 @@ Exit codes:
         #[command(subcommand)]
         command: GroupsCommand,
     },
-    /// List limits and who holds them; set how many jobs run at once, and how many start in a time
+    /// List limits and their holders; set concurrency and rate
     #[command(after_help = "Examples:
   {bin} limits list orders
   {bin} limits set orders/stripe --concurrency 4 --rate 100/1m --burst 20
@@ -148,7 +148,7 @@ Exit codes:
         #[command(subcommand)]
         command: LimitsCommand,
     },
-    /// List topics and how far their subscriptions are; publish and read events; set what is kept
+    /// List topics and the progress of their subscriptions; publish and read events; set the retention
     #[command(after_help = "Examples:
   {bin} topics list
   {bin} topics show orders
@@ -162,7 +162,7 @@ Exit codes:
     #[cfg(feature = "sqlite")]
     #[command(after_help = super::backup::HELP)]
     Backup(super::backup::BackupArgs),
-    /// List, define and change schedules, which make jobs again and again
+    /// List, define and change schedules, which create jobs at given times
     #[command(after_help = "Examples:
   {bin} schedules list
   {bin} schedules add nightly --cron '0 3 * * *' --tz Europe/Berlin --task report
@@ -184,7 +184,7 @@ Exit codes:
         #[command(subcommand)]
         command: super::outbox::OutboxCommand,
     },
-    /// Print what a shell reads to complete the commands and options of this program
+    /// Print a shell completion script
     #[command(after_help = "Examples:
   {bin} completions bash > /etc/bash_completion.d/{bin}
   {bin} completions zsh > ~/.zfunc/_{bin}
@@ -200,19 +200,19 @@ impl Default for Command {
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct WorkArgs {
-    /// Serve this queue with this weight, instead of the queues that the program chooses; may be given several times
+    /// Serve this queue, with this weight, instead of the queues of the program; repeat the option for several queues
     #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
     pub(super) queue: Vec<(String, u32)>,
-    /// How many jobs run at once, at most
+    /// Most jobs that run at once
     #[arg(long, value_name = "JOBS")]
     pub(super) concurrency: Option<usize>,
-    /// How long running jobs may take to end after a signal; handlers are told to stop in the last second
+    /// Grace time of running jobs after a signal; handlers are cancelled one second before it ends
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) grace: Option<Duration>,
     /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) health: Option<SocketAddr>,
-    /// Put what handlers log with `tracing`, at this level and above, into the logs of their jobs too
+    /// Copy lines that handlers log with `tracing`, at this level and above, into the logs of their jobs
     #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
     pub(super) job_log: Option<LogLevel>,
 }
@@ -243,16 +243,16 @@ pub(super) struct EnqueueArgs {
     /// Give the job this id; enqueuing the id again with the same task and parameters stores no second job
     #[arg(long, value_name = "ID")]
     pub(super) id: Option<String>,
-    /// Give the job this unique key, instead of the one that its task makes of the parameters: while another job holds the key, no second one is stored
+    /// Give the job this unique key, instead of the one derived from its parameters: no second job is stored while another job holds the key
     #[arg(long, value_name = "KEY")]
     pub(super) unique_key: Option<String>,
-    /// Put the job into this group, instead of the one that its task makes of a parameter
+    /// Put the job into this group, instead of the one derived from a parameter
     #[arg(long, value_name = "GROUP")]
     pub(super) group: Option<String>,
     /// Start the job before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     pub(super) priority: Option<Priority>,
-    /// The number of failures that buries the job; 1: no retry
+    /// The number of failures after which the job is buried; 1 means no retry
     #[arg(long, value_name = "N")]
     pub(super) max_attempts: Option<u32>,
     /// The longest time of one attempt
@@ -261,22 +261,22 @@ pub(super) struct EnqueueArgs {
     /// Keep the job and its result for this long after it is done
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) retention: Option<Duration>,
-    /// Drop the job if it has not started within this time from now
+    /// Drop the job if it has not started within this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) expires: Option<Duration>,
-    /// Refuse to enqueue to a queue that no worker has ever served, instead of a remark
+    /// Fail if no worker has ever served the queue, instead of printing a warning
     #[arg(long)]
     pub(super) strict: bool,
-    /// Add a header; may be given several times
+    /// Add a header; repeat the option for several
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
-    /// Add a tag, by which the job is found again with the filter tag.NAME=VALUE; may be given several times
+    /// Add a tag, to find the job with the filter tag.NAME=VALUE; repeat the option for several
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(super) tag: Vec<(String, String)>,
-    /// Make the job subject to a limit, with the others of its key; may be given several times
+    /// Make the job subject to a limit, under a key; repeat the option for several
     #[arg(long, value_name = "NAME[=KEY]", value_parser = limit)]
     pub(super) limit: Vec<(String, Option<String>)>,
-    /// Count as so many starts, where a limit of the job has a rate; 1 to its burst
+    /// The number of starts that the job counts as under a rate; 1 to the burst of the limit
     #[arg(long, value_name = "STARTS")]
     pub(super) cost: Option<u32>,
     #[command(flatten)]
@@ -302,13 +302,13 @@ pub(super) fn read() -> Result<Args, ExitCode> {
 
 /// The same for a program without tasks: called without a command, it helps.
 pub(super) fn read_or_help() -> Result<Args, ExitCode> {
-    let about = "Look at background jobs and repair them";
+    let about = "Inspect and repair background jobs";
     read_by(Args::command().about(about).subcommand_required(true).arg_required_else_help(true).after_help(OPERATOR_HELP))
 }
 
 const OPERATOR_HELP: &str = "Examples:
-  {bin} --url redis://127.0.0.1:6379 status    what waits, runs and has failed
-  {bin} jobs list --state dead                 what has failed for good
+  {bin} --url redis://127.0.0.1:6379 status    counts of waiting, running and failed jobs
+  {bin} jobs list --state dead                 jobs that will not run again
   {bin} doctor                                 what is wrong
   {bin} dashboard                              the same in a browser
 
@@ -366,7 +366,7 @@ pub(super) fn priority_parser() -> impl TypedValueParser<Value = Priority> {
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
-        Ok(_) => format!("a number needs its unit; write for example `{0}s` or `{0}m`", text.trim()),
+        Ok(_) => format!("the number has no unit; write for example `{0}s` or `{0}m`", text.trim()),
         Err(_) => format!("{error}; write for example `10s`, `1h 30m` or `2days`"),
     })
 }
@@ -393,7 +393,7 @@ pub(super) fn header(text: &str) -> Result<(String, String), String> {
 
 fn limit(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
-        Some((_, "")) => Err("it has no key behind the `=`; write NAME, or NAME=KEY".to_owned()),
+        Some((_, "")) => Err("it has no key after the `=`; write NAME, or NAME=KEY".to_owned()),
         Some((name, key)) => Ok((name.to_owned(), Some(key.to_owned()))),
         None => Ok((text.to_owned(), None)),
     }
@@ -404,7 +404,7 @@ fn weighted(text: &str) -> Result<(String, u32), String> {
         None => Ok((text.to_owned(), 1)),
         Some((queue, weight)) => match weight.parse() {
             Ok(weight) => Ok((queue.to_owned(), weight)),
-            Err(_) => Err(format!("the weight `{weight}` is no whole number; write for example `{queue}=3`")),
+            Err(_) => Err(format!("the weight `{weight}` is not an integer; write for example `{queue}=3`")),
         },
     }
 }

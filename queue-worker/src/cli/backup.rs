@@ -15,13 +15,13 @@ pub(super) const HELP: &str = "Examples:
   {bin} backup /backup/queue-$(date +%F).db
   {bin} --url sqlite://queue.db backup copy.db
 
-The copy is one file with everything that was committed. A copy by `cp` lacks what is in the -wal file beside
+The copy is one file with everything that was committed. A copy by `cp` lacks the data in the -wal file next to
 the database, and may be empty. To restore it, stop all processes: see docs/backup.md.
 A Redis or Valkey server makes its own backups, from its RDB or append-only file.";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BackupArgs {
-    /// The file to make; it must not be there yet
+    /// The file to create; it must not exist
     file: PathBuf,
     #[command(flatten)]
     format: Format,
@@ -36,7 +36,7 @@ struct Made {
 pub(super) fn backup(client: &Client, args: &BackupArgs) -> Result<(), Failure> {
     let info = client.info();
     if info.kind != "sqlite" || info.location == ":memory:" {
-        let problem = format!("{} is no SQLite file: let the server make its own backup, from its RDB or append-only file", info.location);
+        let problem = format!("{} is not a SQLite file: back up the server's RDB or append-only file instead", info.location);
         return Err(Failure::new(Exit::Usage, problem));
     }
     let bytes = queue_core::sqlite::backup(Path::new(&info.location), &args.file)?;

@@ -30,19 +30,19 @@ pub(super) struct DashboardArgs {
     /// Listen on this address
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070")]
     bind: SocketAddr,
-    /// Let visitors pause queues, and requeue, promote, cancel and delete jobs
+    /// Allow visitors to pause queues and to requeue, promote, cancel and delete jobs
     #[arg(long)]
     allow_actions: bool,
     /// Read the token from this file, at least 16 characters
     #[arg(long, value_name = "FILE", conflicts_with = "insecure_no_auth")]
     token_file: Option<PathBuf>,
-    /// Ask for no token; on a loopback address alone. Every program and user of this machine can use the dashboard then
+    /// Require no token; only on a loopback address. Every program and user of this machine can then use the dashboard
     #[arg(long)]
     insecure_no_auth: bool,
-    /// Answer under this name, too, besides localhost; may be given several times
+    /// Also accept this host name besides localhost; repeat the option for several
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Hide the values of fields with this name, besides those that look like secrets; may be given several times
+    /// Also hide the values of fields with this name, besides those that look like secrets; repeat the option for several
     #[arg(long, value_name = "FIELD")]
     hide: Vec<String>,
 }

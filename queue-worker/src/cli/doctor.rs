@@ -136,8 +136,8 @@ async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Proble
         return queues::chosen(client, args.queue.as_deref()).await;
     }
     if args.repair {
-        let advice = "its workers list a queue again within minutes, and the next enqueue of a new process does so at once";
-        problems.push(Problem::advice(None, "the list of all queues is empty now", advice));
+        let advice = "workers add their queues again within minutes; the first enqueue of a new process does so at once";
+        problems.push(Problem::advice(None, "the list of all queues is empty", advice));
     }
     Ok(args.queue.iter().cloned().collect())
 }
@@ -174,9 +174,8 @@ async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Pr
     while let Some(at) = offset {
         let found = clamp(client.broker(), &queue, at, 500, repair).await?;
         for schedule in found.schedules {
-            let problem = format!("the next tick of schedule {queue}/{schedule} lies too far ahead, after a clock that was wrong");
-            let mut problem =
-                Problem::advice(Some(&queue), problem, "`doctor --repair` brings it back, as a worker does within some minutes");
+            let problem = format!("the next tick of schedule {queue}/{schedule} is too far ahead: a wrong clock set it");
+            let mut problem = Problem::advice(Some(&queue), problem, "`doctor --repair` repairs it, and so does a worker within minutes");
             (problem.is_fault, problem.repaired) = (true, repair);
             problems.push(problem);
         }
@@ -191,14 +190,14 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
         let name = &record.schedule;
         let mut tell = |problem: String, advice: &str| problems.push(Problem::advice(Some(queue), problem, advice));
         if let Some(problem) = &record.problem {
-            tell(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may know it");
+            tell(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may have the time zone");
         }
         match (&record.paused, record.undeclared_since) {
             (Some(why), _) if why != BY_PERSON => {
                 tell(format!("schedule {name} is paused: {why}"), "`schedules resume` or `schedules remove`")
             }
             (None, Some(_)) => tell(
-                format!("no live worker declares schedule {name}, although code has declared it: it is paused after an hour"),
+                format!("no live worker declares schedule {name}, which code has declared before: it is paused after one hour"),
                 "deploy a worker that declares it, or `schedules remove`",
             ),
             _ => {}
@@ -211,11 +210,11 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
 const LOSS_TOLD: Duration = Duration::from_secs(72 * 3600);
 
 /// How it was found.
-const LOSS_SEEN: &str = "it did not know a worker whose lease stood (a flush, a restored backup, a failover)";
+const LOSS_SEEN: &str = "it did not know a worker whose lease had not expired (flush, restored backup, failover)";
 
 /// What follows from it.
 const LOSS_ADVICE: &str =
-    "jobs enqueued since that copy may be missing, so compare with what the application enqueued; jobs done since may run again";
+    "jobs enqueued since that copy may be missing: compare with the records of the application; jobs finished since may run again";
 
 /// What is not damage, and should be known nevertheless.
 async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
@@ -224,7 +223,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let (name, queue) = (queue, Some(queue));
     if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_TOLD) {
-        let problem = format!("{} ago the broker had lost data of it, or had gone back to an older copy: {LOSS_SEEN}", coarse(ago));
+        let problem = format!("{} ago the broker lost data of this queue or was restored from an older copy: {LOSS_SEEN}", coarse(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
     }
     if let Some(pause) = &stats.pause {
@@ -245,7 +244,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(problem);
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
-        let advice = "look with `jobs list --state ready` what its jobs wait for, start more workers, or look whether its jobs take longer than they should";
+        let advice = "list the reasons with `jobs list --state ready`, start more workers, or check the duration of its jobs";
         problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
     }
     if clustered && waiting > LARGE {
@@ -277,8 +276,7 @@ async fn released(inspector: &Inspector, queue: &str, stats: &QueueStats) -> que
     let jobs = if found.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", found.len()) };
     let problem =
         format!("{jobs} released by stopping workers {RELEASED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.releases);
-    let advice = "they run longer than the time between deployments, and begin anew each time: raise `--grace`, store progress and continue from it, \
-                  or let the old workers finish with `workers quiet --release OLD`";
+    let advice = "they run longer than the time between deployments and restart each time: raise `--grace`, store progress and continue from it, or let the old workers finish with `workers quiet --release OLD`";
     Ok(Some(Problem::advice(Some(queue), problem, advice)))
 }
 

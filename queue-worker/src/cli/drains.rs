@@ -44,16 +44,16 @@ pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs)
 /// A person has to write the name.
 fn confirm(kind: OperationKind, queue: &str, given: Option<String>) -> Result<(), Failure> {
     let what = match kind {
-        OperationKind::Drain => "all jobs that wait",
-        _ => "all jobs but those that run, and the records of those that have ended,",
+        OperationKind::Drain => "all waiting jobs",
+        _ => "all jobs except running jobs, and the records of ended jobs,",
     };
     let given = match given {
         Some(given) => Some(given),
-        None => person::answer(&format!("{what} of {queue} will be removed for good; write its name to confirm"))?,
+        None => person::answer(&format!("{what} of {queue} will be removed permanently; write its name to confirm"))?,
     };
     let Some(given) = given else {
         let problem =
-            format!("{what} of {queue} would be removed for good; say `--confirm {queue}` to do it, or --dry-run to see how many");
+            format!("{what} of {queue} would be removed permanently; add `--confirm {queue}` to remove them, or --dry-run to count them");
         return Err(Failure::new(Exit::Usage, problem));
     };
     if given == queue {

@@ -34,13 +34,13 @@ pub(super) struct EditArgs {
     /// The job
     #[arg(value_name = "QUEUE/ID")]
     job: String,
-    /// Give it these parameters, all of them, as a JSON object; `-` reads it from standard input
+    /// Replace all its parameters by this JSON object; `-` reads it from standard input
     #[arg(long, visible_alias = "args", value_name = "JSON")]
     payload: Option<String>,
-    /// Let it start at this time, as in `2030-01-31T08:00:00Z`; a time that is past: now
+    /// Start it at this time, as in `2030-01-31T08:00:00Z`; a past time means now
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<SystemTime>,
-    /// Let it start after this delay from now, as in `10s`, `1h 30m`; `0s`: now
+    /// Start it after this delay, as in `10s`, `1h 30m`; `0s` means now
     #[arg(long = "in", value_name = "DURATION", value_parser = duration, conflicts_with = "at")]
     delay: Option<Duration>,
     /// Give it this priority
@@ -52,13 +52,13 @@ pub(super) struct EditArgs {
     /// Take it out of its group
     #[arg(long, conflicts_with = "group")]
     no_group: bool,
-    /// The number of failures that buries it, with those that it has had; 1: no retry
+    /// The number of failures after which the job is buried, previous ones included; 1 means no retry
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// Change it only if it is as it was seen: what --dry-run printed
+    /// Change it only if it still has this version, which --dry-run prints
     #[arg(long, value_name = "SEEN", value_parser = seen)]
     seen: Option<Seen>,
-    /// Say what would change, and change nothing
+    /// Print what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -85,7 +85,7 @@ fn seen(text: &str) -> Result<Seen, String> {
 pub(super) fn check(args: &EditArgs) -> Result<(), Failure> {
     let (timed, grouped) = (args.at.is_some() || args.delay.is_some(), args.group.is_some() || args.no_group);
     if args.payload.is_none() && !timed && !grouped && args.priority.is_none() && args.max_attempts.is_none() {
-        let way_out = "say --payload, --at or --in, --priority, --group or --no-group, --max-attempts";
+        let way_out = "give --payload, --at or --in, --priority, --group or --no-group, or --max-attempts";
         return Err(Failure::new(Exit::Usage, format!("`jobs edit` changes nothing; {way_out}")));
     }
     Ok(())
@@ -153,7 +153,7 @@ fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
         return Ok(print_json(&Answer { job, dry_run: args.dry_run, changes, seen, stale_tags: &edited.stale_tags })?);
     }
     if edited.changes.is_empty() {
-        note("the job has all that already; nothing was changed");
+        note("the job already has these values; nothing was changed");
     }
     for change in &edited.changes {
         print(&format!("{}: {} -> {}", change.field, change.before, change.after))?;
@@ -170,7 +170,7 @@ fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
 fn stale(edited: &Edited) {
     for (name, value) in &edited.stale_tags {
         note(&format!(
-            "warning: the tag {name}={value} stays, and has the value of a parameter that is another one now; a program that has the task makes such tags anew: use the worker binary of your application"
+            "warning: the tag {name}={value} is unchanged, but its parameter has another value now; the worker binary of your application updates such tags: use it"
         ));
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Fai
 /// The same in a program that does not have the task: its parameters are not checked, and its queue is not known.
 pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
     if args.queue.is_none() {
-        let way_out = "say which with --queue, or use the worker binary of your application";
+        let way_out = "name it with --queue, or use the worker binary of your application";
         return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
     }
     with_options(raw_job(&args.task, &json(args)?)?, args)
@@ -150,9 +150,9 @@ pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) ->
     }
     print(&job)?;
     match stored {
-        Stored::Existing => note("the job existed already, or this one holds its unique key; no second job was stored"),
-        Stored::Replaced => note("this job holds the unique key, and has taken over the parameters or the time; no second job was stored"),
-        Stored::Buffered => note("another job holds the unique key: this one is held until that one has ended"),
+        Stored::Existing => note("the job already existed, or this job holds its unique key; no second job was stored"),
+        Stored::Replaced => note("this job holds the unique key, and now has the new parameters or time; no second job was stored"),
+        Stored::Buffered => note("another job holds the unique key: the new job is held until that job has ended"),
         _ => {}
     }
     Ok(())

@@ -123,7 +123,9 @@ impl From<Error> for Failure {
             Error::NoDatabase { path, problem } => {
                 format!("no database at {path}: {problem}; `enqueue` or `work` creates one, or check the URL (`--url` or QUEUE_URL)")
             }
-            error if error.is_unreachable() => format!("{}; does it run, and is the URL right (`--url` or QUEUE_URL)?", error_text(error)),
+            error if error.is_unreachable() => {
+                format!("{}; check that it runs, and check the URL (`--url` or QUEUE_URL)", error_text(error))
+            }
             error => error_text(error),
         };
         Failure::new(exit_of(&error), message)

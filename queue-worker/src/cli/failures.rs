@@ -14,13 +14,13 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FailuresArgs {
-    /// All that is known of this one, and what can be done; without it, a line of each
+    /// Show this failure in detail, with commands to handle it; without it, list all
     #[arg(value_name = "FINGERPRINT")]
     pub(super) fingerprint: Option<Fingerprint>,
-    /// Only of this queue
+    /// Only this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// Only of this task
+    /// Only this task
     #[arg(long, value_name = "TASK")]
     pub(super) task: Option<String>,
     #[command(flatten)]
@@ -53,13 +53,13 @@ pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) ->
             true if unreadable.is_empty() => {
                 return Err(Failure::new(
                     Exit::NotFound,
-                    format!("no failure with the fingerprint {print} is known; `failures` lists them"),
+                    format!("there is no failure with the fingerprint {print}; `failures` lists them"),
                 ));
             }
             _ => print_all(&texts)?,
         }
     } else if rows.is_empty() && unreadable.is_empty() {
-        note("no failure is known");
+        note("there are no failures");
     } else {
         let now = SystemTime::now();
         let headings = ["fingerprint", "queue", "#count", "last", "first", "tasks", "releases", "failure"];
@@ -86,7 +86,7 @@ fn cells(Row { queue, kind }: &Row, now: SystemTime) -> [String; 8] {
 }
 
 fn pattern(kind: &FailureKind) -> &str {
-    if kind.fingerprint == Fingerprint::OTHERS { "(others: their texts differ too much)" } else { &kind.pattern }
+    if kind.fingerprint == Fingerprint::OTHERS { "(other failures with too many different messages)" } else { &kind.pattern }
 }
 
 /// The name that failed last, and how many more there are.

@@ -24,7 +24,7 @@ const PAGE: usize = 200;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum GroupsCommand {
-    /// List the groups that have jobs that are ready or run, or a rule
+    /// List the groups with ready or running jobs, or with a rule
     #[command(after_help = "Examples:
   {bin} groups list mail
   {bin} groups list mail --limit 20
@@ -33,16 +33,16 @@ pub(super) enum GroupsCommand {
         /// The queue
         #[arg(value_parser = queue)]
         queue: String,
-        /// At most so many groups
+        /// Most groups to print
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
-        /// Only those behind this one
+        /// Continue after this group
         #[arg(long, value_name = "GROUP", value_parser = GroupName::from_str)]
         after: Option<GroupName>,
         #[command(flatten)]
         format: Format,
     },
-    /// Show a group: how many jobs of it are ready and run, its rule, and what holds for it
+    /// Show a group: its ready and running jobs, its rule and its effective settings
     #[command(after_help = "Examples:
   {bin} groups show mail acme")]
     Show {
@@ -55,18 +55,18 @@ pub(super) enum GroupsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Set the rule of a group; it holds from the next claim on
+    /// Set the rule of a group, which applies from the next claim on
     #[command(after_help = "Examples:
   {bin} groups set mail acme --weight 3 --cap 10
-  {bin} groups set mail acme --order ordered     one job at a time; a job that waits for its retry holds the line
-  {bin} groups set mail '*' --cap 5              of all groups whose own rule says nothing
+  {bin} groups set mail acme --order ordered     one job at a time; a job that waits for its retry blocks the others
+  {bin} groups set mail '*' --cap 5              default of all groups
   {bin} groups set mail - --weight 2             of jobs without a group
-  {bin} groups set mail acme --clear             as if nothing had been set
+  {bin} groups set mail acme --clear             remove what was set
 
 What is set goes over what code declares. `--clear` of `*` where nothing is set forgets what code has declared,
 until a worker that declares it looks again: within a minute, if one runs.")]
     Set(SetArgs),
-    /// Stop claims of groups: their jobs wait, those that run go on
+    /// Pause groups: no job of them is claimed, running jobs continue
     #[command(after_help = "Examples:
   {bin} groups pause mail acme
   {bin} groups pause mail acme --reason 'unpaid, ticket 4711'
@@ -83,7 +83,7 @@ until a worker that declares it looks again: within a minute, if one runs.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Let the jobs of groups be claimed again
+    /// Resume groups: their jobs are claimed again
     #[command(after_help = "Examples:
   {bin} groups resume mail acme")]
     Resume {
@@ -96,18 +96,18 @@ until a worker that declares it looks again: within a minute, if one runs.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Cancel the jobs of groups that wait; those that run go on
+    /// Cancel the waiting jobs of groups; running jobs continue
     #[command(after_help = "Examples:
   {bin} groups drain mail acme
   {bin} groups drain mail acme --reason 'the customer has left'
 
-Jobs that are enqueued meanwhile may be among them. If it is stopped, run it again: it goes on.")]
+Jobs enqueued meanwhile may be included. If it is interrupted, run it again to continue.")]
     Drain(ClearArgs),
-    /// Cancel all jobs of groups, those that run too
+    /// Cancel all jobs of groups, including running jobs
     #[command(after_help = "Examples:
   {bin} groups cancel mail acme
 
-Jobs that are enqueued meanwhile may be among them. If it is stopped, run it again: it goes on.")]
+Jobs enqueued meanwhile may be included. If it is interrupted, run it again to continue.")]
     Cancel(ClearArgs),
 }
 
@@ -119,7 +119,7 @@ pub(super) struct ClearArgs {
     /// The groups
     #[arg(required = true, value_parser = one_group)]
     groups: Vec<GroupName>,
-    /// Why: each job keeps it as its note
+    /// The reason, which each job keeps as its note
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
     #[command(flatten)]
@@ -131,21 +131,21 @@ pub(super) struct SetArgs {
     /// The queue
     #[arg(value_parser = queue)]
     queue: String,
-    /// The group; `*` for all groups whose own rule says nothing, `-` for jobs without a group
+    /// The group; `*` sets the default of all groups, `-` the weight of jobs without a group
     group: String,
-    /// How often it is served for one time that a group of weight 1 is, 1 to 1000
+    /// How often it is served compared with a group of weight 1; 1 to 1000
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
     /// Most jobs of it that run at once; 0 closes it
     #[arg(long, value_name = "N")]
     cap: Option<u32>,
-    /// Most jobs of it that are ready; an enqueue of one more is refused
+    /// Most ready jobs of it; an enqueue beyond that is rejected
     #[arg(long, value_name = "N")]
     max_size: Option<u64>,
-    /// any, ordered (one at a time; a retry holds the line), skip_failed (one at a time; a retry lets the next pass)
+    /// any, ordered (one at a time; a job that waits for its retry blocks the group), skip_failed (one at a time; a job that waits for its retry lets the next one start)
     #[arg(long, value_name = "ORDER", value_parser = GroupOrder::from_str)]
     order: Option<GroupOrder>,
-    /// Forget what was set before, the pause too
+    /// Remove the settings made before, including a pause
     #[arg(long)]
     clear: bool,
     #[command(flatten)]
@@ -160,10 +160,10 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
 fn one_group(name: &str) -> Result<GroupName, queue_core::Error> {
     let problem = match name {
         "*" => {
-            "stands for all groups, and this command takes groups by name; `groups list` shows the rule of all, and `queues pause` stops a whole queue"
+            "means all groups, and this command takes groups by name; `groups list` shows the rule of all groups, and `queues pause` pauses a whole queue"
         }
         "-" => {
-            "stands for jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs cancel --all --where group=` cancels them"
+            "means jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs cancel --all --where group=` cancels them"
         }
         name => return GroupName::new(name),
     };
@@ -250,7 +250,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             }
             each(&groups, &format, async |group| {
                 inspector.resume_group(&queue, group).await?;
-                Ok((format!("{queue} {group} goes on"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
+                Ok((format!("{queue} {group} is resumed"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
             })
             .await
         }
@@ -280,7 +280,7 @@ async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result
 /// The name that was perhaps meant.
 fn meant(group: &GroupName, page: &GroupPage) -> String {
     let near = queue_core::__private::nearest(group.as_str(), page.groups.iter().map(|known| known.name.as_str()));
-    near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": no job has it, and no rule".to_owned())
+    near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": it has no job and no rule".to_owned())
 }
 
 /// A rule may be there before the first job of its group. Its name may be misspelt, too.
@@ -347,7 +347,7 @@ async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<Grou
     }
     if rows.is_empty() && rules.iter().all(GroupRule::is_empty) {
         queues::chosen(client, Some(queue)).await?;
-        note("no group has a job that is ready or runs, or a rule");
+        note("no group has ready or running jobs, or a rule");
         return Ok(());
     }
     let rules = ["*", "* (code)", "-"].into_iter().zip(rules).filter(|(_, rule)| !rule.is_empty());
@@ -369,7 +369,7 @@ async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<Grou
 /// How the page behind a group is asked for in a shell.
 fn behind(group: &str) -> String {
     if group.contains(char::is_control) {
-        return "`--json` has the group behind which they are, as `next`".to_owned();
+        return "`--json` has the group to continue after, as `next`".to_owned();
     }
     format!("--after '{}'", group.replace('\'', r"'\''"))
 }
@@ -426,7 +426,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         name => RuleOf::Group(GroupName::new(name)?),
     };
     if args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear {
-        return Err(Failure::new(Exit::Usage, "nothing to set: say --weight, --cap, --max-size, --order or --clear"));
+        return Err(Failure::new(Exit::Usage, "nothing to set: give --weight, --cap, --max-size, --order or --clear"));
     }
     queues::tell_if_new(client, &args.queue).await;
     if let RuleOf::Group(group) = &of {
@@ -436,9 +436,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
         let declared = inspector.forget_declared_groups(&args.queue).await?;
         if !declared.is_empty() {
-            note(&format!(
-                "what code declared is forgotten until a worker that declares it looks again, within a minute if one runs: {declared}"
-            ));
+            note(&format!("the declared rule is removed until a worker declares it again, within a minute if one runs: {declared}"));
         }
     }
     let rule = inspector

@@ -43,7 +43,7 @@ pub(super) async fn history(client: &Client, queue: Option<&str>, span: HistoryS
     }
     let named = answer.queues.len();
     let text = match History::merged(answer.queues) {
-        None => "no queue yet: no job was ever enqueued, and no worker has run".to_owned(),
+        None => "there are no queues: no job was ever enqueued, and no worker has run".to_owned(),
         Some(all) => text(&all, queue, named),
     };
     print(&text)?;

@@ -20,7 +20,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum JobsCommand {
-    /// List jobs in the order in which they will start or have ended (those of groups and limits behind the others)
+    /// List jobs in the order in which they will start or have ended (jobs of groups and limits come last)
     #[command(after_help = "Examples:
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders
@@ -31,12 +31,12 @@ pub(super) enum JobsCommand {
   {bin} jobs list 'waiting=no_worker_for_task' the jobs that wait for the same
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
-    /// Search all queues for jobs, page by page: no page misses or repeats a job that stays where it is
+    /// Search all queues for jobs, page by page; a job that does not move is found exactly once
     #[command(after_help = "Examples:
   {bin} jobs search 'task=send_mail attempts>=3'
-  {bin} jobs search 'tag.order=17'                 whatever was enqueued with this tag
+  {bin} jobs search 'tag.order=17'                 all jobs with this tag
   {bin} jobs search 'state=dead error~timeout newer=1h' --queue orders --queue mail
-  {bin} jobs search 'id=close-17'                  in whichever queue it is; no other job is looked at
+  {bin} jobs search 'id=close-17'                  in any queue; no other job is examined
   {bin} jobs search 'payload~4711' --look-at 1000000
   {bin} jobs search 'state=dead' --limit 500 --json | jq -r .cursor
 
@@ -55,11 +55,11 @@ Exit code 5: of a cluster a master is out of reach, and its queues were left out
         #[command(flatten)]
         format: Format,
     },
-    /// Say why a job does not run: every reason that holds now, until when, and which jobs it waits for
+    /// Show why a job does not run: all reasons, their expected end, and the blocking jobs
     #[command(after_help = "Examples:
   {bin} jobs why orders/close-17
   {bin} jobs why orders/close-17 --json | jq -r '.[].reason'
-  {bin} jobs list 'waiting=group_full'         all that wait for the same")]
+  {bin} jobs list 'waiting=group_full'         all jobs that wait for this reason")]
     Why {
         /// The job
         #[arg(value_name = "QUEUE/ID")]
@@ -67,54 +67,54 @@ Exit code 5: of a cluster a master is out of reach, and its queues were left out
         #[command(flatten)]
         format: Format,
     },
-    /// Wait until jobs have ended, and say how
+    /// Wait until jobs have ended, and print their outcome
     #[command(after_help = "Examples:
   {bin} jobs wait orders/close-17
   {bin} jobs wait orders/close-17 --timeout 10m --json | jq '.[0].result'
   {bin} jobs wait $({bin} enqueue cleanup --retention 1h)
 
-Exit codes: 0 all are done; 3 no such job, or it or its result was not kept; 4 one ended in another way, or has not ended in time")]
+Exit codes: 0 all are done; 3 no such job, or the job or its result was not kept; 4 a job ended in another way, or did not end in time")]
     Wait {
         /// The jobs
         #[arg(required = true, value_name = "QUEUE/ID")]
         jobs: Vec<String>,
-        /// How long to wait for all of them, at most
+        /// The longest time to wait for all of them
         #[arg(long, value_name = "DURATION", value_parser = super::args::duration, default_value = "1day")]
         timeout: std::time::Duration,
         #[command(flatten)]
         format: Format,
     },
-    /// Print the log of a job: what its handler has told, over all attempts
+    /// Print the log lines of a job's handler, over all attempts
     #[command(after_help = "Examples:
   {bin} jobs logs orders/close-17
-  {bin} jobs logs orders/close-17 --follow     as it grows, with the progress, until the job has ended
+  {bin} jobs logs orders/close-17 --follow     new lines and progress, until the job has ended
   {bin} jobs logs orders/close-17 --json | jq -r '.lines[].text'")]
     Logs {
         /// The job
         #[arg(value_name = "QUEUE/ID")]
         job: String,
-        /// Print what comes until the job has ended; with --json, an object on a line of its own each time
+        /// Print new lines until the job has ended; with --json, one object per line
         #[arg(long, short)]
         follow: bool,
         #[command(flatten)]
         format: Format,
     },
-    /// Let dead, cancelled or expired jobs run again, with clean counters
+    /// Run dead, cancelled or expired jobs again, with their counters reset
     #[command(after_help = "Examples:
   {bin} jobs requeue orders/close-17 orders/close-18
   {bin} jobs requeue --all                     all dead jobs of all queues
   {bin} jobs requeue --all --queue orders
   {bin} jobs requeue --all --where 'task=send_mail error~timeout'
-  {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    all that failed alike: `failures` has the fingerprints
+  {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    all with this failure; `failures` lists the fingerprints
   {bin} jobs requeue --all --state cancelled --queue orders")]
     Requeue(Select),
-    /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
+    /// Start scheduled jobs, and jobs that wait for a retry, now
     #[command(after_help = "Examples:
   {bin} jobs promote orders/close-17
-  {bin} jobs promote --all --state retry --queue orders    a service that had failed is back
+  {bin} jobs promote --all --state retry --queue orders    after a failed service has recovered
   {bin} jobs promote --all --state scheduled")]
     Promote(Select),
-    /// Cancel jobs; running jobs are told to stop, and can change nothing any more
+    /// Cancel jobs; running handlers are cancelled, and their results are discarded
     #[command(after_help = "Examples:
   {bin} jobs cancel orders/close-17 --reason 'ordered twice'
   {bin} jobs cancel --all --state scheduled --queue mail
@@ -122,17 +122,17 @@ Exit codes: 0 all are done; 3 no such job, or it or its result was not kept; 4 o
     Cancel {
         #[command(flatten)]
         select: Select,
-        /// Why, for the record of each job
+        /// The reason, for the record of each job
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Change a job that waits: its parameters, when it starts, its priority, group, and attempts
+    /// Edit a waiting job: parameters, start time, priority, group and attempts
     #[command(after_help = edit::EDIT_HELP)]
     Edit(EditArgs),
-    /// Copy a job under a new id, also into another queue; the job stays as it is
+    /// Copy a job under a new id, in the same or another queue; the original is unchanged
     #[command(after_help = edit::DUPLICATE_HELP)]
     Duplicate(DuplicateArgs),
-    /// Take a unique key from the job that holds it, so that another job of this key can be enqueued; the job goes on
+    /// Release a unique key from the job that holds it, so that another job with this key can be enqueued; the job continues
     #[command(after_help = "Examples:
   {bin} jobs release-key orders 4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
   {bin} jobs list 'unique=shop-7'                                   which jobs have a key")]
@@ -145,7 +145,7 @@ Exit codes: 0 all are done; 3 no such job, or it or its result was not kept; 4 o
         #[command(flatten)]
         format: Format,
     },
-    /// Remove jobs that are not running, with their records
+    /// Delete jobs that are not running, with their records
     #[command(after_help = "Examples:
   {bin} jobs delete orders/close-17
   {bin} jobs delete --all --state dead --queue orders          asks first
@@ -153,7 +153,7 @@ Exit codes: 0 all are done; 3 no such job, or it or its result was not kept; 4 o
     Delete {
         #[command(flatten)]
         select: Select,
-        /// Remove them without a question, with --all: what is removed cannot be brought back
+        /// Delete them without confirmation, with --all; deleted jobs cannot be restored
         #[arg(long, requires = "all", conflicts_with = "dry_run")]
         yes: bool,
     },
@@ -164,7 +164,7 @@ pub(super) struct ListArgs {
     /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
-    /// The same, as the commands with --all take it
+    /// The same as an option, as for commands with --all
     #[arg(long = "where", value_name = "FILTER")]
     pub(super) terms: Vec<String>,
     /// Only jobs in this state
@@ -173,7 +173,7 @@ pub(super) struct ListArgs {
     /// Only jobs of this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// How many jobs of each queue and state, at most
+    /// Most jobs to print of each queue and state
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) limit: u64,
     /// How many jobs of each queue and state to skip
@@ -244,7 +244,7 @@ async fn release_key(client: &Client, queue: &str, key: UniqueKey, format: &Form
         return Ok(print_json(&serde_json::json!({ "key": key.to_string(), "was_held_by": holder, "is_held_by": next }))?);
     }
     match held {
-        None => note("nobody holds this key"),
+        None => note("no job holds this key"),
         Some(held) => {
             print(&format!("{} no longer holds the key", job(&held.id)))?;
             if let Some(next) = &held.next {
@@ -286,7 +286,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
         note(if filter.is_empty() {
             "there are more: raise --limit, or continue with --offset"
         } else {
-            "there may be more that match: raise --limit"
+            "there may be more matching jobs: raise --limit"
         });
     }
     Unreadable::tell(&unreadable)

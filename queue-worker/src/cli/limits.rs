@@ -19,7 +19,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LimitsCommand {
-    /// List the limits of a queue, what holds of each, and how many slots are held
+    /// List the limits of a queue, their effective values, and their held slots
     #[command(after_help = "Examples:
   {bin} limits list orders
   {bin} limits list orders --json | jq -r '.[] | select(.waiting > 0) | .limit'")]
@@ -30,27 +30,27 @@ pub(super) enum LimitsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Show a limit, and its keys: who holds them, who waits, and until when
+    /// Show a limit and its keys: holders, waiting jobs, and the expected end
     #[command(after_help = "Examples:
   {bin} limits show orders/stripe")]
     Show {
         /// The queue and the limit
         #[arg(value_name = "QUEUE/LIMIT")]
         limit: Named,
-        /// At most so many keys
+        /// Most keys to print
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
         keys: u16,
         #[command(flatten)]
         format: Format,
     },
-    /// Set a limit at run time; it holds from the next claim on, over what code declares, until it is removed
+    /// Set a limit at run time; it overrides the declared one from the next claim on, until it is removed
     #[command(after_help = "Examples:
   {bin} limits set orders/stripe --concurrency 4
   {bin} limits set orders/stripe --rate 100/1m --burst 20
-  {bin} limits set orders/stripe --concurrency 0     nothing of it starts
+  {bin} limits set orders/stripe --concurrency 0     close the limit
   {bin} limits set orders/paypal --rate 10/1s --new  a limit that no task declares, for jobs that name it")]
     Set(SetArgs),
-    /// Take back what was set of a limit: what code declares holds again
+    /// Remove the run-time setting of a limit; the declared limit applies again
     #[command(after_help = "Examples:
   {bin} limits remove orders/stripe")]
     Remove {
@@ -70,13 +70,13 @@ pub(super) struct SetArgs {
     /// Most jobs that run at once; 0 closes it
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// How many jobs start in a time
+    /// How many jobs start in a period, as in `100/1m`
     #[arg(long, value_name = "STARTS/TIME", value_parser = Rate::from_str)]
     rate: Option<Rate>,
-    /// How many of them may start at once after a pause
+    /// How many of them may start at once after an idle time
     #[arg(long, value_name = "N")]
     burst: Option<u32>,
-    /// Make the limit if there is none of this name: for jobs that name it themselves, as `enqueue --limit` does
+    /// Create the limit if none has this name, for jobs that name it, as with `enqueue --limit`
     #[arg(long)]
     new: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(super) struct SetArgs {
 }
 
 /// How a person keeps a limit from holding that code declares.
-const OVER_CODE: &str = "to let every job start meanwhile, set another one over it with `limits set`, as `--concurrency 100000`";
+const OVER_CODE: &str = "to let every job start until then, override it with `limits set`, as `--concurrency 100000`";
 
 /// `orders/stripe`.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl FromStr for Named {
         let (queue, limit) = text.split_once('/').ok_or_else(|| queue_core::Error::Invalid {
             field: "limit",
             value: text.to_owned(),
-            problem: "is no queue and limit; write them as `orders/stripe`".to_owned(),
+            problem: "is not a queue and limit; write them as `orders/stripe`".to_owned(),
         })?;
         check_queue(queue)?;
         check_name("limit", limit)?;
@@ -208,7 +208,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             match (set, declared) {
                 (Some(_), Some(declared)) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
                 (_, declared) => {
-                    print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?;
+                    print(&format!("{queue}/{limit} is removed; its jobs stay and are no longer limited by it"))?;
                     if let Some(declared) = declared {
                         note(&format!(
                             "code has declared it ({declared}): a worker that declares it stores it again within a minute; {OVER_CODE}"
@@ -289,7 +289,7 @@ fn show(limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<()
 
 async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.concurrency.is_none() && args.rate.is_none() && args.burst.is_none() {
-        return Err(Failure::new(Exit::Usage, "nothing to set: say --concurrency, --rate or --burst"));
+        return Err(Failure::new(Exit::Usage, "nothing to set: give --concurrency, --rate or --burst"));
     }
     let Named { queue, limit } = args.limit;
     if !args.new && client.inspector().limit(&queue, &limit).await?.is_none() {

@@ -132,7 +132,7 @@ fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64
             Next::Line(line) => {
                 let dropped = dropped.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
-                    let _ = writeln!(file, "{dropped} lines of the log were dropped: nobody has read standard error in time");
+                    let _ = writeln!(file, "{dropped} log lines were dropped: standard error was not read in time");
                 }
                 let _ = file.write_all(&line);
                 bytes.fetch_sub(line.len(), Ordering::Relaxed);

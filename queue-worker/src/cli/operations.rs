@@ -21,42 +21,42 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OperationsCommand {
-    /// List the operations of all queues or of one: those that are under way, and the last that have ended
+    /// List the running operations, and the last ones that have ended, of all queues or of one
     #[command(after_help = "Examples:
   {bin} operations list
   {bin} operations list --queue orders --json | jq '.[] | select(.state == \"running\") | .operation'")]
     List {
-        /// Only of this queue
+        /// Only this queue
         #[arg(long, value_name = "QUEUE")]
         queue: Option<String>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Show one: which jobs it concerns, who has started it and why, and how far it is
+    /// Show an operation: its jobs, who started it and why, and its progress
     #[command(after_help = "Examples:
   {bin} operations show orders/5f0c3a9d2b7e6418")]
     Show {
-        /// The operation, as `operations list` has it
+        /// The operation, as `operations list` prints it
         #[arg(value_name = "QUEUE/ID", value_parser = address)]
         operation: Address,
         #[command(flatten)]
         format: Format,
     },
-    /// Stop one at its next step; what it has changed stays so
+    /// Stop an operation at its next step; its changes remain
     #[command(after_help = "Examples:
   {bin} operations stop orders/5f0c3a9d2b7e6418")]
     Stop {
-        /// The operation, as `operations list` has it
+        /// The operation, as `operations list` prints it
         #[arg(value_name = "QUEUE/ID", value_parser = address)]
         operation: Address,
         #[command(flatten)]
         format: Format,
     },
-    /// Go on with one at once whose runner is gone; a worker of the queue would do so within a minute
+    /// Resume an operation whose runner has stopped; a worker of the queue does so within a minute
     #[command(after_help = "Examples:
   {bin} operations resume orders/5f0c3a9d2b7e6418")]
     Resume {
-        /// The operation, as `operations list` has it
+        /// The operation, as `operations list` prints it
         #[arg(value_name = "QUEUE/ID", value_parser = address)]
         operation: Address,
         #[command(flatten)]
@@ -77,10 +77,10 @@ fn address(text: &str) -> Result<Address, String> {
 /// How an operation is started.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Starting {
-    /// Say how many jobs it would concern; change nothing
+    /// Print how many jobs it would affect; change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Start it and end: the workers of the queue do it
+    /// Start it and exit; the workers of the queue carry it out
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) detach: bool,
 }
@@ -99,7 +99,10 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
         OperationsCommand::Resume { operation: Address(queue, id), format } => {
             let operation = inspector.operation(&queue, &id).await?;
             if !operation.is_running() {
-                return Err(Failure::new(Exit::WrongState, format!("operation `{queue}/{id}` cannot go on: it is {}", operation.state)));
+                return Err(Failure::new(
+                    Exit::WrongState,
+                    format!("operation `{queue}/{id}` cannot be resumed: it is {}", operation.state),
+                ));
             }
             let ended = follow(inspector.run_operation(&operation).at_once()).await?;
             if format.json { Ok(print_json(&ended)?) } else { Ok(print(&told(&ended))?) }
@@ -116,7 +119,7 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
     if format.json {
         print_json(&all)?;
     } else if all.is_empty() {
-        note("there was no operation");
+        note("there are no operations");
     } else {
         let now = SystemTime::now();
         let rows = all.iter().map(|operation| {
@@ -189,9 +192,9 @@ pub(super) async fn begin(
         let operation = inspector.start_operation(queue, &new.detached()).await?;
         if !format.json {
             let address = operation.address();
-            print(&format!("{address} is started: the workers of {queue} do it; `operations show {address}` says how far it is"))?;
+            print(&format!("{address} is started: the workers of {queue} carry it out; `operations show {address}` prints its progress"))?;
             if inspector.workers_of(queue).await.is_ok_and(|workers| workers.iter().all(|worker| worker.lease_left.is_zero())) {
-                note(&format!("no worker serves {queue} now: it begins with the next one, or with `operations resume {address}`"));
+                note(&format!("no worker serves {queue}: it starts with the next worker, or with `operations resume {address}`"));
             }
         }
         return Ok(Begun::Started(Box::new(operation)));
@@ -225,7 +228,7 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
             _ = &mut stopped => {
                 line.end();
                 note(&format!(
-                    "{address} goes on: a worker of the queue does it within a minute, or `operations resume {address}`; `operations stop {address}` stops it"
+                    "{address} continues: a worker of the queue resumes it within a minute, or run `operations resume {address}`; `operations stop {address}` stops it"
                 ));
                 return Err(Failure::silent(Exit::GivenBack));
             }
@@ -237,7 +240,7 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
             Err(error) => {
                 line.end();
                 if !matches!(error, queue_core::Error::NoSuchOperation(_)) {
-                    note(&format!("{address} is not at its end: a worker of the queue goes on with it, or `operations resume {address}`"));
+                    note(&format!("{address} has not ended: a worker of the queue resumes it, or run `operations resume {address}`"));
                 }
                 return Err(error.into());
             }
@@ -247,7 +250,7 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let operation = run.operation().clone();
     match operation.state {
         OperationState::Completed => Ok(operation),
-        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner goes on with {}", told(&operation)))),
+        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", told(&operation)))),
         _ => Err(Failure::new(Exit::WrongState, told(&operation))),
     }
 }
@@ -290,7 +293,7 @@ impl Line {
 pub(super) fn told(operation: &Operation) -> String {
     let mut text = format!("{} is {}: {} {}", operation.address(), operation.state, jobs(operation.changed), operation.kind.done());
     if operation.failed > 0 {
-        text += &format!(", {} stay as they are, because other jobs hold their unique keys", operation.failed);
+        text += &format!(", {} are unchanged, because other jobs hold their unique keys", operation.failed);
     }
     if let Some(problem) = &operation.problem {
         text += &format!(": {problem}");

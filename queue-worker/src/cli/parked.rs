@@ -70,7 +70,7 @@ impl Parked {
             if let Some(pause) = &self.pause {
                 return format!("{many}{jobs} {word} of `{task}` {is} parked: the task is {}", plain(&pause.to_string()));
             }
-            return format!("{many}{jobs} {word} of `{task}` {is} parked: no worker knows this task");
+            return format!("{many}{jobs} {word} of `{task}` {is} parked: no worker has this task");
         }
         let releases = if self.releases.len() == 1 { "release" } else { "releases" };
         let names = plain(&self.releases.join(", "));
@@ -81,7 +81,7 @@ impl Parked {
     /// What a person can do.
     pub(super) fn way_out(&self) -> String {
         match &self.buried {
-            Some(buried) => format!("deploy a release that reads them; the first is buried {buried}, and can be requeued then"),
+            Some(buried) => format!("deploy a release that reads them; the first is buried {buried} and can then be requeued"),
             None if self.pause.is_some() => "`tasks resume` lets them run".to_owned(),
             None => "deploy the binary that has it".to_owned(),
         }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "1 job of `mail.send` is parked: no worker knows this task",
+                "1 job of `mail.send` is parked: no worker has this task",
                 "3 jobs of `mail.send` cannot be read by release v42: parameter `to` is missing",
             ]
         );

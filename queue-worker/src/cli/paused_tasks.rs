@@ -18,18 +18,18 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TasksCommand {
-    /// List the tasks that are paused, and how many of their jobs are parked
+    /// List the paused tasks, and the number of their parked jobs
     #[command(after_help = "Examples:
   {bin} tasks list
   {bin} tasks list --queue mail --json")]
     List {
-        /// Of this queue alone
+        /// Only this queue
         #[arg(long, value_name = "QUEUE", value_parser = queue)]
         queue: Option<String>,
         #[command(flatten)]
         format: Format,
     },
-    /// Pause tasks: their jobs are parked in place of being run; those that run go on
+    /// Pause tasks: their jobs are parked instead of run; running jobs continue
     #[command(after_help = "Examples:
   {bin} tasks pause send_mail --queue mail
   {bin} tasks pause send_mail --queue mail --reason 'the mail server is down' --until 30m")]
@@ -45,7 +45,7 @@ pub(super) enum TasksCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Let the jobs of tasks run again; those that are parked come first
+    /// Resume tasks; their parked jobs run first
     #[command(after_help = "Examples:
   {bin} tasks resume send_mail --queue mail")]
     Resume {
@@ -88,7 +88,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
         TasksCommand::Resume { tasks, queue, format } => {
             each(&chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
                 inspector.resume_of(&queue, PauseOf::Task(task.as_str().into())).await?;
-                Ok((format!("{queue} {task} goes on"), json!({ "queue": queue, "task": task, "paused": false })))
+                Ok((format!("{queue} {task} is resumed"), json!({ "queue": queue, "task": task, "paused": false })))
             })
             .await
         }
@@ -117,7 +117,7 @@ async fn chosen_tasks(client: &Client, tasks: Vec<String>, queue: &str) -> Resul
             let problem = format!("no job of queue `{queue}` has the task `{task}`: did you mean `{near}`?");
             return Err(Failure::new(Exit::NotFound, problem));
         }
-        note(&format!("task `{task}` is new in queue `{queue}`: no worker knows it, and no job of it has run"));
+        note(&format!("task `{task}` is new in queue `{queue}`: no worker has it, and no job of it has run"));
     }
     Ok(tasks)
 }

@@ -12,10 +12,10 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PauseArgs {
-    /// Why: it is told until they go on
+    /// The reason, which is shown until the pause ends
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// They go on by themselves: after a time (`30m`), at a time of day (`09:00`, UTC), or at a time (`2030-01-31T08:00:00Z`), by the broker's clock
+    /// The end of the pause, by the broker's clock: a duration (`30m`), a time of day (`09:00`, UTC) or a time (`2030-01-31T08:00:00Z`)
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Option<Until>,
 }
@@ -34,8 +34,8 @@ fn until(text: &str) -> Result<Until, String> {
     if let Some(at) = next_time_of_day(text, SystemTime::now()) {
         return Ok(Until::At(at));
     }
-    let way_out = "write a time to wait as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
-    duration(text).map(Until::After).map_err(|_| format!("it is neither a time to wait nor a time: {way_out}"))
+    let way_out = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
+    duration(text).map(Until::After).map_err(|_| format!("it is neither a duration nor a time: {way_out}"))
 }
 
 impl PauseArgs {

@@ -40,7 +40,7 @@ pub(super) enum QueuesCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Let jobs rise by one priority each time that they have waited for so long
+    /// Set the aging of queues: waiting jobs rise by one priority after each interval
     #[command(after_help = "Examples:
   {bin} queues set mail --aging 60s
   {bin} queues set mail --aging off
@@ -48,19 +48,19 @@ pub(super) enum QueuesCommand {
     Set {
         /// The queue
         queue: String,
-        /// A time, `off`, or `declared`
+        /// An interval, `off`, or `declared`
         #[arg(long, value_name = "TIME", value_parser = aging)]
         aging: Aging,
         #[command(flatten)]
         format: Format,
     },
-    /// Remove all jobs that wait: ready, scheduled, held and parked ones, and those that wait for a retry; those that run go on
+    /// Remove all waiting jobs: ready, scheduled, held and parked jobs, and jobs that wait for a retry; running jobs continue
     #[command(after_help = "Examples:
   {bin} queues drain mail --dry-run
   {bin} queues drain mail --confirm mail --reason 'a wrong import'
   {bin} queues drain mail --confirm mail --detach     the workers of the queue do it")]
     Drain(DrainArgs),
-    /// Remove all jobs but those that run: those that wait, and the records of those that have ended
+    /// Remove all jobs except running jobs: waiting jobs, and the records of ended jobs
     #[command(after_help = "Examples:
   {bin} queues purge mail --dry-run
   {bin} queues purge mail --confirm mail")]
@@ -106,7 +106,7 @@ impl Unreadable {
         match error {
             Error::WrongType { .. } => Ok(Unreadable { queue: queue.to_owned(), problem: error_text(&error), exit: Exit::Sick }),
             Error::Unavailable { .. } => {
-                let problem = format!("`{queue}` is out of reach: {}", error_text(&error));
+                let problem = format!("`{queue}` is unreachable: {}", error_text(&error));
                 Ok(Unreadable { queue: queue.to_owned(), problem, exit: Exit::Unavailable })
             }
             error => Err(error.into()),
@@ -116,7 +116,7 @@ impl Unreadable {
     /// A failure at a queue, if the other queues can be gone on with.
     pub(super) fn told(queue: &str, failure: Failure) -> Self {
         let (exit, problem) = failure.into_parts();
-        Unreadable { queue: queue.to_owned(), problem: problem.unwrap_or_else(|| format!("`{queue}` was not done")), exit }
+        Unreadable { queue: queue.to_owned(), problem: problem.unwrap_or_else(|| format!("`{queue}` was not changed")), exit }
     }
 
     /// Tells of these queues at the end of a command, and fails if there are any.
@@ -179,8 +179,8 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
                 return Ok(print_json(&json!({ "queue": known, "aging_ms": every.map(in_ms) }))?);
             }
             let what = match every {
-                Some(every) => format!("a job of {known} that waits rises by one priority every {}", told(every)),
-                None => format!("jobs of {known} that wait do not rise"),
+                Some(every) => format!("a waiting job of {known} rises by one priority every {}", told(every)),
+                None => format!("waiting jobs of {known} do not rise"),
             };
             Ok(print(&what)?)
         }
@@ -189,7 +189,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         QueuesCommand::Resume { queues, format } => {
             each(&known(client, queues).await?, &format, async |queue| {
                 inspector.resume(queue).await?;
-                Ok((format!("{queue} is served"), json!({ "queue": queue, "paused": false })))
+                Ok((format!("{queue} is resumed"), json!({ "queue": queue, "paused": false })))
             })
             .await
         }
@@ -242,7 +242,7 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
 pub(super) async fn tell_if_new(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };
     if !queues.iter().any(|known| known == queue) {
-        note(&format!("there was no queue `{queue}`: what is set waits for its first job ({})", way_out(client, queue, &queues)));
+        note(&format!("there is no queue `{queue}` yet: the setting is stored for its first job ({})", way_out(client, queue, &queues)));
     }
 }
 

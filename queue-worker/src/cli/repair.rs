@@ -23,19 +23,19 @@ pub(super) struct Select {
     /// All jobs of a state, or that match --where
     #[arg(long)]
     pub(super) all: bool,
-    /// Which states, with --all, several with commas between them; without it all that --where matches. `requeue` takes dead jobs then, unless --where names states
+    /// The states, separated by commas, with --all; the default is all states that --where matches. For `requeue`, the default is dead unless --where names states
     #[arg(long, requires = "all", value_name = "STATE", value_delimiter = ',', value_parser = state_parser())]
     pub(super) state: Vec<JobState>,
-    /// Only of this queue, with --all
+    /// Only jobs of this queue, with --all
     #[arg(long, requires = "all", value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// Only those that match, with --all: a filter as `jobs list` takes it; of several, all have to match
+    /// Only matching jobs, with --all: a filter as for `jobs list`; all filters must match
     #[arg(long = "where", requires = "all", value_name = "FILTER")]
     pub(super) filter: Vec<String>,
-    /// Say how many jobs it would concern, with --all; change nothing
+    /// Print how many jobs it would affect, with --all; change nothing
     #[arg(long, requires = "all")]
     pub(super) dry_run: bool,
-    /// Start it and end, with --all: the workers of the queues do it
+    /// Start it and exit, with --all; the workers of the queues carry it out
     #[arg(long, requires = "all", conflicts_with = "dry_run")]
     pub(super) detach: bool,
     #[command(flatten)]
@@ -84,9 +84,9 @@ async fn confirmed(
         return Ok(Vec::new());
     }
     let what = counted(&counts, which);
-    let Some(answer) = person::answer(&format!("{what} will be removed for good; write `yes` to go on"))? else {
-        let count = if which.only.is_empty() { "" } else { ", or --dry-run to see how many" };
-        return Err(Failure::new(Exit::Usage, format!("{what} would be removed for good; say --yes to do it{count}")));
+    let Some(answer) = person::answer(&format!("{what} will be removed permanently; write `yes` to continue"))? else {
+        let count = if which.only.is_empty() { "" } else { ", or --dry-run to count them" };
+        return Err(Failure::new(Exit::Usage, format!("{what} would be removed permanently; add --yes to remove them{count}")));
     };
     if answer != "yes" {
         return Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed")));
@@ -134,7 +134,7 @@ impl Which {
             let names: Vec<_> = applies.iter().map(|state| state.name()).collect();
             Failure::new(
                 Exit::Usage,
-                format!("{problem}; `jobs {change} --all` takes --state {}, several with commas between them", names.join(", ")),
+                format!("{problem}; `jobs {change} --all` takes --state {}, several separated by commas", names.join(", ")),
             )
         };
         let says_state = only.states().len() < JobState::ALL.len();

@@ -17,7 +17,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SchedulesCommand {
-    /// List the schedules, the one that ticks next first
+    /// List the schedules, ordered by their next tick
     #[command(after_help = "Examples:
   {bin} schedules list
   {bin} schedules list --queue reports --json | jq -r '.[] | select(.paused) | .schedule'")]
@@ -28,7 +28,7 @@ pub(super) enum SchedulesCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Show a schedule: in words, its next ticks, its last runs, and what happened to it
+    /// Show a schedule: its description, next ticks, last runs and events
     #[command(after_help = "Examples:
   {bin} schedules show reports/nightly")]
     Show {
@@ -43,13 +43,13 @@ pub(super) enum SchedulesCommand {
     Next {
         /// QUEUE/NAME
         schedule: ScheduleAddress,
-        /// So many ticks
+        /// Number of ticks to print
         #[arg(short, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
         n: u16,
         #[command(flatten)]
         format: Format,
     },
-    /// Make a schedule, or change the one of this name
+    /// Create a schedule, or change the one of this name
     #[command(after_help = "Examples:
   {bin} schedules add nightly --cron '0 3 * * MON-FRI' --tz Europe/Berlin --task report --args '{\"customer\":7}'
   {bin} schedules add poll --every 90s --task poll --overlap skip --catch-up 'all(100)'
@@ -57,7 +57,7 @@ pub(super) enum SchedulesCommand {
 An expression has the fields minute, hour, day, month, weekday, or six with the second before them, or is @hourly and the like.
 MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     Add(AddArgs),
-    /// Stop the ticks of schedules; their jobs go on
+    /// Pause schedules; their jobs continue
     #[command(after_help = "Examples:
   {bin} schedules pause reports/nightly")]
     Pause {
@@ -67,7 +67,7 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Let schedules tick again; what would have ticked meanwhile is skipped
+    /// Resume schedules; ticks missed during the pause are skipped
     #[command(after_help = "Examples:
   {bin} schedules resume reports/nightly")]
     Resume {
@@ -77,7 +77,7 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Make a job of a schedule now, also while it is paused
+    /// Create a job of a schedule now, even if the schedule is paused
     #[command(after_help = "Examples:
   job=$({bin} schedules run reports/nightly) && {bin} jobs show \"$job\"")]
     Run {
@@ -86,7 +86,7 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Make the jobs of all ticks in a span of time; a job that exists, or was backfilled within 24 hours, is not made again
+    /// Create the jobs of all ticks in a time range; jobs that exist, or were backfilled within 24 hours, are not created again
     #[command(after_help = "Examples:
   {bin} schedules backfill reports/nightly --from 2026-03-01T00:00:00Z --to 2026-03-07T00:00:00Z")]
     Backfill {
@@ -101,7 +101,7 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Remove schedules; their jobs stay. One that code declares comes back within a minute: pause it instead
+    /// Remove schedules; their jobs stay. A declared schedule is created again within a minute: pause it instead
     #[command(after_help = "Examples:
   {bin} schedules remove reports/nightly")]
     Remove {
@@ -138,19 +138,19 @@ pub(super) struct AddArgs {
     /// Start the jobs before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     priority: Option<Priority>,
-    /// What a tick does while the last job has not ended: allow, skip, buffer_one, cancel_running
+    /// Policy for a tick while the last job has not ended: allow, skip, buffer_one, cancel_running
     #[arg(long, value_name = "POLICY", default_value = "allow", value_parser = overlap)]
     overlap: Overlap,
-    /// What is done about missed ticks: skip, last, all(N)
+    /// Policy for missed ticks: skip, last, all(N)
     #[arg(long, value_name = "POLICY", default_value = "last", value_parser = catch_up)]
     catch_up: CatchUp,
-    /// Missed ticks that are older are not made up for
+    /// Missed ticks older than this are skipped
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     catch_up_window: Option<Duration>,
-    /// Make each tick up to so much later, always the same for the same tick
+    /// Delay each tick by up to this time; the delay of a tick is always the same
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     jitter: Option<Duration>,
-    /// Pause it when so many of its jobs have died in a row
+    /// Pause it after this number of dead letters in a row
     #[arg(long, value_name = "N", default_value_t = 0)]
     pause_after_dead: u32,
     #[command(flatten)]
@@ -170,7 +170,7 @@ pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<S
     let mut job = match registry {
         Some(registry) => RawJob::from_json(tasks::find(registry, &args.task)?, &args.args)?,
         None if args.queue.is_none() => {
-            let way_out = "say which with --queue, or use the worker binary of your application";
+            let way_out = "name it with --queue, or use the worker binary of your application";
             return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
         }
         None => super::enqueue::raw_job(&args.task, &args.args)?,
@@ -223,7 +223,7 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
                 return Ok(print_json(&next)?);
             }
             if next.is_empty() {
-                note("it does not tick: it is paused, or over");
+                note("it does not tick: it is paused or has ended");
                 return Ok(());
             }
             Ok(print(&next.join("\n"))?)
@@ -247,9 +247,9 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
             let s = |n: usize| if n == 1 { "" } else { "s" };
             print(&format!("{} tick{}, {} job{} made", made.ticks, s(made.ticks), made.jobs, s(made.jobs)))?;
             if made.ticks == 0 {
-                note(&format!("no tick of {schedule} lies in this span of time"));
+                note(&format!("{schedule} has no tick in this time range"));
             } else if made.jobs < made.ticks {
-                note("the others exist, or were made by a backfill within the last 24 hours");
+                note("the others exist, or were created by a backfill within the last 24 hours");
             }
             Ok(())
         }
@@ -303,7 +303,7 @@ fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
         return Ok(print_json(&records)?);
     }
     if records.is_empty() {
-        note("there is no schedule: declare one beside its task, or make one with `schedules add`");
+        note("there are no schedules: declare one at its task, or create one with `schedules add`");
         return Ok(());
     }
     let now = SystemTime::now();
@@ -341,7 +341,7 @@ async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> R
     lines.extend(record.undeclared_since.map(|since| ("undeclared", format!("since {}: no live worker declares it", at(since)))));
     lines.extend((!record.declared_by.is_empty()).then(|| ("declared by", record.declared_by.join(", "))));
     lines.push(("made", format!("{} ticks, {} skipped", record.made, record.skipped)));
-    lines.extend(record.waiting.map(|tick| ("waiting", format!("the tick of {} waits for the last job", at(tick)))));
+    lines.extend(record.waiting.map(|tick| ("waiting", format!("the tick of {} waits for the previous job", at(tick)))));
     lines.extend(record.next_ticks(5).unwrap_or_default().into_iter().map(|tick| ("next", at(tick))));
     for run in &record.runs {
         let job = run.job.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -16,22 +16,22 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SearchArgs {
-    /// Which jobs: as `jobs list` takes it
+    /// A filter, as for `jobs list`
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
-    /// The same, as the commands with --all take it
+    /// The same as an option, as for commands with --all
     #[arg(long = "where", value_name = "FILTER")]
     pub(super) terms: Vec<String>,
-    /// Only jobs of this queue, or of these; all queues if none is given
+    /// Only jobs of this queue; repeat the option for several; the default is all queues
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Vec<String>,
-    /// How many jobs to print, at most
+    /// Most jobs to print
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) limit: u64,
-    /// How many jobs to look at, at most
+    /// Most jobs to examine
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) look_at: u64,
-    /// Go on where a search with the same filter and queues has stopped: the cursor that it has printed
+    /// Continue a search with the same filter and queues after this cursor, which it has printed
     #[arg(long, value_name = "CURSOR")]
     pub(super) after: Option<String>,
     #[command(flatten)]
@@ -80,13 +80,13 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
         print_json(&answer)?;
     } else {
         if answer.jobs.is_empty() {
-            note(if answer.cursor.is_some() { "no job that matches was found so far" } else { "no such job" });
+            note(if answer.cursor.is_some() { "no matching job found so far" } else { "no such job" });
         } else {
             let now = SystemTime::now();
             print(&table(HEADINGS, answer.jobs.iter().map(|job| cells(job, now))))?;
         }
         if let Some(cursor) = &answer.cursor {
-            note(&format!("looked at {} of {} jobs; go on with --after {cursor}", answer.looked, answer.of));
+            note(&format!("examined {} of {} jobs; continue with --after {cursor}", answer.looked, answer.of));
         }
     }
     Unreadable::tell(&answer.unreadable)

@@ -65,7 +65,7 @@ impl QueueStatus {
 pub(super) struct StatusArgs {
     #[command(flatten)]
     of: QueueArgs,
-    /// Print what happened, by minutes up to two hours and else by hours: of the last hour, or of a time such as `24h`
+    /// Print the history of the last hour, or of a time such as `24h`: by minute up to two hours, by hour beyond
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1h", value_parser = history::span)]
     history: Option<HistorySpan>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
     text.push_str(&condition::text(&condition));
     if rows.is_empty() && unreadable.is_empty() {
-        text.push_str("no queue yet: no job was ever enqueued, and no worker has run");
+        text.push_str("there are no queues: no job was ever enqueued, and no worker has run");
     } else {
         text.push_str(&depths(&rows));
     }

@@ -28,7 +28,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TopicsCommand {
-    /// List the topics, how many events each keeps, and its slowest subscription
+    /// List the topics, their number of events, and their slowest subscriptions
     #[command(after_help = "Examples:
   {bin} topics list
   {bin} topics list --json | jq -r '.[].subscriptions[] | select(.lag_seconds > 60) | .queue'")]
@@ -36,7 +36,7 @@ pub(super) enum TopicsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Show a topic: what it keeps, and how far each subscription is
+    /// Show a topic: its retention, and the progress of each subscription
     #[command(after_help = "Examples:
   {bin} topics show orders")]
     Show {
@@ -51,7 +51,7 @@ pub(super) enum TopicsCommand {
   {bin} topics publish orders OrderPaid '{\"order\":17}'
   {bin} topics publish orders OrderPaid '{\"order\":17}' --group order-17 --id order-17-paid --tag order=17")]
     Publish(PublishArgs),
-    /// Print the events of a log, the oldest first
+    /// Print the events of a topic, oldest first
     #[command(after_help = "Examples:
   {bin} topics read orders
   {bin} topics read orders --after 1700000000000-0 --limit 100
@@ -60,21 +60,21 @@ pub(super) enum TopicsCommand {
         /// The topic
         #[arg(value_parser = topic)]
         topic: String,
-        /// Only those behind this position
+        /// Continue after this position
         #[arg(long, value_name = "POSITION")]
         after: Option<String>,
-        /// At most so many
+        /// Most events to print
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
         limit: u16,
         #[command(flatten)]
         format: Format,
     },
-    /// Make a subscription before its first worker does
+    /// Create a subscription before its first worker starts
     #[command(after_help = "Examples:
   {bin} topics subscribe billing@orders --from start
   {bin} topics subscribe billing@orders --from 2026-01-31T12:00:00Z
 
-One that exists goes on where it is.")]
+An existing subscription keeps its position.")]
     Subscribe {
         /// The subscription and the topic
         #[arg(value_name = "SUBSCRIPTION@TOPIC")]
@@ -83,7 +83,7 @@ One that exists goes on where it is.")]
         #[arg(long, value_name = "WHERE", value_parser = begin)]
         from: Begin,
     },
-    /// Remove a subscription that no worker serves: nothing waits for it any more
+    /// Remove a subscription that no worker serves; its topic no longer keeps events for it
     #[command(after_help = "Examples:
   {bin} topics unsubscribe billing@orders
 
@@ -93,22 +93,22 @@ Events that it has read stay in its queue; `jobs cancel --all --queue billing@or
         #[arg(value_name = "SUBSCRIPTION@TOPIC")]
         subscription: Named,
     },
-    /// Let a subscription begin again at a mark: it reads each event from there on, also those that it has handled
+    /// Rewind a subscription: it reads all events from a position on again, including handled events
     #[command(after_help = "Examples:
-  {bin} topics rewind billing@orders --to start --dry-run                 how many events and jobs that concerns
+  {bin} topics rewind billing@orders --to start --dry-run                 print how many events and jobs are affected
   {bin} topics rewind billing@orders --to 2026-01-31T12:00:00Z --yes
-  {bin} topics rewind billing@orders --to 1700000000000-0 --yes            the event at this position is the first
-  {bin} topics rewind billing@orders --to now --yes                        what it has not handled is passed over
+  {bin} topics rewind billing@orders --to 1700000000000-0 --yes            start with the event at this position
+  {bin} topics rewind billing@orders --to now --yes                        skip the unread events
 
 Jobs of it that wait are cancelled, but for a rewind to the start; those that run go on. Meanwhile it reads nothing. If it is stopped, run it again.")]
     Rewind(RewindArgs),
-    /// Set what a topic keeps
+    /// Set the retention of a topic
     #[command(after_help = "Examples:
   {bin} topics set orders --age 30days --count 1000000
   {bin} topics set orders --bytes 1GiB
-  {bin} topics set orders --lag 2days     a subscription that is further behind loses events")]
+  {bin} topics set orders --lag 2days     events are kept this long for slow subscriptions")]
     Set(SetArgs),
-    /// Remove now what a topic does not keep; workers of its subscriptions do so by themselves
+    /// Remove expired events now; workers of the subscriptions do so regularly
     #[command(after_help = "Examples:
   {bin} topics trim orders")]
     Trim {
@@ -134,10 +134,10 @@ pub(super) struct PublishArgs {
     /// Its group
     #[arg(long)]
     group: Option<String>,
-    /// An id of your own: each subscription has it once
+    /// An id for deduplication: each subscription gets it once
     #[arg(long)]
     id: Option<String>,
-    /// Add a tag to its jobs, by which they are found again with the filter tag.NAME=VALUE; may be given several times
+    /// Add a tag to its jobs, to find them with the filter tag.NAME=VALUE; repeat the option for several
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     tag: Vec<(String, String)>,
     #[command(flatten)]
@@ -149,16 +149,16 @@ pub(super) struct SetArgs {
     /// The topic
     #[arg(value_parser = topic)]
     topic: String,
-    /// Events older than this may go
+    /// Remove events older than this
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     age: Option<Duration>,
-    /// Events beyond this number may go, the oldest first
+    /// Keep at most this number of events; the oldest are removed first
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Events may go while the log is larger, the oldest first; about
+    /// Keep about this size of events; the oldest are removed first
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     bytes: Option<u64>,
-    /// For so long an event waits for subscriptions that have not read it
+    /// How long an event is kept for subscriptions that have not read it
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lag: Option<Duration>,
 }
@@ -177,7 +177,7 @@ impl FromStr for Named {
         let (subscription, topic) = text.split_once('@').ok_or_else(|| queue_core::Error::Invalid {
             field: "subscription",
             value: text.to_owned(),
-            problem: "is no subscription and topic; write them as `billing@orders`".to_owned(),
+            problem: "is not a subscription and topic; write them as `billing@orders`".to_owned(),
         })?;
         check_name("subscription", subscription)?;
         check_name("topic", topic)?;
@@ -238,7 +238,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
             tell_if_new(client, &topic).await?;
             let made = inspector.subscribe(&topic, &subscription, from).await?;
-            let what = if made { "is made" } else { "exists already, and goes on where it is" };
+            let what = if made { "is made" } else { "already exists and keeps its position" };
             Ok(print(&format!("{subscription}@{topic} {what}"))?)
         }
         TopicsCommand::Unsubscribe { subscription: Named { subscription, topic } } => {
@@ -252,7 +252,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         TopicsCommand::Set(SetArgs { topic, age, count, bytes, lag }) => {
             let said = Retention { age, count, bytes, lag };
             if said == Retention::default() {
-                return Err(Failure::new(Exit::Usage, "nothing to set: say --age, --count, --bytes or --lag"));
+                return Err(Failure::new(Exit::Usage, "nothing to set: give --age, --count, --bytes or --lag"));
             }
             tell_if_new(client, &topic).await?;
             inspector.set_retention(&topic, said).await?;
@@ -301,12 +301,12 @@ pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), 
     if !events.is_empty() {
         let there = queue_core::__private::nearest(event, events.iter().copied())
             .map_or_else(|| format!("it has {}.", events.join(", ")), |near| format!("did you mean `{near}`?"));
-        return refused(format!("this program knows no event `{event}` of topic `{topic}`: {there}"));
+        return refused(format!("this program has no event `{event}` of topic `{topic}`: {there}"));
     }
     let topics = known.iter().map(|(topic, _)| *topic);
     match (queue_core::__private::nearest(topic, topics), known.iter().find(|(_, known)| *known == event)) {
-        (Some(near), _) => refused(format!("this program knows no topic `{topic}`: did you mean `{near}`?")),
-        (None, Some((of, _))) => refused(format!("this program knows `{event}` as an event of topic `{of}`, not of `{topic}`.")),
+        (Some(near), _) => refused(format!("this program has no topic `{topic}`: did you mean `{near}`?")),
+        (None, Some((of, _))) => refused(format!("this program has `{event}` as an event of topic `{of}`, not of `{topic}`.")),
         (None, None) => Ok(()),
     }
 }
@@ -355,7 +355,7 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
     let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
     let lines = [
         ("topic", topic.name.clone()),
-        ("events", format!("{} of {} that were ever added, about {}", topic.events, topic.added, size(topic.bytes))),
+        ("events", format!("{} of {} added in total, about {}", topic.events, topic.added, size(topic.bytes))),
         ("oldest", first),
         ("retention", keeps(&topic.retention)),
     ];
@@ -371,9 +371,9 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
         .into_iter()
         .map(|of| {
             if of.skipped > 0 {
-                told.push(format!("{} has passed over {} events of types that it did not know", of.name, of.skipped));
+                told.push(format!("{} has skipped {} events of types that it did not know", of.name, of.skipped));
             }
-            told.extend(of.stands_because().map(|why| format!("{} stands: {why}", of.name)));
+            told.extend(of.stands_because().map(|why| format!("{} is stopped: {why}", of.name)));
             let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
             let [open, dead, lost, workers] = [of.open, of.dead, of.lost, of.workers].map(|n| n.to_string());
             [of.name, behind, coarse(of.lag), open, dead, lost, workers, short(&of.types.join(", "), 40)]
@@ -412,7 +412,7 @@ fn read(events: Vec<EventInfo>, format: &Format) -> Result<(), Failure> {
         return Ok(print_json(&events.into_iter().map(event).collect::<Vec<_>>())?);
     }
     if events.is_empty() {
-        note("there are no events there");
+        note("there are no events");
         return Ok(());
     }
     let rows = events.into_iter().map(|event| {

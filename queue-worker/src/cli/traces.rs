@@ -31,7 +31,7 @@ impl Traces {
         let Some(variable) = ENDPOINTS.iter().find(set) else { return Ok(None) };
         let exporter = SpanExporter::builder().with_http().build();
         let exporter =
-            exporter.map_err(|error| Failure::new(Exit::Setup, format!("spans cannot be exported as {variable} says: {error}")))?;
+            exporter.map_err(|error| Failure::new(Exit::Setup, format!("cannot export spans to the target in {variable}: {error}")))?;
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("queue")).with_filter(EnvFilter::new(EXPORTED));
         Ok(Some((Traces(provider), layer.boxed())))
@@ -42,7 +42,7 @@ impl Traces {
         // It waits for the thread that exports.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_SPANS)).await;
         if let Ok(Err(error)) = ended {
-            tracing::warn!(%error, "the last spans were not exported");
+            tracing::warn!(%error, "cannot export the last spans");
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
 
 pub(super) const HELP: &str = "Examples:
   {bin} watch                                      all queues, until Ctrl-C
-  {bin} watch --queue orders 'state=dead'          what dies
+  {bin} watch --queue orders 'state=dead'          new dead letters
   {bin} watch 'task=send_mail' --for 30s --json | jq -r '.transition.to' | sort | uniq -c
   {bin} watch 'id=orders/close-17'                 one job
 
@@ -23,13 +23,13 @@ A filter has the fields queue, task, id, attempts, reason, note, and state, whic
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchArgs {
-    /// Which transitions, as terms of a filter; all if none is given
+    /// A filter of transitions; the default is all
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
-    /// The same, as the commands with --all take it
+    /// The same as an option, as for commands with --all
     #[arg(long = "where", value_name = "FILTER")]
     terms: Vec<String>,
-    /// Only this queue, or these; it need not exist yet
+    /// Only this queue, which need not exist yet; repeat the option for several
     #[arg(long, value_name = "QUEUE")]
     queue: Vec<String>,
     /// End after N transitions

@@ -83,7 +83,7 @@ async fn opened(url: &str) -> queue_core::Result<Client> {
             Err(error) if error.is_transient() => {
                 patience.failed();
                 if patience.tries() == 1 {
-                    tracing::warn!(%error, "the broker does not answer; the worker tries until it answers");
+                    tracing::warn!(%error, "the broker does not answer; the worker retries until it answers");
                 }
                 patience.pause().await;
             }

@@ -33,7 +33,7 @@ pub(super) struct WorkersArgs {
 
 #[derive(Debug, Subcommand)]
 enum WorkersCommand {
-    /// Show a worker, and the jobs that run on it, with their progress
+    /// Show a worker and its running jobs with their progress
     #[command(after_help = "Examples:
   {bin} workers show 5f0c3a9d2b7e6418
   {bin} workers show 5f0c3a9d2b7e6418 --json | jq -r '.jobs[].job'")]
@@ -43,18 +43,18 @@ enum WorkersCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Ask workers to claim nothing: they go on with what runs, and stay registered
+    /// Ask workers to claim nothing: running jobs continue, and the workers stay registered
     #[command(after_help = "Examples:
   {bin} workers quiet 5f0c3a9d2b7e6418
-  {bin} workers quiet --release v41            which these are
-  {bin} workers quiet --release v41 --yes      before they are replaced by others")]
+  {bin} workers quiet --release v41            list them
+  {bin} workers quiet --release v41 --yes      before a new release replaces them")]
     Quiet(AskArgs),
     /// Ask quiet workers to claim again
     #[command(after_help = "Examples:
   {bin} workers resume 5f0c3a9d2b7e6418
   {bin} workers resume --all --yes")]
     Resume(AskArgs),
-    /// Ask workers to stop, as SIGTERM does: what runs may end within their grace time
+    /// Ask workers to stop, as SIGTERM does: running jobs may finish within the grace time
     #[command(after_help = "Examples:
   {bin} workers stop 5f0c3a9d2b7e6418
   {bin} workers stop --queue orders --release v41 --yes --no-wait")]
@@ -71,7 +71,7 @@ const ALIVE: usize = 10;
 const NAMED: usize = 3;
 
 fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 13] {
-    let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
+    let over = if worker.lease_left.is_zero() { ", lease expired" } else { "" };
     [
         worker.id.to_string(),
         worker.host.clone(),
@@ -179,7 +179,7 @@ fn missing(workers: &[WorkerRecord]) -> String {
         0 => "no worker is alive".to_owned(),
         all => {
             let more = if all > ALIVE { format!(" and {} more; `workers` lists them", all - ALIVE) } else { String::new() };
-            format!("alive are {}{more}", alive[..all.min(ALIVE)].join(", "))
+            format!("live workers: {}{more}", alive[..all.min(ALIVE)].join(", "))
         }
     }
 }
@@ -218,7 +218,7 @@ fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
         lines.push(table(["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
     }
     if !held.is_whole {
-        lines.push("it may hold more jobs, which are not shown".to_owned());
+        lines.push("more jobs of it are not shown".to_owned());
     }
     lines.join("\n")
 }

@@ -100,7 +100,7 @@ impl Pump {
                 && !matches!(finish.ending, Ending::Void | Ending::Release | Ending::Stopped { .. })
             {
                 let job = address(&turn.queue, &finish.id);
-                tracing::warn!(%job, claim = finish.claim, "lease lost: the handler's ending was discarded");
+                tracing::warn!(%job, claim = finish.claim, "lease lost: the result of the handler was discarded");
             }
         }
         let burials = &mut self.queues[id.queue].lanes[id.lane].burials;
@@ -108,7 +108,7 @@ impl Pump {
             letters::confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
         }
         for of in &answer.resumed {
-            tracing::info!(queue = %turn.queue, %of, "the end of a pause has come: it goes on");
+            tracing::info!(queue = %turn.queue, %of, "pause expired, resumed");
         }
         let now = now();
         let state = &mut self.queues[id.queue];
@@ -220,7 +220,7 @@ impl Pump {
         }
         let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
         if lost > 0 {
-            tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");
+            tracing::error!(queue = %state.name, jobs = lost, "the broker has no record of this worker: the leases of its jobs are lost");
         }
         for lane in &concerned {
             let lane = &mut state.lanes[*lane];

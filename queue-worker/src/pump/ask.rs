@@ -24,15 +24,17 @@ impl Pump {
         let by = ask.by.as_str();
         match ask.mode {
             _ if self.mode() == WorkerMode::Stops => {
-                tracing::info!(by, asked = %ask.mode, "the worker was asked for something while it stops")
+                tracing::info!(by, asked = %ask.mode, "a request was ignored: the worker is stopping")
             }
             mode if mode == self.mode => {}
-            WorkerMode::Quiet => tracing::info!(by, "the worker was asked to claim nothing: running jobs go on, and it stays registered"),
+            WorkerMode::Quiet => {
+                tracing::info!(by, "the worker was asked to claim nothing: running jobs continue, and it stays registered")
+            }
             WorkerMode::Works => {
                 tracing::info!(by, "the worker was asked to claim again");
                 self.queues.iter_mut().for_each(|queue| queue.work.ask(Reason::Clock));
             }
-            _ => tracing::info!(by, "the worker was asked to stop: no new jobs; running jobs may end within the grace time"),
+            _ => tracing::info!(by, "the worker was asked to stop: no new jobs; running jobs may finish within the grace time"),
         }
         if self.mode() != WorkerMode::Stops {
             self.mode = ask.mode;

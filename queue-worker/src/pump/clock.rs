@@ -158,7 +158,7 @@ impl Pump {
                     Some(_) => tracing::debug!(broker, leases = count, of = lanes, %error, "leases were not renewed"),
                     None => {
                         self.refused = Some(now());
-                        tracing::warn!(broker, leases = count, of = lanes, %error, "leases were not renewed; the worker tries with every beat");
+                        tracing::warn!(broker, leases = count, of = lanes, %error, "leases were not renewed; the worker retries with each heartbeat");
                     }
                 }
             }
@@ -191,8 +191,8 @@ impl Pump {
                     %job,
                     task,
                     ?blocked,
-                    "the handler blocks a thread of its runtime: it has not come to an `await` for {blocked:.0?}, and other handlers wait; \
-                     make it a sync function with `#[task(blocking)]`, or move what blocks into `spawn_blocking`"
+                    "the handler blocks a thread of its runtime: it has not reached an `await` for {blocked:.0?}, and other handlers wait; \
+                     make it a sync function with `#[task(blocking)]`, or move the blocking code into `spawn_blocking`"
                 );
             }
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
@@ -209,7 +209,7 @@ impl Pump {
             }
             stuck += 1;
             if !mem::replace(&mut held.stuck, true) {
-                tracing::error!(%job, task, "stuck: the handler was told to stop and still runs; it occupies its slot until it ends");
+                tracing::error!(%job, task, "stuck: the handler was cancelled and still runs; it occupies its slot until it ends");
             }
         }
         self.shared.stuck.store(stuck, Ordering::Relaxed);

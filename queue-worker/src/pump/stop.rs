@@ -102,7 +102,7 @@ impl Pump {
         for held in self.slots.iter().flatten() {
             let Some(handler) = &held.handler else { continue };
             let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
-            tracing::error!(%job, task, "stuck: the handler did not stop, and the worker ends without it; the job runs again, uncharged, when its lease is over");
+            tracing::error!(%job, task, "stuck: the handler did not stop, and the worker exits without it; the job runs again, uncharged, when its lease expires");
         }
     }
 

@@ -73,7 +73,7 @@ impl Run {
             release,
             buried_in = ?within,
             error = problem,
-            "parked: this release cannot read the job's parameters; a worker of another release takes the job back"
+            "parked: this release cannot read the job's parameters; a worker of a release that can read them runs the job"
         );
         let error = format!("release {release} cannot read it: {problem}");
         Ending::Unreadable { task: task.name.to_owned(), release: release.to_owned(), error, within: within.min(LONGEST) }
@@ -83,7 +83,7 @@ impl Run {
         let (stored, problem) = result.into_stored();
         if let Some(problem) = problem {
             let (job, attempt) = (address(&self.queue, context.id()), context.attempt());
-            tracing::error!(%job, task = task.name, attempt, error = problem, "the job is done, and its result was dropped");
+            tracing::error!(%job, task = task.name, attempt, error = problem, "the job is done, but its result was dropped");
         }
         stored
     }
@@ -101,7 +101,7 @@ impl Run {
             let failed = FailedAttempt { task: name, queue, attempt, error: failure.text(), failure: &failure, delay };
             catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|panic| {
                 let error = panic_text(panic);
-                tracing::error!(queue, task = name, error, "the custom backoff panicked; the usual one is used");
+                tracing::error!(queue, task = name, error, "the custom backoff panicked; the default backoff is used");
                 delay
             })
         });

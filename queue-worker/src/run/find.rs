@@ -29,7 +29,7 @@ impl Run {
     pub(super) fn find(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Result<&Known, Ending> {
         self.shared.known(&self.queue, &envelope.task).ok_or_else(|| {
             let (job, task) = (address(&self.queue, &delivery.id), &*envelope.task);
-            tracing::warn!(%job, task, "parked: no task of this name is known here; a worker that knows it takes the job back");
+            tracing::warn!(%job, task, "parked: this worker has no task of this name; a worker that has it runs the job");
             Ending::Park { task: task.to_owned() }
         })
     }

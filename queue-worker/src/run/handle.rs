@@ -188,7 +188,7 @@ fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing:
         span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))))
     });
     spawned.map_err(|error| {
-        tracing::error!(%error, "the system gives no thread for a blocking job; it is tried again in a second, uncharged");
+        tracing::error!(%error, "cannot start a thread for a blocking job; it runs again in one second, uncharged");
         Outcome::Snooze(Duration::from_secs(1))
     })
 }

@@ -175,7 +175,7 @@ impl Drop for Answer {
     fn drop(&mut self) {
         if self.given {
         } else if std::thread::panicking() {
-            let error = "its run panicked outside of its handler".to_owned();
+            let error = "the run panicked outside the handler".to_owned();
             let ending = if *self.is_last.get_mut() {
                 Ending::Bury { reason: BuryReason::Failed, error: Some(error) }
             } else {

@@ -43,7 +43,7 @@ impl Worker {
         let mut problems = self.registry.duplicates();
         let settings = &self.settings;
         if settings.concurrency == 0 {
-            problems.push("concurrency `0` would run nothing; use 1 or more".to_owned());
+            problems.push("concurrency `0` is not valid; use 1 or more".to_owned());
         }
         if settings.concurrency > MAX_CONCURRENCY {
             problems.push(format!("concurrency `{}` is more than {MAX_CONCURRENCY}; start several workers", settings.concurrency));
@@ -52,9 +52,9 @@ impl Worker {
             problems.push(format!("lease `{:?}` is too short to be renewed in time; use {MIN_LEASE:?} or more", settings.lease));
         }
         let longest = [
-            ("lease", settings.lease, MAX_LEASE, "the jobs of a worker that dies would wait as long; long jobs need no long lease"),
-            ("grace", settings.grace, MAX_GRACE, "a stop would take as long"),
-            ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for none"),
+            ("lease", settings.lease, MAX_LEASE, "the jobs of a crashed worker would wait that long; long jobs do not need a long lease"),
+            ("grace", settings.grace, MAX_GRACE, "a stop would take that long"),
+            ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for no timeout"),
             ("retention", settings.retention.unwrap_or_default(), LONGEST, "use less"),
             ("dead_retention", settings.sweep.dead, LONGEST, "use less"),
             ("id_retention", settings.sweep.remembered, LONGEST, "use less"),
@@ -76,10 +76,10 @@ impl Worker {
             problems.push("max_attempts `0` must be at least 1; 1 means no retry".to_owned());
         }
         if settings.crashes.max_crashes == 0 {
-            problems.push("max_crashes `0` would bury jobs that nothing happened to; 1 means that no crash is forgiven".to_owned());
+            problems.push("max_crashes `0` is not valid; use 1 or more, where 1 buries a job at its first crash".to_owned());
         }
         if settings.timeout == Some(Duration::ZERO) {
-            problems.push("timeout `0s` is no time at all; leave it out for none".to_owned());
+            problems.push("timeout `0s` must be greater than zero; leave it out for no timeout".to_owned());
         }
         problems.extend(identity::release(self.release.as_deref()).as_deref().and_then(identity::problem));
         for queue in &self.queues {
@@ -87,10 +87,10 @@ impl Worker {
                 problems.push(error.to_string());
             }
             if queue.weight == 0 {
-                problems.push(format!("weight `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
+                problems.push(format!("weight `0` of queue `{}` is not valid; use 1 or more, or leave the queue out", queue.name));
             }
             if queue.limit == Some(0) {
-                problems.push(format!("limit `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
+                problems.push(format!("limit `0` of queue `{}` is not valid; use 1 or more, or leave the queue out", queue.name));
             }
         }
         let mut seen = BTreeSet::new();
@@ -99,7 +99,7 @@ impl Worker {
         );
         if self.registry.tasks().next().is_none() {
             problems.push(
-                "it knows no task: put `#[task]` on a function, name the crate that has it (`use shop_tasks as _;`), or call `.register::<T>()`"
+                "the worker has no task: put `#[task]` on a function, name the crate that has it (`use shop_tasks as _;`), or call `.register::<T>()`"
                     .to_owned(),
             );
         }
@@ -121,7 +121,7 @@ impl Worker {
             let (other, rule) = *said.entry(task.queue).or_insert((task.name, task.group_rule));
             if rule != task.group_rule {
                 problems.push(format!(
-                    "groups of queue `{}`: the task `{other}` says {rule}, and `{}` says {}; let them agree, or say it at one of them",
+                    "groups of queue `{}`: the task `{other}` declares {rule}, and `{}` declares {}; use the same rule, or declare it at one task",
                     task.queue, task.name, task.group_rule
                 ));
             }
@@ -138,7 +138,7 @@ impl Worker {
             let (other, known) = *said.entry(task.queue).or_insert((task.name, every));
             if known != every {
                 problems.push(format!(
-                    "aging of queue `{}`: the task `{other}` says {known:?}, and `{}` says {every:?}; let them agree, or say it at one of them",
+                    "aging of queue `{}`: the task `{other}` declares {known:?}, and `{}` declares {every:?}; use the same value, or declare it at one task",
                     task.queue, task.name
                 ));
             }
@@ -156,7 +156,7 @@ impl Worker {
             let known = said.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin).unknown(unknown));
             if known.begin != begin {
                 problems.push(format!(
-                    "subscription `{}`: a function says that it begins at `{}`, and that for `{}` ({}:{}) says `{}`; let them agree",
+                    "subscription `{}`: one function has `from = \"{}\"`, and the one for `{}` ({}:{}) has `from = \"{}\"`; use the same value",
                     task.queue,
                     known.begin.stored(),
                     task.name,
@@ -167,7 +167,7 @@ impl Worker {
             }
             if known.unknown != Some(unknown) {
                 problems.push(format!(
-                    "subscription `{}`: a function says `unknown = \"{}\"`, and that for `{}` ({}:{}) says `{}`; let them agree",
+                    "subscription `{}`: one function has `unknown = \"{}\"`, and the one for `{}` ({}:{}) has `unknown = \"{}\"`; use the same value",
                     task.queue,
                     known.unknown.unwrap_or_default().name(),
                     task.name,
@@ -219,7 +219,7 @@ impl Worker {
                 let (other, rule) = *said.entry((task.queue, limit.name)).or_insert((task.name, limit.rule));
                 if rule != limit.rule {
                     problems.push(format!(
-                        "limit `{}` of queue `{}`: the task `{other}` says {rule}, and `{}` says {}; let them agree, or give one of them another name",
+                        "limit `{}` of queue `{}`: the task `{other}` declares {rule}, and `{}` declares {}; use the same rule, or give one of them another name",
                         limit.name, task.queue, task.name, limit.rule
                     ));
                 }
@@ -245,7 +245,7 @@ impl Worker {
                 None if value.starts_with("dyn ") => format!("call `.shared_data(..)` with an `Arc<{value}>`"),
                 None => "call `.data(..)` with one".to_owned(),
             };
-            format!("no value of type `{value}` was given, and task {} takes it; {way_out}", tasks.join(", "))
+            format!("task {} needs a value of type `{value}`, and the worker has none; {way_out}", tasks.join(", "))
         };
         wanted.into_iter().map(told).collect()
     }

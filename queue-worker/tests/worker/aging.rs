@@ -19,7 +19,7 @@ async fn tasks_that_do_not_agree_on_the_aging_of_their_queue_are_named() {
             Err(WorkerError::Setup(problems)) => problems.join("\n"),
             other => panic!("it started: {other:?}"),
         };
-    for part in ["aging of queue `aging`", "`ages`", "60s", "`ages_otherwise`", "300s", "let them agree"] {
+    for part in ["aging of queue `aging`", "`ages`", "60s", "`ages_otherwise`", "300s", "use the same"] {
         assert!(problem.contains(part), "{part}: {problem}");
     }
 }

@@ -267,7 +267,7 @@ async fn what_says_that_it_was_stopped_and_was_not_has_failed() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = plain::job().enqueue(&client).await.unwrap();
     let worker = worker(&client, &probe).middleware(Instead(|| Outcome::Stopped(CancelCause::Shutdown)));
-    run(worker, async { assert_eq!(dead(&handle).await, "failed: stopped: the worker ends") }).await;
+    run(worker, async { assert_eq!(dead(&handle).await, "failed: stopped: the worker is stopping") }).await;
 }
 
 tokio::task_local! {

@@ -103,7 +103,7 @@ fn edits_and_copies(place: &Place) {
     assert_eq!(place.json(&["jobs", "show", "orders/one"])["due_at"], "2090-01-31T08:00:00.000Z");
 
     for (code, arguments, problem) in [
-        (2, &["orders/one"][..], "changes nothing; say --payload, --at or --in"),
+        (2, &["orders/one"][..], "changes nothing; give --payload, --at or --in"),
         (2, &["orders/one", "--payload", r#"{"order_id":"x"}"#], "parameter `order_id` does not fit `u64`"),
         (2, &["orders/one", "--payload", r#"{"order":1}"#], "parameter `order` is unknown"),
         (2, &["orders/one", "--max-attempts", "0"], "must be at least 1"),

@@ -74,7 +74,7 @@ fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
     let weight = place.fails(&["groups", "set", "orders", "acme", "--weight", "0"]);
-    assert!(weight.contains("weight `0` would never be served; use 1 to 1000, or pause the group"), "{weight}");
+    assert!(weight.contains("weight `0` is not between 1 and 1000; to stop the group, pause it"), "{weight}");
     let contradiction = place.fails(&["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
     assert!(contradiction.contains("cap `2` contradicts the order `ordered`"), "{contradiction}");
     place.ok(&["groups", "set", "orders", "*", "--order", "ordered"]);
@@ -99,14 +99,14 @@ fn what_stands_for_many_groups_is_no_group() {
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
     for command in ["pause", "resume", "show", "drain", "cancel"] {
         let all = place.fails(&["groups", command, "orders", "*"]);
-        assert!(all.contains("`*` stands for all groups") && all.contains("`queues pause` stops a whole queue"), "{command}: {all}");
+        assert!(all.contains("`*` means all groups") && all.contains("`queues pause` pauses a whole queue"), "{command}: {all}");
         let none = place.fails(&["groups", command, "orders", "-"]);
-        assert!(none.contains("`-` stands for jobs without a group"), "{command}: {none}");
+        assert!(none.contains("`-` means jobs without a group"), "{command}: {none}");
     }
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":3}"#]);
     assert_eq!(place.ok(&["jobs", "cancel", "--all", "--where", "group="]), "orders: 1 job cancelled\n", "the way out that is named");
     let cap = place.fails(&["groups", "set", "orders", "-", "--cap", "3"]);
-    assert!(cap.contains("cap `3` cannot be said of jobs without a group"), "{cap}");
+    assert!(cap.contains("cap `3` cannot be set for jobs without a group"), "{cap}");
     place.ok(&["groups", "set", "orders", "acme", "--max-size", "1"]);
     let full = place.refused(4, &["enqueue", "close_order", "--args", r#"{"order_id":2}"#, "--group", "acme"]);
     assert!(full.contains("group `acme` of queue `orders` is full") && full.contains("groups set orders 'acme' --max-size N"), "{full}");
@@ -134,7 +134,7 @@ fn the_name_of_a_group_is_plain_text() {
     };
     // Short names come first.
     assert!(page("z").contains(r"--after 'it'\''s'"), "{}", page("z"));
-    assert!(page(quote).contains("`--json` has the group behind which they are"), "{}", page(quote));
+    assert!(page(quote).contains("`--json` has the group to continue after"), "{}", page(quote));
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn a_queue_that_is_not_there_is_told_of() {
     for arguments in [["groups", "set", "ordres", "acme", "--cap=1"], ["groups", "pause", "ordesr", "acme", "--reason=unpaid"]] {
         let output = place.run(&arguments);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && told.contains("there was no queue `ord") && told.contains("did you mean `orders`?"), "{told}");
+        assert!(output.status.success() && told.contains("there is no queue `ord") && told.contains("did you mean `orders`?"), "{told}");
     }
     let known = place.run(&["groups", "set", "orders", "acme", "--cap=1"]);
     assert!(known.status.success() && known.stderr.is_empty());

@@ -46,8 +46,8 @@ fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
     for (arguments, problem) in [
-        (&["orders/stripe"][..], "nothing to set: say --concurrency, --rate or --burst"),
-        (&["orders/stripe", "--burst", "5"], "burst `5` belongs to a rate, and there is none; add `rate`"),
+        (&["orders/stripe"][..], "nothing to set: give --concurrency, --rate or --burst"),
+        (&["orders/stripe", "--burst", "5"], "burst `5` needs a rate; add `rate`"),
         (&["orders/stripe", "--rate", "1/1s", "--burst", "0"], "burst `0` would let nothing start"),
         (&["orders/stripe", "--rate", "fast"], "write starts and a period: `100/1m`"),
         (&["orders/stripe", "--rate", "0/1s"], "to close a limit, set its concurrency to 0"),

@@ -109,7 +109,7 @@ async fn an_operation_is_looked_at_started_and_kept() {
     for (arguments, code, says) in [
         (["operations", "show", "orders/none"], 3, "there is no operation `orders/none`"),
         (["operations", "stop", "orders/none"], 3, "there is no operation"),
-        (["operations", "resume", address], 4, "cannot go on: it is completed"),
+        (["operations", "resume", address], 4, "cannot be resumed: it is completed"),
         (["operations", "show", "none"], 2, "write QUEUE/ID"),
     ] {
         let (found, problem) = refused(&folder, &url, &arguments);
@@ -128,13 +128,13 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
     let address = operation.address();
     assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");
     assert!(
-        noted.contains(&format!("no worker serves orders now: it begins with the next one, or with `operations resume {address}`")),
+        noted.contains(&format!("no worker serves orders: it starts with the next worker, or with `operations resume {address}`")),
         "{noted}"
     );
     client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue("quiet")).await.unwrap();
     let (code, problem) = refused(&folder, &url, &["jobs", "cancel", "--all", "--state", "ready"]);
     assert_eq!(client.inspector().stats("quiet").await.unwrap().count(JobState::Cancelled), 1, "the other queues are gone on with");
-    assert!(code == Some(4) && problem.contains(&format!("operation `{address}` is under way")), "{code:?} {problem}");
+    assert!(code == Some(4) && problem.contains(&format!("operation `{address}` is still running")), "{code:?} {problem}");
     assert!(problem.contains(&format!("operations stop {address}")), "{problem}");
     assert_eq!(ok(&folder, &url, &["operations", "resume", &address]), format!("{address} is completed: 3 jobs deleted"));
     assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 0);

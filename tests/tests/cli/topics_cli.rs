@@ -17,7 +17,7 @@ fn a_person_publishes_reads_and_subscribes() {
     let place = bed();
     assert_eq!(place.json(&["topics", "list"]), Value::Array(Vec::new()));
     assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "start"]).contains("is made"));
-    assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "now"]).contains("goes on where it is"));
+    assert!(place.ok(&["topics", "subscribe", "billing@orders", "--from", "now"]).contains("keeps its position"));
     let id = place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#, "--group", "ada", "--tag", "order=17"]);
     place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":18}"#, "--id", "order-18-paid"]);
 
@@ -33,7 +33,7 @@ fn a_person_publishes_reads_and_subscribes() {
     assert_eq!((&shown["events"], &billing["behind"], &billing["from"]), (&2.into(), &2.into(), &"start".into()));
     assert_eq!(billing["stands_because"], "no worker serves it");
     let text = place.ok(&["topics", "show", "orders"]);
-    assert!(text.contains("2 of 2 that were ever added") && text.contains("billing"), "{text}");
+    assert!(text.contains("2 of 2 added in total") && text.contains("billing"), "{text}");
     assert!(place.ok(&["topics", "list"]).contains("orders"));
 
     let set = place.ok(&["topics", "set", "orders", "--bytes", "1GiB"]);
@@ -67,7 +67,7 @@ fn an_event_that_will_be_gone_before_it_is_read_is_told_in_time() {
     place.ok(&["topics", "set", "orders", "--lag", "0s"]);
     for command in ["status", "doctor"] {
         let told = place.ok(&[command]);
-        assert!(told.contains("billing@orders: the oldest event that it has not read is") && told.contains(soon), "{told}");
+        assert!(told.contains("billing@orders: its oldest unread event is") && told.contains(soon), "{told}");
     }
 }
 
@@ -82,7 +82,7 @@ fn a_person_rewinds_a_subscription() {
     let looked = rewind("start", "--dry-run");
     assert_eq!((&looked["again"], &looked["cancelled"], &looked["dry_run"]), (&0.into(), &0.into(), &true.into()));
     let error = place.fails(&["topics", "rewind", "billing@orders", "--to", "start"]);
-    assert!(error.contains("say --yes to do it") && error.contains("0 events again"), "{error}");
+    assert!(error.contains("add --yes to do it") && error.contains("0 events again"), "{error}");
     let behind = || place.json(&["topics", "show", "orders"])["subscriptions"][0].clone();
     assert_eq!(behind()["behind"], 3);
     assert_eq!(rewind("now", "--yes")["again"], 0);
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
         (&["subscribe", "billing", "--from", "now"], "write them as `billing@orders`"),
         (&["subscribe", "billing@orders", "--from", "yesterday"], "write `start`, `now`, or a time"),
         (&["publish", "orders", "OrderPaid", "17"], "is not a JSON object"),
-        (&["set", "orders"], "nothing to set: say --age, --count, --bytes or --lag"),
+        (&["set", "orders"], "nothing to set: give --age, --count, --bytes or --lag"),
         (&["set", "orders", "--bytes", "many"], "as `1GiB`"),
         (&["set", "orders", "--count", "0"], "would keep nothing"),
         (&["rewind", "billing@orders", "--to", "yesterday"], "or a position that `topics read` has printed"),

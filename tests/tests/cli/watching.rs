@@ -130,7 +130,7 @@ fn sees(place: &Place) {
     );
 
     let refused = place.refused(2, &["watch", "payload~17"]);
-    assert!(refused.contains("payload~17") && refused.contains("a transition does not tell"), "{refused}");
+    assert!(refused.contains("payload~17") && refused.contains("transitions do not have"), "{refused}");
     assert!(place.ok(&["watch", "--help"]).contains("shop_worker watch --queue orders"));
 }
 

@@ -257,7 +257,7 @@ async fn fourth() {}
 async fn tasks_that_do_not_agree_are_refused_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("contradicted").check().unwrap_err().to_string();
-    assert!(error.contains("limit `all` of queue `contradicted`") && error.contains("let them agree"), "{error}");
+    assert!(error.contains("limit `all` of queue `contradicted`") && error.contains("use the same"), "{error}");
     assert!(error.contains("concurrency 3") && error.contains("concurrency 4"), "{error}");
     Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("agreed").check().unwrap();
     drop((one::job(), other::job(), third::job(), fourth::job()));

@@ -83,7 +83,7 @@ async fn a_state_that_only_other_queues_need_is_not_asked_for() {
 #[tokio::test]
 async fn a_worker_without_any_task_is_refused_saying_how_they_are_found() {
     let problem = problem(&worker().await);
-    assert!(problem.contains("knows no task") && problem.contains("use shop_tasks as _;"), "{problem}");
+    assert!(problem.contains("has no task") && problem.contains("use shop_tasks as _;"), "{problem}");
 }
 
 #[tokio::test]

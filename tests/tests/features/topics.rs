@@ -200,12 +200,12 @@ async fn functions_of_one_subscription_agree_on_where_it_begins() {
     let odd = worker(&client, &Arc::default()).register::<send_mail>().register::<disagrees>();
     let Err(WorkerError::Setup(problems)) = odd.check() else { panic!("it is refused") };
     assert!(
-        problems.iter().any(|problem| problem.contains("subscription `mail@shop`") && problem.contains("let them agree")),
+        problems.iter().any(|problem| problem.contains("subscription `mail@shop`") && problem.contains("use the same")),
         "{problems:?}"
     );
     let odd = worker(&client, &Arc::default()).register::<send_mail>().register::<skips>();
     let Err(WorkerError::Setup(problems)) = odd.check() else { panic!("it is refused") };
-    assert!(problems.iter().any(|problem| problem.contains("a function says `unknown = \"")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.contains("one function has `unknown = \"")), "{problems:?}");
 }
 
 /// Entries that `redis-cli` has added are events like all others, and one that nobody can read stops nobody.

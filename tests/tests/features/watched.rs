@@ -376,7 +376,7 @@ fn told_the_size<T: std::fmt::Debug>(what: &str, size: usize, answer: Result<Job
     let Err(error) = answer else { panic!("{what}: no error, but an answer that tells nothing of the size") };
     assert_eq!(error.kind(), "result_dropped", "{what}: {error}");
     let text = error.to_string();
-    let expected = format!("it has {size} bytes, at most 65536 are kept; return less, or store it elsewhere and return where");
+    let expected = format!("it has {size} bytes, at most 65536 are kept; return less, or store it elsewhere and return a reference");
     assert!(text.ends_with(&expected), "{what}: {text}");
 }
 

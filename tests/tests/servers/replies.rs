@@ -78,17 +78,17 @@ async fn each_reply_has_a_message_that_is_true_of_it() {
     const UNAVAILABLE: i32 = 5;
     const SETUP: i32 = 6;
     let replies = [
-        ("READONLY You can't write against a read only replica.", "it has become a replica and takes no writes", UNAVAILABLE),
-        ("LOADING Redis is loading the dataset in memory", "still loads its data", UNAVAILABLE),
+        ("READONLY You can't write against a read only replica.", "it has become a replica and accepts no writes", UNAVAILABLE),
+        ("LOADING Redis is loading the dataset in memory", "is loading its data", UNAVAILABLE),
         (
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "a replica that has lost its master",
             UNAVAILABLE,
         ),
         ("CLUSTERDOWN Hash slot not served", "does not serve all slots (CLUSTERDOWN Hash slot not served)", UNAVAILABLE),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", "on its way to another node", UNAVAILABLE),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "migrating to another node", UNAVAILABLE),
         ("MOVED 3999 127.0.0.1:6381", "do not agree where the queue is (MOVED 3999", UNAVAILABLE),
-        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "busy with a script", UNAVAILABLE),
+        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "blocked by a script", UNAVAILABLE),
         (
             "MISCONF Errors writing to the AOF file: No space left on device",
             "cannot save them to its disk (MISCONF Errors writing",
@@ -97,10 +97,10 @@ async fn each_reply_has_a_message_that_is_true_of_it() {
         ("NOREPLICAS Not enough good replicas to write.", "`min-replicas-to-write`", UNAVAILABLE),
         ("ERR max number of clients reached", "raise its `maxclients`", UNAVAILABLE),
         ("OOM command not allowed when used memory > 'maxmemory'.", "its `maxmemory` is reached", UNAVAILABLE),
-        ("NOAUTH Authentication required.", "it wants a password", SETUP),
+        ("NOAUTH Authentication required.", "it requires a password", SETUP),
         ("WRONGPASS invalid username-password pair or user is disabled.", "wrong user name or password, or the user is disabled", SETUP),
         ("ERR DB index is out of range", "a database that the server does not have", SETUP),
-        ("CROSSSLOT Keys in request don't hash to the same slot", "lie on several nodes", 1),
+        ("CROSSSLOT Keys in request don't hash to the same slot", "are on several nodes", 1),
         ("ERR something new", "unexpected answer from the broker: ERR something new", 1),
     ];
     for (reply, expected, code) in replies {
@@ -108,7 +108,7 @@ async fn each_reply_has_a_message_that_is_true_of_it() {
         let error = refusal(&url).await;
         assert!(error.to_string().contains(expected) && !error.is_unreachable(), "{reply}: {error}");
         let (text, exit) = told(&url);
-        assert!(text.contains(expected) && !text.contains("does it run"), "{reply}: {text}");
+        assert!(text.contains(expected) && !text.contains("check that it runs"), "{reply}: {text}");
         assert_eq!(exit, Some(code), "{reply}: {text}");
     }
 }
@@ -126,7 +126,7 @@ async fn only_a_server_that_cannot_be_reached_is_asked_whether_it_runs() {
     let url = format!("redis://127.0.0.1:{port}");
     assert!(refusal(&url).await.is_unreachable());
     let (text, exit) = told(&url);
-    assert!(text.contains("does it run, and is the URL right") && exit == Some(5), "{text}");
+    assert!(text.contains("check that it runs, and check the URL") && exit == Some(5), "{text}");
     let sentinels = format!("redis+sentinel://127.0.0.1:{port}/shop");
     assert!(refusal(&sentinels).await.is_unreachable());
 }
@@ -141,7 +141,7 @@ async fn a_busy_server_is_named_busy(kind: Kind) {
     let mut other = Wire::to(port).unwrap();
     while !other.say(&["PING"]).unwrap().starts_with("-BUSY") {}
     let (text, exit) = told(&url);
-    assert!(text.contains("it is busy with a script") && text.contains("SCRIPT KILL") && exit == Some(5), "{text}");
+    assert!(text.contains("blocked by a script") && text.contains("SCRIPT KILL") && exit == Some(5), "{text}");
     // A job is stored as soon as the script is over.
     let waits = tokio::spawn(async move { note::job(2).enqueue(&client).await });
     assert_eq!(other.say(&["SCRIPT", "KILL"]).unwrap(), "+OK\r\n");
@@ -158,7 +158,7 @@ async fn a_server_without_connections_left_is_named_so(kind: Kind) {
         assert!(error.to_string().contains("max number of clients reached"), "{error}");
     }
     let (text, exit) = told(&server.url());
-    assert!(text.contains("`maxclients`") && !text.contains("does it run") && exit == Some(5), "{text}");
+    assert!(text.contains("`maxclients`") && !text.contains("check that it runs") && exit == Some(5), "{text}");
 }
 
 async fn a_server_that_lacks_replicas_is_named_so(kind: Kind) {
@@ -179,7 +179,7 @@ async fn tls_at_a_plain_port_is_a_wrong_url(kind: Kind) {
     let server = Server::start(kind);
     for _ in 0..4 {
         let error = refusal(&server.url().replace("redis://", "rediss://")).await;
-        assert!(matches!(error, Error::Config(_)) && error.to_string().contains("write `redis` for `rediss`"), "{error}");
+        assert!(matches!(error, Error::Config(_)) && error.to_string().contains("write `redis` instead of `rediss`"), "{error}");
     }
 }
 
@@ -187,5 +187,5 @@ async fn a_missing_password_is_asked_for(kind: Kind) {
     let server = Server::start(kind);
     server.command(&["CONFIG", "SET", "requirepass", "secret"]);
     let error = refusal(&server.url()).await;
-    assert!(error.to_string().contains("it wants a password"), "{error}");
+    assert!(error.to_string().contains("it requires a password"), "{error}");
 }

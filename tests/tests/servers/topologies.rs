@@ -156,7 +156,7 @@ async fn what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown(kind: Kin
     for (arguments, output) in cluster.say(&commands) {
         let (said, problem) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(5), "{arguments:?}: {said}{problem}");
-        assert!(problem.contains(&format!("`{lost}` is out of reach: ")), "{arguments:?}: {problem}");
+        assert!(problem.contains(&format!("`{lost}` is unreachable: ")), "{arguments:?}: {problem}");
         if !["workers", "requeue"].iter().any(|command| arguments.contains(command)) {
             assert!(cluster.queues.iter().all(|queue| said.contains(queue.as_str())), "{arguments:?}: {said}");
         }

@@ -46,8 +46,8 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
     assert_eq!(filled, "7 ticks, 7 jobs made\n");
     let backfill = |from, to| shell.run(&["schedules", "backfill", "reports/nightly-7", "--from", from, "--to", to]);
     for (from, to, code, words) in [
-        ("2026-03-01T00:00:00Z", "2026-03-01T23:59:59Z", 0, "the others exist, or were made by a backfill within the last 24 hours"),
-        ("2026-03-01T04:00:00Z", "2026-03-01T05:00:00Z", 0, "no tick of reports/nightly-7 lies in this span of time"),
+        ("2026-03-01T00:00:00Z", "2026-03-01T23:59:59Z", 0, "the others exist, or were created by a backfill within the last 24 hours"),
+        ("2026-03-01T04:00:00Z", "2026-03-01T05:00:00Z", 0, "reports/nightly-7 has no tick in this time range"),
         ("2026-03-07T00:00:00Z", "2026-03-01T00:00:00Z", 2, "ends before it begins; give the earlier time first"),
         ("2016-03-01T00:00:00Z", "2026-03-01T00:00:00Z", 2, "more than 1000 ticks; choose a shorter span"),
         ("2026-03-01T00:00:00Z", "2126-03-01T00:00:00Z", 2, "ends in the future"),
@@ -76,8 +76,8 @@ fn an_error_says_what_is_wrong_where_in_the_expression() {
     for (more, words) in [
         (&["--cron", "0 25 * * *"][..], "at column 3: an hour is 0 to 23"),
         (&["--cron", "0 0 30 2 *"], "never"),
-        (&["--cron", "0 9 * * *", "--tz", "Europe/Bonn"], "time zone `Europe/Bonn` is no time zone; write an IANA name"),
-        (&["--cron", "0 9 * * *", "--tz", "berlin"], "time zone `berlin` is no time zone; did you mean `Europe/Berlin`?"),
+        (&["--cron", "0 9 * * *", "--tz", "Europe/Bonn"], "time zone `Europe/Bonn` is not a time zone; write an IANA name"),
+        (&["--cron", "0 9 * * *", "--tz", "berlin"], "time zone `berlin` is not a time zone; did you mean `Europe/Berlin`?"),
         (&["--cron", "daily"], "write `@daily`"),
         (&["--cron", "0 9 * * *", "--overlap", "queue"], "buffer_one"),
         (&["--cron", "0 9 * * *", "--catch-up", "all"], "all(100)"),

@@ -107,7 +107,7 @@ impl FromStr for OperationKind {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let known = OperationKind::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| Error::invalid("operation", text, "is none; use one of requeue, promote, cancel, delete, drain, purge"))
+        known.ok_or_else(|| Error::invalid("operation", text, "is unknown; use one of requeue, promote, cancel, delete, drain, purge"))
     }
 }
 

@@ -176,7 +176,7 @@ impl Operate {
         match &self.deed {
             OperationDeed::Start(start) => {
                 if start.kind.takes_all() && subscription_at(&self.queue).is_some() {
-                    let problem = "is a subscription, whose events that were not read would follow; use `topics rewind`, with `--to now`";
+                    let problem = "is a subscription, which would continue with its unread events; use `topics rewind` with `--to now`";
                     return Err(Error::invalid("queue", &*self.queue, problem));
                 }
                 bounded("filter", Some(&start.filter))?;

@@ -212,7 +212,7 @@ impl Inspector {
     ///
     /// // Another person still sees the job as it was.
     /// let late = Edit::of(&record)?.priority(Priority::Low);
-    /// assert!(inspector.edit(handle.address(), &late).await.unwrap_err().to_string().contains("its parameters are others"));
+    /// assert!(inspector.edit(handle.address(), &late).await.unwrap_err().to_string().contains("its parameters have changed"));
     /// # Ok(()) }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
@@ -258,7 +258,7 @@ impl Inspector {
             return Err(Error::invalid(
                 "edit",
                 job.to_string(),
-                "changes nothing: say parameters, a time, a priority, a group or attempts",
+                "changes nothing: set parameters, a time, a priority, a group or attempts",
             ));
         }
         let asked = job.clone();

@@ -34,7 +34,7 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     let (job, now_ms) = (&standing.job, standing.now_ms);
     let old = Envelope::decode(&job.envelope)?;
     if old.version > ENVELOPE_VERSION {
-        let problem = "was enqueued by a newer release, whose form this program does not know; edit it with a program of that release";
+        let problem = "was enqueued by a newer release in a format that this program cannot read; edit it with a program of that release";
         return Err(Error::invalid("job", address.to_string(), problem));
     }
     let task = edit.task;
@@ -256,7 +256,7 @@ fn new_key(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8], before: O
             None => Ok(None),
         },
         None => {
-            let problem = "cannot be changed here: the job has a unique key that is made of its parameters, and this program does not have the task; \
+            let problem = "cannot be changed here: the unique key of the job is derived from its parameters, and this program does not have the task; \
                            use the worker binary of your application";
             Err(Error::invalid("payload", &*old.task, problem))
         }

@@ -44,7 +44,7 @@ impl Seen {
     pub(super) fn differs(&self, now: &Seen, now_ms: i64) -> Vec<String> {
         let mut differs = Vec::new();
         if self.payload != now.payload {
-            differs.push("its parameters are others".to_owned());
+            differs.push("its parameters have changed".to_owned());
         }
         let mut say = |what: &str, before: String, now: String| {
             if before != now {
@@ -101,7 +101,7 @@ impl FromStr for Seen {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        read(text).ok_or_else(|| Error::invalid("seen", text, "is not what was seen of a job, as `jobs edit --dry-run` prints it"))
+        read(text).ok_or_else(|| Error::invalid("seen", text, "is not a job version as `jobs edit --dry-run` prints it"))
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let other = Seen { payload: [0; 12], priority: Priority::Low, max_attempts: None, at_ms: Some(1_764_000_000_000), group: None };
         let said = seen().differs(&other, 0).join("; ");
         for part in [
-            "its parameters are others",
+            "its parameters have changed",
             "its priority was high and is low",
             "its maximum of attempts was 3 and is that of its task",
             "its group was a b:ä% and is none",

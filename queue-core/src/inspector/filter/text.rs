@@ -72,7 +72,7 @@ fn term(word: &str) -> Result<Term> {
     if name == "attempts" {
         let compares = COMPARES.into_iter().find_map(|(sign, compares)| Some((rest.strip_prefix(sign)?, compares)));
         let number = compares.and_then(|(value, compares)| Some(Term::Attempts(compares, value.parse().ok()?)));
-        return number.ok_or_else(|| Error::invalid("filter", word, "is no number of attempts; write `attempts>=3` or `attempts=0`"));
+        return number.ok_or_else(|| Error::invalid("filter", word, "is not a number of attempts; write `attempts>=3` or `attempts=0`"));
     }
     if rest.starts_with(['<', '>']) && field(name).is_none() && !matches!(name, "older" | "newer") {
         return Err(Error::invalid("filter", word, unknown(name)));
@@ -83,7 +83,7 @@ fn term(word: &str) -> Result<Term> {
     if let "older" | "newer" = name {
         let age = humantime::parse_duration(value).ok().filter(|_| how == How::Is);
         let age =
-            age.ok_or_else(|| Error::invalid("filter", word, format!("is no duration; write `{name}=2d`, `{name}=1h 30m` in quotes")))?;
+            age.ok_or_else(|| Error::invalid("filter", word, format!("is not a duration; write `{name}=2d`, `{name}=1h 30m` in quotes")))?;
         return Ok(if name == "older" { Term::Older(age) } else { Term::Newer(age) });
     }
     let field = field(name).ok_or_else(|| Error::invalid("filter", word, unknown(name)))?;

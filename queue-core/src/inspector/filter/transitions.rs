@@ -24,7 +24,7 @@ impl Filter {
             Some(term) => Err(Error::invalid(
                 "filter",
                 Filter { terms: vec![term.clone()] }.to_string(),
-                "asks for what a transition does not tell; use queue, task, id, state, attempts, reason or note here, and a search for the others",
+                "has a field that transitions do not have; use queue, task, id, state, attempts, reason or note, and a search for the others",
             )),
             None => Ok(()),
         }

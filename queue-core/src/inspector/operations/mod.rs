@@ -77,11 +77,11 @@ impl NewOperation {
 
     fn check(&self) -> Result<()> {
         if self.filter.is_empty() && !self.is_all {
-            let problem = format!("is empty: all jobs would be {}; write a filter, or say that all are meant", self.kind.done());
+            let problem = format!("is empty: all jobs would be {}; write a filter, or confirm that you mean all jobs", self.kind.done());
             return Err(Error::invalid("filter", "", problem));
         }
         if !self.filter.is_empty() && self.kind.takes_all() {
-            let problem = format!("cannot be said for a {}, which takes all jobs; use delete or cancel with a filter", self.kind);
+            let problem = format!("cannot be set for a {}, which applies to all jobs; use delete or cancel with a filter", self.kind);
             return Err(Error::invalid("filter", self.filter.to_string(), problem));
         }
         if self.states().is_empty() {

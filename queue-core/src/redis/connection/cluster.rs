@@ -102,7 +102,7 @@ impl Cluster {
                 if watching.is_known()
                     && let Err(error) = watching.look().await
                 {
-                    tracing::debug!(%error, "cannot ask for the slots of the cluster");
+                    tracing::debug!(%error, "cannot read the slots of the cluster");
                 }
                 tokio::time::sleep(RATE).await;
             }
@@ -175,7 +175,7 @@ impl Cluster {
             let answer = node.link(Purpose::Beats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
                 Refusal::Server(error) if error.detail().is_some_and(is_no_cluster) => {
-                    let way_out = "is not part of a cluster; a server that stands alone is named by `redis://`";
+                    let way_out = "is not part of a cluster; use `redis://` for a single server";
                     Error::invalid("server", node.endpoint.shown(), way_out)
                 }
                 _ => refusal.told(&node.endpoint),
@@ -208,7 +208,7 @@ impl Cluster {
         let holders: HashSet<&Address> = ranges.iter().map(|(_, _, address)| address).collect();
         let gone: Vec<Arc<Node>> = map.nodes.extract_if(|address, _| !holders.contains(address)).map(|(_, node)| node).collect();
         drop(map);
-        tracing::debug!(broker = &*self.location, nodes = holders.len(), "the slots of the cluster are held by other nodes now");
+        tracing::debug!(broker = &*self.location, nodes = holders.len(), "the slots of the cluster have moved to other nodes");
         for node in gone {
             node.endpoint.end();
         }

@@ -79,7 +79,7 @@ fn refuses(info: &str, settings: &[Value]) -> Option<Trouble> {
         return Some(Trouble::ReadOnly("its last snapshot could not be saved (MISCONF)".to_owned()));
     }
     let (wanted, there) = (setting("min-replicas-to-write")?.parse::<u64>().ok()?, good_replicas(info)?);
-    (there < wanted).then(|| Trouble::ReadOnly(format!("it has {there} replicas of the {wanted} that it wants (NOREPLICAS)")))
+    (there < wanted).then(|| Trouble::ReadOnly(format!("it has {there} of the {wanted} replicas that it requires (NOREPLICAS)")))
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -67,9 +67,9 @@ impl Endpoint {
             (place.address.clone(), place.era.clone())
         };
         if era.is_cancelled() {
-            return Err(self.unavailable("it holds nothing of ours any more"));
+            return Err(self.unavailable("it holds no queue of this client any more"));
         }
-        let address = address.ok_or_else(|| self.unavailable("nobody knows where its master is yet"))?;
+        let address = address.ok_or_else(|| self.unavailable("the address of its master is not known yet"))?;
         Ok((self.access.client(&address, protocol)?, era))
     }
 

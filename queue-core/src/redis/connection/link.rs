@@ -135,7 +135,7 @@ impl Link {
             outcome = in_time => outcome,
             () = standing.over.cancelled() => {
                 waits.answered = true;
-                return Err(Refusal::Unanswered("its connection was given up".to_owned(), None));
+                return Err(Refusal::Unanswered("its connection was abandoned".to_owned(), None));
             }
         };
         waits.answered = outcome.is_ok();
@@ -218,7 +218,7 @@ impl Ends {
         if let Some(Ok(Value::Array(role))) = role
             && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")
         {
-            return Err(self.endpoint.unavailable("its master has become a replica, and no other is known yet"));
+            return Err(self.endpoint.unavailable("its master has become a replica, and the new master is not known yet"));
         }
         let standing = Standing { connection, since: Instant::now(), over: era.child_token() };
         let mut state = self.lock();

@@ -27,7 +27,7 @@ impl Misfit {
     fn damage(self, aside: Option<&str>) -> Damage {
         let Misfit { key, found, expected } = self;
         let moved = aside.map(|name| format!("; it is `{name}` now")).unwrap_or_default();
-        Damage { kind: DamageKind::KeyOfAnotherType, subject: format!("`{key}` holds a {found} where a {expected} belongs{moved}") }
+        Damage { kind: DamageKind::KeyOfAnotherType, subject: format!("`{key}` holds a {found} instead of a {expected}{moved}") }
     }
 }
 
@@ -46,7 +46,7 @@ pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, bro
     let broker = broker.to_owned();
     Some(match misfit {
         Some(Misfit { key, found, expected }) => Error::WrongType { broker, queue, key, found, expected },
-        None => Error::ambiguous(broker, "a script met a key of another type, which was renamed meanwhile"),
+        None => Error::ambiguous(broker, "a key of the wrong type was renamed during the request"),
     })
 }
 

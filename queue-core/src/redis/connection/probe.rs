@@ -40,7 +40,7 @@ pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
     let line = first_line(endpoint, b"PING\r\n").await?;
     let plain = line.starts_with('+') || line.starts_with('-');
     plain.then(|| {
-        let problem = "answers without TLS on this port: write `redis` for `rediss` in the URL, or the port on which it has TLS";
+        let problem = "answers without TLS on this port: write `redis` instead of `rediss` in the URL, or use its TLS port";
         Error::Config(format!("the server at {} {problem}", endpoint.shown()))
     })
 }

@@ -74,7 +74,9 @@ fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
             let cause = Unreachable { problem: problem.clone(), cause: Some(Arc::new(error)) };
             endpoint.unavailable(problem).caused_by(cause)
         }
-        (None, _) => endpoint.unavailable(format!("it does not answer as Redis does ({error}); is it another service?")).caused_by(error),
+        (None, _) => endpoint
+            .unavailable(format!("its answer is not in the Redis protocol ({error}); check that the URL names a Redis server"))
+            .caused_by(error),
     }
 }
 
@@ -92,20 +94,19 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
         "FEATURE" => Error::FeatureUnknown { broker, feature: named(detail), by: "this library" },
         "BEHIND" => Error::FeatureUnknown { broker, feature: named(detail), by: BY_A_LANE },
         "OOM" => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
-        "NOAUTH" => denied("it wants a password; write redis://user:password@host".to_owned()),
+        "NOAUTH" => denied("it requires a password; write redis://user:password@host".to_owned()),
         "WRONGPASS" => denied("wrong user name or password, or the user is disabled".to_owned()),
         "NOPERM" => denied(format!("{detail}; the rules that each role needs are in `docs/acl`")),
-        "DENIED" => denied("it is in protected mode, and takes connections from its own machine alone until it has a password".to_owned()),
+        "DENIED" => denied("it is in protected mode and accepts only local connections until a password is set".to_owned()),
         "ERR" if detail.contains("user executing the script") => {
             denied(format!("{detail}; the rules that each role needs are in `docs/acl`"))
         }
         "ERR" if detail.contains("DB index is out of range") || detail.contains("SELECT is not allowed") => {
-            let way_out = "the databases of a server are numbered from 0, and `databases` in its settings says how many there are; a cluster has only 0";
+            let way_out = "databases are numbered from 0, and the server's setting `databases` is their number; a cluster has only 0";
             Error::Config(format!("{broker} names a database that the server does not have ({detail}): {way_out}"))
         }
         "CROSSSLOT" => Error::Internal(format!(
-            "{broker} says that the keys of one request lie on several nodes (CROSSSLOT {detail}); all keys of a queue have one hash tag, so \
-             look for a proxy that changes keys, or report it"
+            "{broker} reports that the keys of one request are on several nodes (CROSSSLOT {detail}); all keys of a queue have one hash tag, so check for a proxy that changes keys, or report a bug"
         )),
         _ => match passing(code, detail) {
             Some(problem) => endpoint.unavailable(problem),
@@ -117,22 +118,20 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
 /// What a server says that was reached and does not serve now.
 fn passing(code: &str, detail: &str) -> Option<String> {
     let problem = match code {
-        "READONLY" => "it has become a replica and takes no writes (READONLY); a URL without sentinels has to name the new master",
-        "LOADING" => "it has just started and still loads its data (LOADING); it answers when that is done",
-        "MASTERDOWN" => "it is a replica that has lost its master (MASTERDOWN); wait for the failover, or see why the master is away",
+        "READONLY" => "it has become a replica and accepts no writes (READONLY); a URL without sentinels must name the new master",
+        "LOADING" => "it has just started and is loading its data (LOADING); wait until it has finished",
+        "MASTERDOWN" => "it is a replica that has lost its master (MASTERDOWN); wait for the failover, or check the master",
         "CLUSTERDOWN" => {
             return Some(format!("its cluster does not serve all slots (CLUSTERDOWN {detail}); see `redis-cli --cluster check`"));
         }
-        "TRYAGAIN" => "the slot of the queue is on its way to another node (TRYAGAIN); it answers when the slot has arrived",
+        "TRYAGAIN" => "the slot of the queue is migrating to another node (TRYAGAIN); wait until the migration has finished",
         "MOVED" | "ASK" => return Some(format!("the nodes of its cluster do not agree where the queue is ({code} {detail})")),
-        "BUSY" => {
-            "it is busy with a script or function of somebody and serves nobody else (BUSY); wait, or end it with `SCRIPT KILL` or `FUNCTION KILL`"
-        }
-        "MISCONF" => return Some(format!("it refuses all writes since it cannot save them to its disk (MISCONF {detail})")),
-        "NOREPLICAS" => "it refuses all writes since fewer replicas are connected than `min-replicas-to-write` asks for (NOREPLICAS)",
+        "BUSY" => "it is blocked by a script or function of another client (BUSY); wait, or stop it with `SCRIPT KILL` or `FUNCTION KILL`",
+        "MISCONF" => return Some(format!("it rejects all writes because it cannot save them to its disk (MISCONF {detail})")),
+        "NOREPLICAS" => "it rejects all writes because fewer replicas are connected than `min-replicas-to-write` requires (NOREPLICAS)",
         "ERR" if detail.contains("max number of clients") => {
             return Some(format!(
-                "it takes no further connection ({detail}): raise its `maxclients`, or see with `CLIENT LIST` who holds them"
+                "it accepts no more connections ({detail}): raise its `maxclients`, or list the connections with `CLIENT LIST`"
             ));
         }
         _ => return None,

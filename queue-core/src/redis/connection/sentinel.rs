@@ -107,7 +107,7 @@ impl Sentinels {
                 if watching.is_known()
                     && let Err(error) = watching.find().await
                 {
-                    tracing::debug!(%error, "cannot ask where the master is");
+                    tracing::debug!(%error, "cannot get the address of the master");
                 }
                 tokio::time::sleep(RATE).await;
             }
@@ -169,7 +169,7 @@ impl Sentinels {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
             Ok(address) => address,
             Err(refusal) if is_unknown_command(&refusal) => {
-                let way_out = "is not a sentinel; a server that stands alone is named by `redis://`";
+                let way_out = "is not a sentinel; use `redis://` for a single server";
                 return Err(Error::invalid("sentinel", shown, way_out));
             }
             Err(refusal) => return Err(refusal.told(&sentinel.endpoint)),
@@ -182,7 +182,7 @@ impl Sentinels {
         let known = sentinel.link(Purpose::Beats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
         let names = known.map(services).unwrap_or_default();
         let known = if names.is_empty() { "no service at all" } else { &names };
-        let problem = format!("is unknown to the sentinel {}, which knows {known}", sentinel.endpoint.shown());
+        let problem = format!("is unknown to the sentinel {}, which monitors {known}", sentinel.endpoint.shown());
         Error::invalid("service", &self.service, problem)
     }
 }
@@ -196,12 +196,12 @@ impl Topology for Sentinels {
     async fn find(&self) -> Result<()> {
         let View { epoch, master } = self.ask_all().await?;
         if !self.counts(epoch) {
-            tracing::debug!(broker = &*self.location, %master, "a sentinel names a master that is older than what is known");
+            tracing::debug!(broker = &*self.location, %master, "a sentinel reported an outdated master, ignored");
             return Ok(());
         }
         self.found.store(true, Ordering::Relaxed);
         if self.master.endpoint.move_to(master.clone()) {
-            tracing::info!(broker = &*self.location, %master, "there is a new master");
+            tracing::info!(broker = &*self.location, %master, "the sentinels report a new master");
             self.moved.send_modify(|moves| *moves += 1);
         }
         Ok(())
@@ -230,7 +230,7 @@ fn view(shown: &str, address: Value, about: Value) -> Result<View> {
     let port = number(address.next().ok_or_else(strange)?)?;
     // A sentinel that cannot resolve the name of the master has none; a longer one is no name.
     if host.is_empty() || host.len() > NAME_MAX || port == 0 {
-        return Err(Error::unavailable(shown, "it names no usable address of the master"));
+        return Err(Error::unavailable(shown, "it reports no usable address of the master"));
     }
     let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
     let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());

@@ -155,7 +155,7 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
         }
         _ => {
             if !matches!(parts.path, "" | "/" | "/0") {
-                return Err(Error::invalid("URL", location, "names a database; a cluster has none but 0"));
+                return Err(Error::invalid("URL", location, "names a database; a cluster has only database 0"));
             }
             let named: Vec<_> = parts.hosts.split(',').map(|host| parts.server(host, "", 6379)).collect::<Result<_>>()?;
             let nodes = named.first().map(|(access, _)| access.clone());
@@ -218,7 +218,7 @@ impl<'a> Parameters<'a> {
         check_name("namespace", this.namespace)?;
         if this.cert.is_empty() != this.key.is_empty() {
             let (given, missing) = if this.key.is_empty() { ("cert", "key") } else { ("key", "cert") };
-            return Err(Error::invalid("URL parameter", given, format!("needs `{missing}=` beside it")));
+            return Err(Error::invalid("URL parameter", given, format!("also needs `{missing}=`")));
         }
         Ok(this)
     }

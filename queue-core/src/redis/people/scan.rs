@@ -161,7 +161,10 @@ async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scann
     let places = places_met(request);
     let Some(bytes) = &request.after else { return Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0) };
     let (place, cursor, life): (String, u64, String) = place_of_bytes(bytes)?;
-    let at = places.iter().position(|known| *known == place).ok_or_else(|| Error::invalid("cursor", place, "is no place of these jobs"))?;
+    let at = places
+        .iter()
+        .position(|known| *known == place)
+        .ok_or_else(|| Error::invalid("cursor", place, "is not a valid cursor; start without one"))?;
     match met_at(broker, request, limit, &places, (at, cursor, &life)).await? {
         // On another server a job may be back in a place that lies behind.
         (_, alive) if at > 0 && alive != life => Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0),

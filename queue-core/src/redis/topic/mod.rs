@@ -71,7 +71,7 @@ pub(in crate::redis) async fn feed(broker: &RedisBroker, turn: &Turn) -> bool {
         // The endings of the turn do not wait until there is room for new jobs, or until the log can be read.
         Err(error) => {
             if !error.is_transient() {
-                tracing::warn!(queue = &*turn.queue, %error, "the subscription does not read on in the log of its topic");
+                tracing::warn!(queue = &*turn.queue, %error, "the subscription cannot read further in the log of its topic");
             }
             false
         }
@@ -156,7 +156,7 @@ pub(in crate::redis) async fn read(broker: &RedisBroker, topic: &str, after: Opt
     let address = checked(topic)?;
     let from = match after {
         Some(after) if time_of(after).is_none() => {
-            return Err(Error::invalid("position", after, "is none of this log; use one that `topics read` has printed"));
+            return Err(Error::invalid("position", after, "is not a position in this log; use one that `topics read` has printed"));
         }
         Some(after) => format!("({after}"),
         None => "-".to_owned(),

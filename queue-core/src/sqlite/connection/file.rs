@@ -164,15 +164,14 @@ impl File {
         if let Some((log, _)) = left {
             let log = log.display();
             return told(format!(
-                "its file was replaced while it was open, and {log} beside it still belongs to the old one; end all processes that \
-                 use this database, remove its -wal and -shm, and start them again"
+                "its file was replaced while it was open, and {log} still belongs to the old file; stop all processes that use this database, remove its -wal and -shm, and start them again"
             ));
         }
         let connection = match self.connect() {
             Ok(connection) => connection,
             Err(Error::NoDatabase { problem, .. }) => {
                 let problem = format!(
-                    "its file was deleted or moved while it was open, and the file at its path is no database of ours ({problem}); {WAY_OUT}"
+                    "its file was deleted or moved while it was open, and the file at its path is not a database of this library ({problem}); {WAY_OUT}"
                 );
                 return Err(Problem { problem, making: true });
             }
@@ -180,11 +179,11 @@ impl File {
         };
         if self.access != Access::Read {
             if is_old {
-                tracing::warn!(broker = %self.path.display(), "the database file is back: work goes on with it");
+                tracing::warn!(broker = %self.path.display(), "the database file is back and is used again");
             } else {
                 tracing::warn!(
                     broker = %self.path.display(),
-                    "opened the database file that is at the path now: jobs of the old one are not in it, and leases on them are lost"
+                    "the database file was replaced and the new file was opened: it lacks the jobs of the old file, and their leases are lost"
                 );
             }
         }
@@ -199,7 +198,7 @@ impl File {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match (problem, told.as_deref()) {
             (Some(problem), None) => {
-                tracing::error!(broker = %self.path.display(), "the database is lost, and nothing is read or written any more: {problem}");
+                tracing::error!(broker = %self.path.display(), "the database is lost, all reads and writes fail: {problem}");
             }
             // A file that is being made has no queue in it yet: what becomes of it is told soon enough.
             (Some(problem), Some(before)) if problem != before && !making => {

@@ -362,8 +362,7 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
     if let Some(log) = left_behind(path) {
         let (path, log) = (path.display(), log.display());
         return Err(Error::Config(format!(
-            "the database {path} is gone, and {log} is left of it, with what was written last; move the database back, or remove its \
-             -wal and -shm to begin with an empty one"
+            "the database {path} is missing, and its log {log} holds the last writes; restore the database, or remove its -wal and -shm to start with an empty one"
         )));
     }
     let mut options = fs::OpenOptions::new();

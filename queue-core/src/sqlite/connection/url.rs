@@ -50,8 +50,8 @@ fn path(url: &str) -> Result<Option<PathBuf>> {
     if path == ":memory:" {
         return Ok(None);
     }
-    let path =
-        decoded(path).ok_or_else(|| Error::invalid("URL", url, "has a `%` without two hexadecimal digits behind it; write it as %25"))?;
+    let path = decoded(path)
+        .ok_or_else(|| Error::invalid("URL", url, "has a `%` that is not followed by two hexadecimal digits; write it as %25"))?;
     std::path::absolute(&path)
         .map(Some)
         .map_err(|error| Error::invalid("SQLite path", path.to_string_lossy(), format!("cannot be made absolute: {error}")))

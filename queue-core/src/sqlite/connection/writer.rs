@@ -98,9 +98,10 @@ impl Writer {
         let wait = until.map_or(CALL_DEADLINE, |until| until.saturating_duration_since(Instant::now()).min(CALL_DEADLINE));
         match tokio::time::timeout(wait, answer).await {
             Ok(answer) => answer.map_err(|_| gone())?,
-            Err(_) => {
-                Err(Error::ambiguous(&self.shown, format!("its writer is busy, or another process holds its lock, since {wait:.1?}")))
-            }
+            Err(_) => Err(Error::ambiguous(
+                &self.shown,
+                format!("its writer has been busy, or another process has held its lock, for {wait:.1?}"),
+            )),
         }
     }
 }
@@ -291,7 +292,7 @@ impl Group {
             // Without the ballast the write-ahead log must stay small: it is merged and started over all the time.
             let pages = if roomy { schema::CHECKPOINT_PAGES } else { schema::CHECKPOINT_PAGES / 16 };
             if let Err(error) = self.connection.pragma_update(None, "wal_autocheckpoint", pages) {
-                tracing::warn!(broker = self.location, %error, "cannot change how often the write-ahead log is merged");
+                tracing::warn!(broker = self.location, %error, "cannot set the checkpoint interval of the write-ahead log");
             }
         }
         roomy
@@ -300,7 +301,7 @@ impl Group {
     /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be started over.
     fn make_room(&mut self) {
         if self.ballast.drop_it() {
-            tracing::warn!(broker = self.location, "the disk is full: jobs are refused, those at hand can still be finished");
+            tracing::warn!(broker = self.location, "the disk is full: new jobs are refused, running jobs can still finish");
         }
         self.check_room();
         // Whether it succeeds is seen by what comes next.
@@ -353,7 +354,7 @@ impl Group {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 schema::unavailable(&broker, format!("another process has held its write lock for {:?}", busy::PATIENCE), &error)
             }
-            Some(ErrorCode::DiskFull) => schema::unavailable(&broker, "the disk is full, and its ballast is spent", &error),
+            Some(ErrorCode::DiskFull) => schema::unavailable(&broker, "the disk is full, and the reserved space is used up", &error),
             _ => schema::unavailable(&broker, error.to_string(), &error),
         }
     }

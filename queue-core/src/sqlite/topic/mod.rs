@@ -247,7 +247,7 @@ pub(crate) fn read(tx: &mut Tx<'_>, topic: &str, after: Option<&str>, limit: usi
         None => 0,
         Some(Ok(after)) => after,
         Some(Err(_)) => {
-            let problem = "is none of this log; use one that `topics read` has printed";
+            let problem = "is not a position in this log; use one that `topics read` has printed";
             return Err(Error::invalid("position", after.unwrap_or_default(), problem).into());
         }
     };

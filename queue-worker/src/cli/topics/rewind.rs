@@ -20,13 +20,13 @@ pub(in crate::cli) struct RewindArgs {
     /// The subscription and the topic
     #[arg(value_name = "SUBSCRIPTION@TOPIC")]
     subscription: Named,
-    /// Where it begins again: `start`, `now`, a time, or a position that `topics read` has printed
+    /// The new position: `start`, `now`, a time, or a position that `topics read` has printed
     #[arg(long, value_name = "WHERE", value_parser = mark)]
     to: Mark,
-    /// Do it: without this nothing is changed
+    /// Confirm the rewind; without this option nothing is changed
     #[arg(long)]
     yes: bool,
-    /// Say how many events it would read again and how many waiting jobs it would cancel; change nothing
+    /// Print how many events it would read again and how many waiting jobs it would cancel; change nothing
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
         let RewindPreview { again, waiting, is_short, .. } = inspector.preview_rewind(topic, subscription, args.to.clone()).await?;
         let told = format!("{queue} would read {} again; {} would be cancelled", events(again), jobs(waiting));
         if !args.dry_run {
-            let problem = format!("{told}{}; say --yes to do it, or --dry-run to see it only", if is_short { SHORT } else { "" });
+            let problem = format!("{told}{}; add --yes to do it, or --dry-run to only print this", if is_short { SHORT } else { "" });
             return Err(queue_core::Error::Config(problem).into());
         }
         if args.format.json {
@@ -81,7 +81,7 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
     }
     let mut rewinding = inspector.because(format!("a rewind to {}", args.to)).rewind(topic, subscription, args.to.clone());
     if let Err(error) = run(&mut rewinding, &args.format).await {
-        note(&format!("{queue} reads nothing until a rewind of it has ended: run it again"));
+        note(&format!("{queue} reads nothing until its rewind has ended: run the rewind again"));
         return Err(error.into());
     }
     let (again, cancelled, is_short) = (rewinding.again(), rewinding.cancelled(), rewinding.is_short());
@@ -103,7 +103,7 @@ async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<(
     Ok(())
 }
 
-const SHORT: &str = "; events of the mark are no longer kept, and it begins at the oldest";
+const SHORT: &str = "; the events at this position are no longer kept, so it starts at the oldest event";
 
 fn tell_short(is_short: bool) -> Result<(), Failure> {
     if is_short {

@@ -44,7 +44,7 @@ pub(super) struct AskArgs {
     /// All workers of this release, as after a deployment of the next one
     #[arg(long, value_name = "RELEASE")]
     release: Option<String>,
-    /// Ask all of them; without it they are only listed
+    /// Send the request to all of them; without this option they are only listed
     #[arg(long, short)]
     yes: bool,
     /// Do not wait until each worker has confirmed the request
@@ -82,7 +82,7 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     // None is asked if one of them cannot be.
     if let Some(worker) = chosen.iter().find(|worker| worker.speaks_in.is_none()) {
         let text = format!(
-            "worker {} has said nothing yet: it has just begun, or its release cannot be asked; try again in 5 s, or send it SIGTERM",
+            "worker {} has not sent a heartbeat yet: it has just started, or its release cannot be controlled; try again in 5 s, or send it SIGTERM",
             worker.id
         );
         return Err(Failure::new(Exit::WrongState, text));
@@ -148,7 +148,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
         }
         for (worker, number) in again {
             if inspector.ask_again(&worker, number, mode, by).await? == WorkerAsked::Stale {
-                return Err(Failure::new(Exit::WrongState, format!("worker {} was asked for something else meanwhile", worker.id)));
+                return Err(Failure::new(Exit::WrongState, format!("another request for worker {} arrived in the meantime", worker.id)));
             }
         }
         for (id, heard) in done {
@@ -165,7 +165,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
         if Instant::now() >= end {
             let ids: Vec<String> = open.keys().map(ToString::to_string).collect();
             let text = format!(
-                "these workers have not confirmed the request within {timeout:?}: {}; it stays stored, and `workers` shows when they follow it",
+                "these workers have not confirmed the request within {timeout:?}: {}; the request stays stored, and `workers` shows when they have followed it",
                 ids.join(", ")
             );
             return Err(Failure::new(Exit::Unavailable, text));
@@ -179,7 +179,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
     if left.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(Exit::NotFound, format!("these workers have left before they confirmed the request: {}", left.join(", "))))
+    Err(Failure::new(Exit::NotFound, format!("these workers left before they confirmed the request: {}", left.join(", "))))
 }
 
 /// Who asks, for the log of the worker.

@@ -41,8 +41,8 @@ fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), f
     free();
     worker.until_ready("200 OK", r#""full":false"#);
     // It answers a moment before it writes.
-    wait_for("the worker to say so", || worker.told("the broker takes new jobs again").first().map(drop));
-    assert_eq!(worker.told("the broker takes new jobs again").len(), 1);
+    wait_for("the worker to say so", || worker.told("the broker accepts new jobs again").first().map(drop));
+    assert_eq!(worker.told("the broker accepts new jobs again").len(), 1);
     assert_eq!(place.run(&["doctor"]).0, 0);
     place.greet("after");
 }
@@ -85,7 +85,7 @@ async fn a_server_that_begins_to_evict_is_told_and_can_be_looked_at(kind: Kind) 
     let (code, _, stderr) = place.run(&["enqueue", "greet", "--args", r#"{"name":"Cy"}"#]);
     assert!(code == 6 && stderr.contains("allkeys-lru"), "{code}: {stderr}");
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    wait_for("the end to be told", || worker.told("does not drop jobs any more").first().map(drop));
+    wait_for("the end to be told", || worker.told("no longer evicts jobs").first().map(drop));
     assert_eq!(place.run(&["doctor"]).0, 0);
 }
 

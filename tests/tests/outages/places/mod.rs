@@ -90,7 +90,7 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
     let job = place.greet("bo");
     wait_for("the job to be done", || place.is_done(&job).then_some(()));
     worker.until_ready("200 OK", r#""status":"ok""#);
-    assert_eq!(worker.told("opened the database file that is at the path now").len(), 1);
+    assert_eq!(worker.told("the database file was replaced and the new file was opened").len(), 1);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_worker_whose_file_is_moved_says_so_and_goes_on_when_it_is_back() {
     worker.until_ready("503 ", r#""status":"lost""#);
     let (code, _, stderr) = place.run(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#]);
     assert_eq!(code, 6, "{stderr}");
-    assert!(stderr.contains("move the database back"), "{stderr}");
+    assert!(stderr.contains("restore the database"), "{stderr}");
     assert!(!place.file.exists(), "nobody makes a new one beside its log");
 
     fs::rename(&moved, &place.file).unwrap();
