@@ -243,7 +243,7 @@ mod tests {
             ("@hourly 5", "5", "nothing follows"),
             ("Daily", "Daily", "write `@daily`"),
             ("@every", "", "missing"),
-            ("@every soon", "soon", "no interval"),
+            ("@every soon", "soon", "not an interval"),
             ("@every 10ms", "10ms", "a second"),
             ("@every 100years", "100years", "ten years"),
             ("0 0 9 * * ü", "ü", "`ü` is no weekday"),

@@ -337,7 +337,7 @@ mod tests {
         let of = RuleOf::Group(group("acme"));
         let problem = |rule: GroupRule, of: &RuleOf| rule.check(of).unwrap_err().to_string();
         let rule = GroupRule::new();
-        assert!(problem(GroupRule { weight: Some(0), ..rule }, &of).starts_with("weight `0` would never be served"));
+        assert!(problem(GroupRule { weight: Some(0), ..rule }, &of).starts_with("weight `0` is not between 1 and 1000"));
         assert!(problem(GroupRule { weight: Some(1001), ..rule }, &of).contains("divide"));
         assert!(problem(GroupRule { cap: Some(2), order: Some(GroupOrder::Ordered), ..rule }, &of).contains("contradicts"));
         assert!(problem(GroupRule { max_size: Some(0), ..rule }, &of).contains("at least 1"));

@@ -163,7 +163,12 @@ impl Options {
                 let number: LitInt = value(key, input, "3")?;
                 match number.base10_parse::<u32>() {
                     Ok(crashes) if crashes > 0 => self.max_crashes = Some(crashes),
-                    _ => return Err(Error::new(number.span(), "`max_crashes` is a number from 1: 1 buries a job at its first crash")),
+                    _ => {
+                        return Err(Error::new(
+                            number.span(),
+                            "`max_crashes` is a number from 1: 1 means that the first crash buries the job",
+                        ));
+                    }
                 }
             }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),

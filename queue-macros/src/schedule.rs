@@ -262,7 +262,7 @@ mod tests {
     fn what_is_wrong_with_a_schedule_is_told_once_and_says_what_to_write() {
         for (options, params, expected) in [
             ("schedule", "", "write `schedule(cron ="),
-            ("schedule(tz = \"UTC\")", "", "a schedule says when"),
+            ("schedule(tz = \"UTC\")", "", "a schedule needs a time"),
             ("schedule(cron = \"@hourly\", every = \"90s\")", "", "`cron` or `every`; keep one"),
             ("schedule(cron = \"60 * * * *\")", "", "at `60`: a minute is 0 to 59"),
             ("schedule(cron = \"0 0 30 2 *\")", "", "would never tick"),

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(AgingRecord::every_in(&record.encode()), Some(seconds(9)));
         record.set(Aging::AsDeclared).unwrap();
         assert_eq!(record.every(), Some(seconds(1)));
-        assert!(record.set(Aging::Every(Duration::ZERO)).unwrap_err().to_string().contains("aging `0s` is no time to wait"));
+        assert!(record.set(Aging::Every(Duration::ZERO)).unwrap_err().to_string().contains("aging `0s` must be at least 1 ms"));
         assert!(record.set(Aging::Every(2 * LONGEST_AGING)).is_err());
     }
 }

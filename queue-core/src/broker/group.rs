@@ -294,7 +294,7 @@ mod tests {
     fn what_code_declares_is_changed_with_its_record_alone() {
         let rule = GroupRule { cap: Some(2), ..GroupRule::new() };
         let refused = SetGroup::new("mail", RuleOf::Declared, GroupRule::new(), rule).check().unwrap_err().to_string();
-        assert!(refused.starts_with("rule `+` is what workers declare"), "{refused}");
+        assert!(refused.starts_with("rule `+` is declared by workers"), "{refused}");
         let mut record = GroupsRecord::default();
         record.say("v1", &rule, &BTreeSet::new(), 1);
         let request = SetGroup::declared("mail", "", &record.encode());

@@ -116,7 +116,7 @@ mod tests {
         let problem = |declared: &[LimitDef], cost| of("charge", declared, &payload(None), None, options(cost)).unwrap_err().to_string();
         assert!(problem(&[limit(&[])], 21).starts_with("cost `21` is more than the burst 20 of the limit `stripe`"));
         assert!(problem(&[limit(&[])], 0).contains("between 1 and"));
-        assert!(problem(&[], 2).contains("counts for nothing"));
+        assert!(problem(&[], 2).contains("has no effect"));
         let mut many = LimitOptions::default();
         many.given.extend((0..9).map(|n| (format!("limit-{n}"), None)));
         assert!(of("charge", &[], &payload(None), None, Some(Box::new(many))).unwrap_err().to_string().contains("more than the 8"));

@@ -246,11 +246,11 @@ mod tests {
         }
         assert_eq!((rate("5/s"), rate(" 5 / 1s ")), (rate("5/1s"), rate("5/1s")));
         for (text, problem) in [
-            ("0/1s", "starts nothing"),
+            ("0/1s", "would start nothing"),
             ("5/0s", "has no period"),
-            ("5", "is no rate"),
-            ("-1/1s", "is no rate"),
-            ("1e9/1s", "is no rate"),
+            ("5", "is not a rate"),
+            ("-1/1s", "is not a rate"),
+            ("1e9/1s", "is not a rate"),
             ("20000/1s", "more than 10000 per second"),
             ("1/400days", "over a year"),
         ] {

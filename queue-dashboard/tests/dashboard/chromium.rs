@@ -272,7 +272,7 @@ async fn a_person_sees_why_a_queue_cannot_be_watched() {
         one.wait("document.querySelector('[role=alert]')");
         let problem = one.script("return document.querySelector('[role=alert]').textContent").to_string();
         assert!(problem.contains(key) && problem.contains("doctor"), "{problem}");
-        one.wait_for_text("Nothing was told so far.");
+        one.wait_for_text("Nothing was logged so far.");
         all.wait_for_text("mail cannot be watched, its transitions are lost");
         assert_eq!(all.count("[role=alert]"), 0, "the other queues are watched");
     });
@@ -647,7 +647,7 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
         browser.click("tbody th a");
         browser.wait_for_text("None: it is paused.");
         browser.click("[formaction$='/schedules/run']");
-        browser.wait_for_text("A job was made.");
+        browser.wait_for_text("A job was created.");
         browser
     });
     assert_eq!(scene.count(JobState::Ready).await, 1, "it is run while it is paused");
@@ -711,7 +711,7 @@ async fn every_page_works_without_script(scene: Scene) {
         browser.wait_for_text("The schedule is paused.");
         browser.click("tbody th a");
         browser.click("[formaction$='/schedules/run']");
-        browser.wait_for_text("A job was made.");
+        browser.wait_for_text("A job was created.");
     });
     assert_eq!((scene.count(JobState::Cancelled).await, scene.count(JobState::Ready).await), (1, 60));
 }

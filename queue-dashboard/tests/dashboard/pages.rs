@@ -659,7 +659,7 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     assert!(shown.contains("<h1>Schedules</h1>") && shown.contains("The schedule is resumed."), "back to the list: {shown}");
 
     let shown = post("/schedules/run", &[named]).await;
-    assert!(shown.contains("A job was made.") && shown.contains("has not ended"), "{shown}");
+    assert!(shown.contains("A job was created.") && shown.contains("has not ended"), "{shown}");
     let run = bed.client.schedules().get(&nightly).await.unwrap().unwrap().runs.remove(0).job.unwrap();
     assert!(shown.contains(&format!("/jobs/{run}\"")), "{shown}");
     bed.work_until(JobState::Done, 1).await;
@@ -1077,7 +1077,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
     };
     for (fields, problem) in [
         ([("concurrency", "-1"), ("rate", ""), ("burst", "")], "The field “concurrency” is not an integer"),
-        ([("concurrency", "1"), ("rate", "many"), ("burst", "")], "is no rate"),
+        ([("concurrency", "1"), ("rate", "many"), ("burst", "")], "is not a rate"),
         ([("concurrency", "1"), ("rate", ""), ("burst", "5")], "belongs to a rate"),
     ] {
         let shown = post("/limits/set", &fields).await;

@@ -371,7 +371,7 @@ pub async fn a_rule_that_was_changed_meanwhile_is_stale(bed: Bed) {
     let mut wrong = none;
     wrong.weight = Some(0);
     let refused = set(two, wrong).await.unwrap_err().to_string();
-    assert!(refused.starts_with("weight `0` would never be served"), "{refused}");
+    assert!(refused.starts_with("weight `0` is not between 1 and 1000"), "{refused}");
     assert_eq!(group(&bed, "a").await.rule, two);
     assert_eq!(set(two, none).await.unwrap(), GroupSet::Set);
     assert!(group(&bed, "a").await.rule.is_empty());

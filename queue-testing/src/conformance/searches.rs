@@ -271,7 +271,7 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
     assert!(sizes.iter().all(|size| *size <= 5), "{sizes:?}");
 
     let error = inspector.search("id~other".parse().unwrap()).from(&cursor).unwrap_err().to_string();
-    assert!(error.contains("is of another filter"), "{error}");
+    assert!(error.contains("belongs to another filter"), "{error}");
     // Of other queues it would pass over jobs as well. In which order the queues are named does not matter.
     let others: [&[&str]; 3] = [&[], &["other"], &[&bed.queue, "other"]];
     for others in others {

@@ -85,7 +85,7 @@ fn edits_and_copies(place: &Place) {
     }
     // Who has seen it as it was is told what has changed; what is so already is no conflict.
     let late = place.refused(4, &["jobs", "edit", "orders/one", "--priority", "low", "--seen", seen]);
-    assert!(late.contains("has changed since it was seen") && late.contains("its priority was normal and is high"), "{late}");
+    assert!(late.contains("has changed since you read it") && late.contains("its priority was normal and is high"), "{late}");
     let again = place.json(&["jobs", "edit", "orders/one", "--priority", "high", "--seen", seen]);
     assert_eq!(again["changes"], Value::Array(Vec::new()));
     let shown = place.json(&["jobs", "show", "orders/one"]);
@@ -182,7 +182,7 @@ async fn what_is_made_of_parameters_is_made_anew() {
     let held = inspector.edit(other.address(), &edit).await.unwrap_err().to_string();
     assert!(held.contains("cannot edit job") && held.contains(&format!("job `{}` holds its unique key", job.id())), "{held}");
     let unknown = inspector.edit(other.address(), &Edit::new().payload_json(r#"{"account":"d","cents":4}"#)).await.unwrap_err().to_string();
-    assert!(unknown.contains("unique key that is made of its parameters") && unknown.contains("worker binary"), "{unknown}");
+    assert!(unknown.contains("the unique key of the job is derived from its parameters") && unknown.contains("worker binary"), "{unknown}");
 
     let given = charge::job("e".to_owned(), 5).unique_key("mine").group("vip").limit("stripe", Some("x")).delay(LATER);
     let given = given.enqueue(&client).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_group_named_none_is_a_group() {
     assert_eq!((edited.changes.len(), group().await.as_deref()), (1, Some("none")));
     assert_ne!(edited.changes[0].before, edited.changes[0].after);
     let late = inspector.edit(job.address(), &seen.priority(Priority::Low)).await.unwrap_err().to_string();
-    assert!(late.contains("has changed since it was seen"), "{late}");
+    assert!(late.contains("has changed since you read it"), "{late}");
     let edited = inspector.edit(job.address(), &Edit::new().no_group()).await.unwrap();
     assert_eq!((edited.changes.len(), group().await), (1, None));
 }

@@ -126,7 +126,7 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
     let [told, noted] = [detached.stdout, detached.stderr].map(|said| String::from_utf8(said).unwrap());
     let operation = client.inspector().operations("orders").await.unwrap().remove(0);
     let address = operation.address();
-    assert!(told.starts_with(&format!("{address} is started: the workers of orders do it")), "{told}");
+    assert!(told.starts_with(&format!("{address} is started: the workers of orders carry it out")), "{told}");
     assert!(
         noted.contains(&format!("no worker serves orders: it starts with the next worker, or with `operations resume {address}`")),
         "{noted}"
@@ -148,7 +148,7 @@ async fn a_drain_and_a_purge_want_the_name_of_the_queue() {
     ok(&folder, &url, &["jobs", "cancel", "orders/o-0", "orders/o-1"]);
     for verb in ["drain", "purge"] {
         let (code, problem) = refused(&folder, &url, &["queues", verb, "orders"]);
-        assert!(code == Some(2) && problem.contains("say `--confirm orders` to do it"), "{code:?} {problem}");
+        assert!(code == Some(2) && problem.contains("add `--confirm orders` to remove them"), "{code:?} {problem}");
         let (code, problem) = refused(&folder, &url, &["queues", verb, "orders", "--confirm", "order"]);
         assert!(code == Some(2) && problem.contains("is not the name of the queue, `orders`: nothing was removed"), "{problem}");
     }

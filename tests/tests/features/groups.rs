@@ -397,8 +397,8 @@ async fn tasks_that_do_not_agree_on_groups_are_refused_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let error = Worker::new(client.clone()).registry(Registry::declared_in(file!())).queue("disagreed").check().unwrap_err().to_string();
     assert!(error.contains("groups of queue `disagreed`") && error.contains("use the same"), "{error}");
-    assert!(error.contains("`two_at_once` says cap 2") || error.contains("`two_at_once`, says cap 2"), "{error}");
-    assert!(error.contains("`in_order` says order ordered"), "{error}");
+    assert!(error.contains("`two_at_once` declares cap 2") || error.contains("`two_at_once`, declares cap 2"), "{error}");
+    assert!(error.contains("`in_order` declares order ordered"), "{error}");
     Worker::new(client).registry(Registry::declared_in(file!())).queue("declared").data(Arc::new(Watch::default())).check().unwrap();
     drop((two_at_once::job(), in_order::job()));
 }

@@ -331,7 +331,10 @@ async fn a_server_that_is_full_in_the_middle_of_many_jobs_has_those_that_the_err
         assert!(matches!(error, Error::BrokerFull { .. } | Error::Unavailable { .. }), "{error:?}");
     }
     let text = all.to_string();
-    assert!(text.starts_with(&format!("{} of {JOBS} jobs were not stored, {} are;", JOBS as usize - stored.len(), stored.len())), "{text}");
+    assert!(
+        text.starts_with(&format!("{} of {JOBS} jobs were not stored, {} were stored;", JOBS as usize - stored.len(), stored.len())),
+        "{text}"
+    );
     // With `?`.
     let error = Error::from(all);
     assert!(!error.is_transient() && error.is_ambiguous(), "a repetition would store them twice");

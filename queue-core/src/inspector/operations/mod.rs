@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_operation_says_which_jobs_it_concerns() {
-        assert!(problem(OperationKind::Cancel, "").unwrap().contains("say that all are meant"));
+        assert!(problem(OperationKind::Cancel, "").unwrap().contains("confirm that you mean all jobs"));
         assert!(problem(OperationKind::Promote, "state=dead").unwrap().contains("those are scheduled, retry"));
         assert!(problem(OperationKind::Purge, "task=a").unwrap().contains("takes all jobs"));
         assert_eq!(problem(OperationKind::Requeue, "state=dead"), None);

@@ -114,7 +114,7 @@ mod tests {
         let told = |info: &str, stops, replicas| refuses(info, &settings(stops, replicas)).map(|trouble| trouble.to_string());
         let (failed, alone) = ("rdb_last_bgsave_status:err\r\n", "min_slaves_good_slaves:0\r\n");
         assert!(told(failed, "yes", "0").unwrap().contains("MISCONF"));
-        assert!(told(alone, "yes", "1").unwrap().contains("0 replicas of the 1"));
+        assert!(told(alone, "yes", "1").unwrap().contains("0 of the 1"));
         assert_eq!((told(failed, "no", "0"), told(alone, "yes", "0"), refuses(failed, &[])), (None, None, None));
         assert!(matches!(judge("used_memory:1\r\naof_last_write_status:err\r\n").trouble, Some(Trouble::ReadOnly(_))));
     }

@@ -367,7 +367,7 @@ mod tests {
         assert!(problem("redis://localhost/notanumber").starts_with("URL "));
         assert!(problem("redis+sentinel://one,two").contains("/SERVICE"));
         assert!(problem("redis+sentinel://one,,two/main").contains("has no name"));
-        assert!(problem("redis+cluster://one/3").contains("none but 0"));
+        assert!(problem("redis+cluster://one/3").contains("only database 0"));
         assert!(problem("redis+cluster://one:port").contains("redis+cluster://"));
     }
 }

@@ -62,7 +62,7 @@ async fn a_server_that_refuses_every_write_is_told_with_its_reason(kind: Kind) {
     place.greet("bo");
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let status = place.ok(&["status"]);
-    assert!(status.contains("READ-ONLY: every write is refused: it has 0 replicas of the 1"), "{status}");
+    assert!(status.contains("READ-ONLY: every write is refused: it has 0 of the 1"), "{status}");
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     assert!(!place.ok(&["status"]).contains("READ-ONLY"));
 }
