@@ -90,7 +90,36 @@ impl fmt::Debug for DataMap {
     }
 }
 
-/// The running job: its identity, its counters, its lease, and the application's values. Cheap to clone.
+/// The running job: its identity, its counters, its lease, and the values of the application. Cheap
+/// to clone.
+///
+/// A handler takes it as a parameter. The worker provides it; it is not part of the payload.
+///
+/// ```
+/// use queue_core::{TestContext, prelude::*};
+///
+/// #[task(queue = "reports", max_attempts = 5)]
+/// async fn export(months: Vec<String>, ctx: JobContext) -> Result<(), String> {
+///     for (at, month) in months.iter().enumerate() {
+///         if ctx.cancel_cause().is_some() {
+///             return Err(format!("stopped before {month}"));
+///         }
+///         ctx.progress(at as f64 / months.len() as f64, month);
+///     }
+///     ctx.log(format!("attempt {} of {} has exported {} months", ctx.attempt(), ctx.max_attempts(), months.len()));
+///     Ok(())
+/// }
+///
+/// # async fn test() {
+/// // A test calls the function with a context of its own.
+/// let context = TestContext::new().attempt(2).build();
+/// assert_eq!(export(vec!["May".to_owned()], context.clone()).await, Ok(()));
+///
+/// context.cancel(queue_core::CancelCause::Shutdown);
+/// assert!(export(vec!["May".to_owned()], context).await.is_err());
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test());
+/// ```
 #[derive(Clone)]
 pub struct JobContext(Arc<Running>);
 
@@ -246,7 +275,7 @@ impl JobContext {
         UNIX_EPOCH.checked_add(Duration::from_millis(ms))
     }
 
-    /// How many crashes the job was charged with: deaths of a process that held it.
+    /// How many crashes the job was charged with: crashes of a worker process that held it.
     pub fn crashes(&self) -> u32 {
         self.0.init.crashes
     }
@@ -261,8 +290,9 @@ impl JobContext {
         self.0.init.rate_limited
     }
 
-    /// A number that grows with every start of this job. Store it beside the data that the job writes, and refuse writes with a smaller
-    /// number: then no run that has lost its lease can overwrite its successor ("fencing token": M. Kleppmann, 2016).
+    /// A number that grows with every start of this job. Store it beside the data that the job
+    /// writes, and refuse writes with a smaller number. A run that has lost its lease then cannot
+    /// overwrite its successor ("fencing token": M. Kleppmann, 2016).
     pub fn claim(&self) -> u64 {
         self.0.init.claim
     }
@@ -277,17 +307,18 @@ impl JobContext {
         &self.0.init.headers
     }
 
-    /// The end of the job's lease, as far as this process knows. Beats move it while the broker can be reached.
+    /// The end of the job's lease, as this process last saw it. Heartbeats extend it while the
+    /// broker is reachable.
     pub fn lease_until(&self) -> Instant {
         self.0.init.lease.until()
     }
 
-    /// When the handler reaches its timeout and is told to stop; `None`: there is no timeout.
+    /// When the handler reaches its timeout and is cancelled; `None` without a timeout.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.init.deadline
     }
 
-    /// The value of this type that was given to the worker; `None`: there is none.
+    /// The value of this type that the worker was given; `None` if it has none.
     pub fn data<T: ?Sized + 'static>(&self) -> Option<Data<T>> {
         self.0.init.environment.data.get()
     }
@@ -300,7 +331,7 @@ impl JobContext {
         self.0.init.environment.client.as_ref().expect("a worker gives every context its client")
     }
 
-    /// Why the handler should stop; `None`: it should continue.
+    /// Why the handler should stop; `None` while it should continue.
     pub fn cancel_cause(&self) -> Option<CancelCause> {
         match self.0.cancel.load(Ordering::Acquire) {
             1 => Some(CancelCause::Cancelled),
@@ -311,7 +342,8 @@ impl JobContext {
         }
     }
 
-    /// Waits until the handler should stop. An async handler is dropped soon after; a blocking handler has to check by itself.
+    /// Waits until the handler should stop. An async handler is dropped soon after. A blocking
+    /// handler must check [`cancel_cause`](Self::cancel_cause).
     pub async fn cancelled(&self) -> CancelCause {
         loop {
             let notified = self.0.cancelled.notified();
@@ -324,7 +356,7 @@ impl JobContext {
         }
     }
 
-    /// Tells the handler to stop. The first cause stays.
+    /// Asks the handler to stop. The first cause is kept.
     pub fn cancel(&self, cause: CancelCause) {
         let code = match cause {
             CancelCause::Cancelled => 1,

@@ -1,4 +1,4 @@
-//! The one error type of this crate, grouped by what the caller can do about it.
+//! The error type of this crate, grouped by what the caller can do.
 
 mod kind;
 mod way_out;
@@ -11,9 +11,44 @@ use crate::{address::JobAddress, group::GroupName};
 /// The error of the operating system, the server or the database behind one of ours.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
 
-/// What can go wrong between an application and its queue.
+/// The error of clients, handles, inspectors and brokers.
 ///
-/// Messages say what was attempted and the way out; [`source`](std::error::Error::source) is the cause.
+/// The message names the operation, the value and the fix. [`source`](std::error::Error::source)
+/// returns the cause.
+///
+/// *Stored* states whether an enqueue that returned this error has stored the job; "–" means that
+/// enqueues do not return it. *Retry* states whether the same call may succeed later without a
+/// change. [`is_transient`](Error::is_transient) and [`is_ambiguous`](Error::is_ambiguous) report
+/// the two answers to a program.
+///
+/// | error | stored | retry | action |
+/// |---|---|---|---|
+/// | [`Invalid`](Error::Invalid) | no | no | correct the field that the message names |
+/// | [`PayloadTooLarge`](Error::PayloadTooLarge) | no | no | store the data elsewhere, and pass a reference |
+/// | [`Encode`](Error::Encode) | no | no | change the type or the value of the parameter |
+/// | [`Decode`](Error::Decode) | – | no | read the value with the type that was stored |
+/// | [`Refused`](Error::Refused) | no | no | see the error of the middleware |
+/// | [`IdConflict`](Error::IdConflict) | no | no | use another id, or cancel the job that has it |
+/// | [`GroupFull`](Error::GroupFull) | no | later | wait, or raise `max_size` of the group |
+/// | [`Unserved`](Error::Unserved) | no | no | correct the name of the queue, or start a worker |
+/// | [`NoSuchQueue`](Error::NoSuchQueue), [`NoSuchJob`](Error::NoSuchJob), [`NoSuchSchedule`](Error::NoSuchSchedule), [`NoSuchOperation`](Error::NoSuchOperation) | – | no | correct the name or address |
+/// | [`NotKept`](Error::NotKept) | – | no | give the job a retention |
+/// | [`ResultDropped`](Error::ResultDropped) | – | no | return a smaller result |
+/// | [`WrongState`](Error::WrongState) | – | no | read the state of the job; the message names a command that applies |
+/// | [`EditConflict`](Error::EditConflict) | – | after reading again | read the job again, and repeat the edit |
+/// | [`KeyHeld`](Error::KeyHeld) | – | later | wait until the job that holds the key has ended, or cancel it |
+/// | [`OperationUnderWay`](Error::OperationUnderWay) | – | later | wait for the running operation, or stop it |
+/// | [`Config`](Error::Config), [`FeatureOff`](Error::FeatureOff), [`Evicts`](Error::Evicts), [`AccessDenied`](Error::AccessDenied) | no | no | correct the configuration of the program or the server |
+/// | [`SchemaTooNew`](Error::SchemaTooNew), [`FeatureUnknown`](Error::FeatureUnknown) | no | no | update the program that the message names |
+/// | [`NoDatabase`](Error::NoDatabase) | no | no | correct the path, or create the database with an enqueue or a worker |
+/// | [`WrongType`](Error::WrongType) | perhaps | no | run `doctor --repair` |
+/// | [`Unavailable`](Error::Unavailable) | no | yes | repeat the call |
+/// | [`BrokerFull`](Error::BrokerFull) | no | yes | repeat the call when the broker has room again |
+/// | [`Ambiguous`](Error::Ambiguous) | perhaps | if the call is idempotent | repeat the call, or read the state first |
+/// | [`Unknown`](Error::Unknown) | perhaps | [`Pending::retry`](crate::Pending::retry) | call `retry()`, which never stores a second job |
+/// | [`PartlyStored`](Error::PartlyStored) | some | no | enqueue only the items that are not stored |
+/// | [`Forgotten`](Error::Forgotten), [`Old`](Error::Old) | – | no | none: the library registers again |
+/// | [`Internal`](Error::Internal) | – | no | report it |
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,7 +101,7 @@ pub enum Error {
     /// A given id is taken by a job with another task or payload.
     #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
     IdConflict(JobAddress),
-    /// As many jobs of the job's group are ready as the rule of the group allows. Nothing was stored.
+    /// The job's group already has `max_size` ready jobs. Nothing was stored.
     #[error(
         "group `{group}` of queue `{queue}` is full: try again later, or raise its maximum with `groups set {queue} '{group}' --max-size N`"
     )]
@@ -106,15 +141,18 @@ pub enum Error {
     /// No operation has this address.
     #[error("there is no operation `{0}`; `operations list` shows the existing ones")]
     NoSuchOperation(String),
-    /// A queue has one operation at a time, and this one is under way. Nothing was changed.
+    /// The queue already has a running operation, and a queue runs one at a time. Nothing was
+    /// changed.
     #[error("operation `{0}` is still running, and a queue runs one at a time: wait until it ends, or stop it with `operations stop {0}`")]
     OperationUnderWay(String),
-    /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
+    /// A job that was enqueued without retention has ended or was deleted, so its outcome is not
+    /// known.
     #[error(
         "the result of job `{0}` is not available: the job has ended or was deleted, and it was enqueued without retention; give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
     )]
     NotKept(JobAddress),
-    /// The job is done, but its result was too large, nested too deeply, or could not be encoded, so that it was dropped.
+    /// The job is done, but its result was dropped: it was too large, nested too deeply, or could
+    /// not be encoded.
     #[error("the result of job `{job}` was dropped: {problem}")]
     ResultDropped {
         /// The job.
@@ -127,12 +165,13 @@ pub enum Error {
     WrongState {
         /// The job.
         job: JobAddress,
-        /// What was asked for.
+        /// The operation.
         verb: &'static str,
         /// The state it is in.
         state: &'static str,
     },
-    /// A job that a person wanted to [edit](crate::Inspector::edit) is not as it was seen. It stays as it is.
+    /// A job has changed since the version that an [edit](crate::Inspector::edit) names. Nothing
+    /// was changed.
     #[error("cannot edit job `{job}`: it has changed since you read it: {what}; read it again and repeat the edit")]
     EditConflict {
         /// The job.
@@ -140,12 +179,12 @@ pub enum Error {
         /// What differs.
         what: String,
     },
-    /// A job holds the unique key that the job would have which is to be requeued, edited or duplicated. Nothing was changed.
+    /// The operation would give the job a unique key that another job holds. Nothing was changed.
     #[error("cannot {verb} job `{job}`: job `{holder}` holds its unique key; wait until that job has ended, or cancel it")]
     KeyHeld {
         /// The job.
         job: JobAddress,
-        /// What was asked for.
+        /// The operation.
         verb: &'static str,
         /// The job that holds the key, in the same queue.
         holder: crate::address::JobId,
@@ -173,18 +212,19 @@ pub enum Error {
         /// The newest number this library knows.
         known: u64,
     },
-    /// A queue has, or would get, a feature that somebody does not know and would ignore: this library, or a worker that runs. Nothing was
-    /// written. Update whoever it is; a worker can also be stopped first.
+    /// The queue has, or would get, a feature that this library or a running worker does not
+    /// support. Nothing was written. Update the library or the worker; a worker can also be stopped
+    /// first.
     #[error("{by} at {broker} does not support the feature `{feature}`: update it (nothing was written)")]
     FeatureUnknown {
         /// The broker's URL without secrets.
         broker: String,
-        /// The feature: what jobs of the queue have that others do not.
+        /// The feature, such as `priority` or `grouped`.
         feature: String,
-        /// Who does not know it.
+        /// The library or worker that does not support it.
         by: &'static str,
     },
-    /// A program that only inspects has found no database of ours, and creates none.
+    /// A program that only inspects has found no database of this library. It does not create one.
     #[error("no database at {path}: {problem}; enqueue a job or start a worker to create it, or name another file")]
     NoDatabase {
         /// The absolute path of the file.
@@ -200,7 +240,7 @@ pub enum Error {
         /// The policy.
         policy: String,
     },
-    /// The broker refuses our user or the command.
+    /// The broker denies access to the user or the command.
     #[error("the broker at {broker} denies access: {problem}")]
     AccessDenied {
         /// The broker's URL without secrets.
@@ -234,7 +274,7 @@ pub enum Error {
     Unavailable {
         /// The broker's URL without secrets.
         broker: String,
-        /// What was seen.
+        /// What was observed.
         problem: String,
         /// The error behind it, if there is one.
         #[source]
@@ -259,9 +299,11 @@ pub enum Error {
         /// Its words.
         problem: String,
     },
-    /// Of the jobs or events of one call, some are stored and others are not, or it is not known of them. To repeat the whole call would store
-    /// those a second time, unless they have given ids. [`EnqueueAllError`](crate::EnqueueAllError) and
-    /// [`PublishAllError`](crate::PublishAllError) say it of each item; `?` makes this error of them.
+    /// One call has stored some of its jobs or events. The others are not stored, or their state is
+    /// unknown. A repeated call would store the stored ones a second time, unless they have given
+    /// ids. [`EnqueueAllError`](crate::EnqueueAllError) and
+    /// [`PublishAllError`](crate::PublishAllError) report the state of each item; `?` converts them
+    /// into this error.
     #[error(
         "{} of {given} are stored; the others are not stored, or their state is unknown: {cause}; repeat the call only for the items that are not stored",
         stored.len()
@@ -269,17 +311,18 @@ pub enum Error {
     PartlyStored {
         /// The addresses of those that are stored, in order.
         stored: Vec<JobAddress>,
-        /// How many were given: at least so many, if the iterator does not know its length.
+        /// The number of given items; a lower bound if the iterator does not know its length.
         given: usize,
-        /// What the first of the others met with.
+        /// The error of the first item that is not stored.
         #[source]
         cause: Box<Error>,
     },
-    /// The broker no longer knows this worker or producer, or lacks its latest turns.
+    /// The broker has no record of this worker or producer, or lacks its latest requests.
     #[error("the broker has no record of `{0}`; register under a new name")]
     Forgotten(String),
-    /// A sequence number below the last one answered: a late duplicate, to be ignored. Of a [relay](crate::broker::Enqueue::relayed) also the last one, where
-    /// it was used for other rows.
+    /// A sequence number below the last one answered: a late duplicate, which can be ignored. A
+    /// [relay](crate::broker::Enqueue::relayed) also gets it for the last number if it was used for
+    /// other rows.
     #[error("sequence {seq} of `{name}` is older than the last one answered")]
     Old {
         /// The worker or producer.
@@ -287,11 +330,12 @@ pub enum Error {
         /// The sequence number sent.
         seq: u64,
     },
-    /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
-    /// without making a second job. Its [`source`](std::error::Error::source) is the error of the last try.
+    /// An enqueue without an answer: the jobs may or may not be stored.
+    /// [`Pending::retry`](crate::Pending::retry) determines which, and never stores a second job.
+    /// Its [`source`](std::error::Error::source) is the error of the last try.
     #[error(transparent)]
     Unknown(Box<crate::pending::Pending>),
-    /// A bug of ours, or data of another program under our keys.
+    /// A bug of this library, or data that another program has written to its keys.
     #[error("unexpected answer from the broker: {0}")]
     Internal(String),
 }
@@ -329,7 +373,7 @@ impl Error {
         Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
     }
 
-    /// The error of a question: without an answer nothing has changed.
+    /// The error of a call that only reads: without an answer nothing has changed.
     pub(crate) fn of_question(self) -> Self {
         match self {
             Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },

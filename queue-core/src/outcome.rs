@@ -22,11 +22,32 @@ use crate::{
 
 /// How a run of a job ended.
 ///
-/// With the first nine a handler says what shall happen to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or return it
-/// as an error: `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result`, or any other error type that keeps its
-/// sources or is transparent.
+/// A handler uses the first nine to choose what happens to its job. Return one (`-> Outcome`, `->
+/// Result<Outcome, E>`), or return it as an error: `Err(Outcome::Snooze(..))?` works in a function
+/// that returns `anyhow::Result`, or any other error type that keeps its sources or is transparent.
 ///
 /// The worker uses the others for runs that end in another way. A [`Middleware`](crate::Middleware) sees all of them.
+///
+/// ```
+/// use queue_core::{TestContext, prelude::*};
+///
+/// #[task(queue = "payments")]
+/// async fn charge(order: u64, ctx: JobContext) -> Result<Outcome, std::io::Error> {
+///     Ok(match order {
+///         0 => Outcome::Bury("there is no order 0".to_owned()),               // never retried
+///         order if order % 2 == 1 => Outcome::Snooze(Duration::from_secs(60)), // later, not counted as an attempt
+///         _ if ctx.rate_limited() == 0 => Outcome::RateLimited(Duration::from_secs(30)), // the service answered 429
+///         _ => Outcome::Done,
+///     })
+/// }
+///
+/// # async fn test() -> Result<(), std::io::Error> {
+/// let context = TestContext::new().build();
+/// assert_eq!(charge(17, context.clone()).await?, Outcome::Snooze(Duration::from_secs(60)));
+/// assert_eq!(charge(18, context).await?, Outcome::RateLimited(Duration::from_secs(30)));
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test()).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -36,15 +57,17 @@ pub enum Outcome {
     Retry(Failure),
     /// Failed: retried after this time; counts an attempt.
     RetryAfter(Duration, Failure),
-    /// Not now: runs again after this time; counts a snooze, not an attempt.
+    /// Postponed: runs again after this time, at most 100 years; counts a snooze, not an attempt.
     Snooze(Duration),
-    /// A service that the handler calls has had enough for this long (a 429): the limit of the job, the first one with a rate, lets nothing start until then, at
-    /// most a day, and the job is the first afterwards. If the job has no limit, its group is paused for this time; without a group too, the job waits alone. Counts neither
-    /// an attempt nor a snooze; the thousandth time buries the job.
+    /// A service rejects requests for this long (a 429). The first limit of the job that has a rate
+    /// starts no job until then, at most for a day; afterwards this job starts first. A job without
+    /// a limit pauses its group for this time. A job without a group waits alone. Counts neither an
+    /// attempt nor a snooze; the thousandth time buries the job.
     RateLimited(Duration),
-    /// The same of the limit of this name. A job that has no such limit waits alone.
+    /// The same for the limit of this name. A job that does not have this limit waits alone.
     RateLimitedBy(String, Duration),
-    /// This round is done, the next starts after this time; clears attempts, crashes, snoozes and rate limits.
+    /// This round is done, and the next starts after this time. Resets attempts, crashes, snoozes
+    /// and rate limits.
     Repeat(Duration),
     /// The job is no longer wanted: → `cancelled`, with the reason.
     Cancel(String),
@@ -52,14 +75,15 @@ pub enum Outcome {
     Bury(String),
     /// Done, with this result. Only if the job has a retention and its handler returned a value.
     DoneWith(Encoded),
-    /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes. Retried with the task's backoff; counts an
-    /// attempt. If the run had been told to stop, for any reason but its timeout, its job is released uncharged.
+    /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes.
+    /// Retried with the task's backoff; counts an attempt. If the run was cancelled for another
+    /// reason than its timeout, its job is released uncharged.
     Failed(Failure),
     /// The handler panicked, with this message. Retried with the task's backoff; counts an attempt.
     Panicked(String),
-    /// The handler was told to stop, for this reason, did not return, and was dropped. A timeout counts an attempt, and the job is
-    /// retried with the task's backoff; otherwise the job is released uncharged. From a run that was not told to stop, this counts as
-    /// failed.
+    /// The handler was cancelled for this reason, did not return, and was dropped. A timeout counts
+    /// an attempt, and the job is retried with the task's backoff. Otherwise the job is released
+    /// uncharged. In a run that was not cancelled, this counts as failed.
     Stopped(CancelCause),
     /// The parameters could not be decoded, for this reason: → `parked` for another release, and `dead` if none can in time.
     Undecodable(String),
@@ -113,13 +137,13 @@ impl Outcome {
     }
 }
 
-/// Why a run was told to stop.
+/// Why a run was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelCause {
-    /// A person or the application cancelled the job.
+    /// An operator or the application cancelled the job.
     Cancelled,
-    /// Its lease was lost: its ending will change nothing.
+    /// Its lease was lost: its result will be discarded.
     LeaseLost,
     /// The handler ran longer than its timeout.
     TimedOut,

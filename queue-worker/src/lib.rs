@@ -24,18 +24,21 @@
 //! }
 //! ```
 //!
-//! It serves the queues of the tasks that are linked into the program. [`Worker::data`] gives handlers what they need beside their job's
-//! parameters, and the other setters are limits: how many jobs run at once, how long, how often, for how long their records are kept.
+//! It serves the queues of the tasks that are linked into the program. [`Worker::data`] provides
+//! values to handlers. The other setters are limits: how many jobs run at once, how long, how
+//! often, and how long their records are kept.
 //!
-//! A worker waits for a broker that cannot be reached, at its start and later. When it stops, it claims nothing more, gives running jobs the
-//! grace time, and gives back those that have not ended. A handler that blocks its thread delays no lease: the worker renews leases on
-//! a thread of its own.
+//! A worker waits for an unreachable broker, at its start and later. When it stops, it stops
+//! claiming, gives running jobs the grace time, and releases the jobs that have not ended. A
+//! handler that blocks its thread does not delay the renewal of leases, which has a separate
+//! thread.
 //!
 //! # A worker binary
 //!
-//! With [`run`] as the whole `main`, the binary has a command line too: `work`, `enqueue`, `status`, `jobs`, `doctor` and others, with exit codes for
-//! scripts. It logs to standard error as `RUST_LOG` says (`RUST_LOG=debug`, `RUST_LOG=warn,shop=debug`); a program with a [`Worker`] alone logs
-//! through its own `tracing` subscriber.
+//! With [`run`] as the whole `main`, the binary also has a command line: `work`, `enqueue`,
+//! `status`, `jobs`, `doctor` and others, with exit codes for scripts. It logs to standard error at
+//! the level of `RUST_LOG` (`RUST_LOG=debug`, `RUST_LOG=warn,shop=debug`). A program that has only
+//! a [`Worker`] logs through its own `tracing` subscriber.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -45,6 +48,19 @@
 //!     queue_worker::run(async |worker| Ok(worker.data("Hello".to_owned()).concurrency(100))).await
 //! }
 //! ```
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `cli` | yes | [`run`], the command line; includes `job-log` |
+//! | `redis`, `sentinel`, `cluster`, `tls` | yes | the brokers on Redis and Valkey |
+//! | `sqlite` | no | the broker on SQLite, which is compiled in |
+//! | `job-log` | with `cli` | `JobLogLayer`, which copies `tracing` events of handlers into the logs of jobs |
+//! | `dashboard` | no | the command `dashboard`; includes `cli` |
+//! | `metrics` | no | figures for the `metrics` facade |
+//! | `prometheus` | no | `GET /metrics`; includes `metrics` |
+//! | `otel` | no | export of spans to OpenTelemetry; includes `cli` |
 //!
 //! # Further pages
 //!

@@ -28,6 +28,9 @@ use crate::{
 
 /// Runs the jobs of one or more queues.
 ///
+/// The setters do not check their values. [`check`](Self::check) and the start of the worker report
+/// every value outside its range.
+///
 /// ```standalone_crate
 /// use queue_core::prelude::*;
 /// use queue_worker::Worker;
@@ -71,9 +74,10 @@ pub struct Stopped {
     pub finished: u64,
     /// Jobs that were released because they had not ended within the grace time.
     pub released: u64,
-    /// Jobs whose handlers could not be stopped. They run again when their lease is over.
+    /// Jobs whose handlers could not be stopped. They run again when their lease expires.
     pub stuck: u64,
-    /// Endings that the broker did not confirm in time. Their jobs run again when their lease is over, unless the ending had arrived.
+    /// Results that the broker did not confirm in time. Their jobs run again when their lease
+    /// expires, unless the result had arrived.
     pub unconfirmed: u64,
 }
 
@@ -120,18 +124,21 @@ impl Worker {
         self
     }
 
-    /// Gives a value to every task that takes a `Data<T>`.
+    /// Provides a value to every task that takes a `Data<T>`. A second value of the same type
+    /// replaces the first.
     pub fn data<T: Send + Sync + 'static>(self, value: T) -> Self {
         self.shared_data(Arc::new(value))
     }
 
-    /// The same with a value that is shared already. It may be a trait object: of an `Arc<dyn Mailer>`, tasks take a `Data<dyn Mailer>`.
+    /// The same with a shared value. It may be a trait object: with an `Arc<dyn Mailer>`, tasks
+    /// take a `Data<dyn Mailer>`.
     pub fn shared_data<T: ?Sized + Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         self.data.insert(value);
         self
     }
 
-    /// Makes a task known that the linker may have dropped. Equal to naming its crate: `use shop_tasks as _;`.
+    /// Adds a task that the linker may have dropped. It has the same effect as naming its crate:
+    /// `use shop_tasks as _;`.
     pub fn register<T: Runnable>(mut self) -> Self {
         self.registry.register::<T>();
         self
@@ -143,49 +150,58 @@ impl Worker {
         self
     }
 
-    /// Serves this queue. Call it again for further queues. Default: the queues of all known tasks.
+    /// Serves this queue. Call it again for further queues. A [`QueueConfig`] sets a weight (1 or
+    /// more, default 1) and a limit of running jobs (1 or more, default: the concurrency). Default:
+    /// the queues of all known tasks.
     pub fn queue(mut self, queue: impl Into<QueueConfig>) -> Self {
         self.queues.push(queue.into());
         self
     }
 
-    /// Serves a queue only while the queues that were named before it have no jobs to start. Default: by weight.
+    /// Serves a queue only while the queues named before it have no jobs to start. Default: off;
+    /// free slots are shared by weight.
     pub fn strict_order(mut self) -> Self {
         self.settings.strict_order = true;
         self
     }
 
-    /// Most jobs that run at once. Default: 64.
+    /// Most jobs that run at once in this process. Range: 1 to 100,000. Default: 64.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.settings.concurrency = jobs;
         self
     }
 
-    /// The length of the lease: how long the worker's jobs stay its own if the broker does not hear of it. The worker renews the lease
-    /// every sixth of this time, and at least every five seconds. All workers of a queue should have the same. Default: 30 s.
+    /// The length of the lease: how long the worker keeps its jobs without a heartbeat. The worker
+    /// renews the lease every sixth of this time, and at least every five seconds. All workers of a
+    /// queue should have the same. Range: 300 ms to 24 h. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How long running jobs may take to end after the worker was told to stop. Default: 25 s.
+    /// The grace time: how long running jobs may take to finish after a stop request. Range: 0 to 7
+    /// days. Default: 25 s.
     ///
-    /// In the last second of the grace time, or its last quarter if that is shorter, handlers are told to stop
-    /// ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Handlers that still run at its end are dropped, and their jobs
-    /// are released uncharged. Two things may take longer than the grace time:
+    /// In the last second of the grace time, or its last quarter if that is shorter, handlers are
+    /// cancelled ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Handlers that
+    /// still run at its end are dropped, and their jobs are released uncharged. Two things may take
+    /// longer than the grace time:
     ///
-    /// - A handler that blocks its thread cannot be dropped: it is *stuck*. The worker waits half a second longer for it, names it in the log, and
-    ///   ends without it. Its job stays leased, and runs again, uncharged, when the lease is over: see [`exit_if_stuck`](Self::exit_if_stuck).
+    /// - A handler that blocks its thread cannot be dropped: it is *stuck*. The worker waits half a
+    ///   second longer for it, names it in the log, and exits without it. Its job stays leased, and
+    ///   runs again, uncharged, when the lease expires: see [`exit_if_stuck`](Self::exit_if_stuck).
     /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
     }
 
-    /// Ends the process with this exit code if handlers are stuck when the worker stops: about a second after the worker has named them
-    /// in the log, and at most 3 seconds after the grace time or the second signal. Until then, [`run`](Self::run) may return, and the program
-    /// may end by itself. Without this, a runtime that is dropped waits for the threads that such handlers block: the process goes
-    /// on without a worker, and when the leases are over the jobs run in two processes. `queue_worker::run` sets the code 7.
+    /// Ends the process with this exit code if handlers are stuck when the worker stops: about a
+    /// second after the worker has named them in the log, and at most 3 seconds after the grace
+    /// time or the second signal. Until then, [`run`](Self::run) may return, and the program may
+    /// end by itself. Without this, a runtime that is dropped waits for the threads that such
+    /// handlers block: the process continues without a worker, and when the leases expire the jobs
+    /// run in two processes. Default: off; `queue_worker::run` sets the code 7.
     ///
     /// The exit ends every worker of the process, and charges the jobs of those that are not stopping with a crash. Stop the workers of one
     /// process together: give them one [`Shutdown`] and one grace time.
@@ -194,67 +210,79 @@ impl Worker {
         self
     }
 
-    /// The number of failures that buries a job, unless task or job set it. Default: 25.
+    /// The number of failures after which a job is buried, unless task or job set it. Range: 1,
+    /// which means no retry, or more. Default: 25.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
-    /// The number of crashes within 72 hours that buries a job as `crashed`. Default: 3. A task may have its own number: `#[task(max_crashes = 10)]`, by the worker that
-    /// takes the job back.
+    /// The number of crashes within the [crash window](Self::crash_window) after which a job is
+    /// buried as `crashed`. Range: 1 or more. Default: 3. `#[task(max_crashes = 10)]` overrides it
+    /// for a task; the worker that reclaims the job applies it.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.crashes.max_crashes = crashes;
         self
     }
 
-    /// How long a job whose parameters this worker's release cannot read waits for another release that can. Default: 24 h.
+    /// How long a job whose parameters this worker's release cannot read waits for a release that
+    /// can. Range: 0, which buries it at once, or more. Default: 24 h.
     ///
-    /// The job is parked, and offered once to the workers of each other [release](Self::release). When this time is over since the first
-    /// release has failed on it, the job is buried as `undecodable`. With a zero duration it is buried at once.
+    /// The job is parked, and offered once to the workers of each other [release](Self::release).
+    /// When this time has passed since the first release failed on it, the job is buried as
+    /// `undecodable`.
     pub fn unreadable_for(mut self, time: Duration) -> Self {
         self.settings.unreadable_for = time;
         self
     }
 
-    /// The longest time of one attempt, unless task or job set it. Default: no limit.
+    /// The longest time of one attempt, unless task or job set it. Range: more than 0, to 100
+    /// years. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
     }
 
-    /// The backoff, unless the task sets it. Default: 2 s, doubling up to 24 h; the upper half of each delay is random.
+    /// The backoff, unless the task sets it. Range: `base` is at most `max`. Default: 2 s, doubling
+    /// up to 24 h; the upper half of each delay is random.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// Decides the delay before each retry, instead of any backoff.
+    /// Computes the delay before each retry, and overrides every backoff. Default: none.
     pub fn custom_backoff(mut self, delay: impl Fn(&FailedAttempt<'_>) -> Duration + Send + Sync + 'static) -> Self {
         self.settings.custom_backoff = Some(Arc::new(delay));
         self
     }
 
-    /// How long done jobs and their results are kept, unless task or job set it. Default: not at all. A job that was enqueued with
-    /// [`call`](queue_core::Job::call) sets it: to the time for which the caller waits, and ten seconds.
+    /// How long done jobs and their results are kept, unless task or job set it. Range: 0 to 100
+    /// years. Default: not at all. A job that was enqueued with [`call`](queue_core::Job::call)
+    /// sets it, to the timeout of the caller + 10 s.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self
     }
 
-    /// Runs this code around every job. Call it again for more middleware: the first that was added is the outermost. What a middleware
-    /// does before an enqueue is asked for at the client ([`Client::with_middleware`]).
+    /// Runs this middleware around every job. Call it again for more middleware: the first one is
+    /// the outermost. For middleware around enqueues, use [`Client::with_middleware`]. Default:
+    /// none.
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(middleware);
         self
     }
 
-    /// Answers `GET /health` and `GET /ready` on this address. Port 0 takes a free port, which is logged.
+    /// Answers `GET /health` and `GET /ready` on this address. Port 0 takes a free port, which is
+    /// logged. Default: off.
     ///
-    /// - `/health` is for liveness probes. It is 200 while this process is well, and 503 if a restart may help: its pump has stood still for
-    ///   20 s, or one of its duties panics again and again. A broker that is away changes nothing here.
-    /// - `/ready` is for readiness probes. It is 200 while the worker takes jobs. It is 503 while the broker has not been reached yet or has not
-    ///   answered for three beats (15 s with the default lease), if the SQLite file was deleted, moved or replaced, and while the worker stops.
-    ///   If the broker is full it stays 200, with `"full": true`: stored jobs are still claimed and can end.
+    /// - `/health` is for liveness probes. It is 503 if a restart may help: the worker has made no
+    ///   progress for 20 s, or one of its duties panics repeatedly. Otherwise it is 200, even if
+    ///   the broker is unavailable.
+    /// - `/ready` is for readiness probes. It is 200 while the worker takes jobs. It is 503 while
+    ///   the broker has not been reached yet or has not answered for three heartbeats (15 s with
+    ///   the default lease), if the SQLite file was deleted, moved or replaced, and while the
+    ///   worker stops. If the broker is full it stays 200, with `"full": true`: stored jobs are
+    ///   still claimed and can finish.
     ///
     /// With the feature `prometheus`, `GET /metrics` is answered, too.
     pub fn health(mut self, address: SocketAddr) -> Self {
@@ -359,7 +387,7 @@ impl Worker {
         .await
     }
 
-    /// Runs jobs until `shutdown` says so, in its two stages.
+    /// Runs jobs until `shutdown` requests a stop, in its two stages.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).

@@ -26,7 +26,7 @@ use crate::{
     task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
 
-/// A result that somebody waits for is kept so much longer: the last look may come late.
+/// A result that a caller waits for is kept longer by this time, for a last read that comes late.
 const READING: Duration = Duration::from_secs(10);
 
 /// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
@@ -39,9 +39,17 @@ const READING: Duration = Duration::from_secs(10);
 /// #[task]
 /// async fn remind(customer: String) {}
 ///
+/// # async fn example() -> queue_core::Result<()> {
+/// let queue = Client::connect("sqlite://:memory:").await?;
 /// let job = remind::job("Ada".to_owned()).delay(Duration::from_secs(3600)).priority(Priority::Low).header("tenant", "7");
-/// # drop(job);
+/// let handle = job.id("remind-ada").tag("customer", "17").enqueue(&queue).await?;
+/// assert_eq!(handle.address().to_string(), "default/remind-ada");
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
+///
+/// The setters do not check their values. `enqueue` returns [`Error::Invalid`] for a value outside
+/// its range, and stores nothing.
 #[must_use = "a job is stored by `.enqueue(&client).await`"]
 pub struct Job<T> {
     payload: Result<Vec<u8>>,
@@ -51,19 +59,22 @@ pub struct Job<T> {
 
 macro_rules! setters {
     () => {
-        /// Starts the job after this delay, by the broker's clock; at most [`LONGEST`].
+        /// Starts the job after this delay, by the broker's clock. Range: 0 to [`LONGEST`] (100
+        /// years). Default: at once.
         pub fn delay(mut self, delay: Duration) -> Self {
             self.options.due = Due::After(delay);
             self
         }
 
-        /// Starts the job at this time, by the broker's clock; at once if the time is past.
+        /// Starts the job at this time, by the broker's clock; at once if the time is past. Range:
+        /// up to 100 years from now. Default: at once.
         pub fn at(mut self, time: SystemTime) -> Self {
             self.options.start_at(time);
             self
         }
 
-        /// Puts the job into this queue instead of its task's queue.
+        /// Puts the job into this queue: 1 to 128 letters, digits, `.`, `_` and `-`. Default: that
+        /// of its task, or `default`.
         pub fn queue(mut self, queue: impl Into<String>) -> Self {
             self.options.queue = Some(queue.into());
             self
@@ -75,66 +86,78 @@ macro_rules! setters {
             self
         }
 
-        /// The number of failures after which the job is buried; 1 means no retry. Default: that of its task.
+        /// The number of failures after which the job is buried. Range: 1, which means no retry, or
+        /// more. Default: that of its task, else that of its worker (25).
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self
         }
 
-        /// The longest time of one attempt. Default: that of its task.
+        /// The longest time of one attempt. Range: more than 0, to 100 years; stored in
+        /// milliseconds. Default: that of its task, else that of its worker (no limit).
         pub fn timeout(mut self, timeout: Duration) -> Self {
             self.options.timeout = Some(timeout);
             self
         }
 
-        /// Keeps the job and its result for this long after it is done. Default: that of its task.
+        /// Keeps the job and its result for this long after it is done. Range: 0 to 100 years.
+        /// Default: that of its task, else that of its worker (not at all).
         pub fn retention(mut self, retention: Duration) -> Self {
             self.options.retention = Some(retention);
             self
         }
 
-        /// Drops the job (→ `expired`) if it has not started within this time from now, by this machine's clock. Default: it never
-        /// expires. The job becomes `expired` when a worker comes upon it, and a program that waits for it is told then.
+        /// Drops the job (→ `expired`) if it has not started within this time from now, by this
+        /// machine's clock. Range: 0 to 100 years. Default: it never expires. The job becomes
+        /// `expired` when a worker examines it; a program that waits for it is notified then.
         pub fn expires(mut self, after: Duration) -> Self {
             self.options.expires = Some(after);
             self
         }
 
-        /// Gives the job an id of the application's, unique within its queue. Enqueuing the id again stores no second job. The broker
-        /// remembers the id for 24 hours after the job is done.
+        /// Gives the job an id of the application, unique within its queue. Enqueuing the id again
+        /// stores no second job. The broker remembers the id for 24 hours after the job is done
+        /// (`Worker::id_retention`). Default: a new UUID.
         pub fn id(mut self, id: impl Into<String>) -> Self {
             self.options.id = Some(id.into());
             self
         }
 
-        /// Puts the job into a group, of 1 to 256 bytes: a tenant, a user, an account. The groups of a queue are served in turn, and the jobs of one in
-        /// the order in which they came. It goes before the group that `#[task(group = ..)]` makes of a parameter.
+        /// Puts the job into a group: a tenant, a user, an account. Range: 1 to 256 bytes. Default:
+        /// the group that `#[task(group = ..)]` derives from a parameter, else none. The groups of
+        /// a queue are served in turn, and the jobs of a group in the order in which they were
+        /// enqueued.
         pub fn group(mut self, group: impl Into<String>) -> Self {
             self.options.group = Some(group.into());
             self
         }
 
-        /// Counts as so many starts, where a limit of the job has a rate: 1 to its burst. Default: 1.
+        /// The number of starts that the job counts as under a limit with a rate. Range: 1 to the
+        /// burst of the limit, at most 1,000,000. Default: 1.
         pub fn cost(mut self, cost: u32) -> Self {
             self.options.limits().cost = Some(cost);
             self
         }
 
-        /// Makes the job subject to a limit of its queue, with the other jobs of this key; without a key, with all that have none. It goes before the key that
-        /// `#[task(limit(..))]` makes for a limit of this name.
+        /// Makes the job subject to a limit of its queue, with the other jobs of this key (1 to 256
+        /// bytes); `None` shares the limit with all jobs without a key. It overrides the key that
+        /// `#[task(limit(..))]` derives for a limit of this name. A job has at most 8 limits.
+        /// Default: the limits of its task.
         pub fn limit(mut self, name: impl Into<String>, key: Option<&str>) -> Self {
             self.options.limits().given.insert(name.into(), key.map(str::to_owned));
             self
         }
 
-        /// Adds a header, which the handler reads with `ctx.header(name)`.
+        /// Adds a header, which the handler reads with `ctx.header(name)`. Range: at most 32
+        /// headers with 4 KiB in all; a name has 1 to 255 bytes. Default: none.
         pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
             self.options.headers.insert(name.into(), value.into());
             self
         }
 
-        /// Adds a tag, by which people find the job again: `order=17`. A job has at most 8; a name has 1 to 64 letters, digits, `.`, `_` and `-`, a value
-        /// 1 to 256 bytes. The filter `tag.order=17` finds the job, in whatever state it is.
+        /// Adds a tag, such as `order=17`. The filter `tag.order=17` finds the job in every state.
+        /// Range: at most 8 tags; a name has 1 to 64 letters, digits, `.`, `_` and `-`, a value has
+        /// 1 to 256 bytes. Default: the tags that its task derives from parameters.
         pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
             self.options.tags.insert(name.into(), value.into());
             self
@@ -160,13 +183,11 @@ impl<T: Task> Job<T> {
         client.enqueue(self).await
     }
 
-    /// Stores the job, and waits for its result, at most for `timeout` in all. The result is kept for as long as this waits; a longer
-    /// retention of the job or its task holds.
+    /// Stores the job, and waits for its result, at most for `timeout` in all. The broker wakes the
+    /// caller when the job ends, as in [`Handle::wait`].
     ///
-    /// The broker wakes it when the job ends, as it does [`Handle::wait`].
-    ///
-    /// A retention that the worker gives the jobs of tasks without one (`Worker::retention`) does not hold for this job: it is kept for `timeout` and ten seconds, although that
-    /// may be shorter. To keep it longer give a retention to the job or to its task.
+    /// The job is kept for `timeout` + 10 s, or for the retention of the job or its task if that is
+    /// longer. `call` ignores `Worker::retention`.
     ///
     /// ```
     /// # use queue_core::prelude::*;

@@ -13,8 +13,10 @@ use crate::{
 /// The setters of a job about its key.
 macro_rules! unique_setters {
     () => {
-        /// Gives the job a key: while another job of its task holds the key in this queue, the job is not stored a second time. 1 to 256 bytes. It
-        /// goes before the key that `#[task(unique)]` makes of the parameters. What became of the job says [`Handle::stored`].
+        /// Gives the job a unique key. While another job of its task holds the key in this queue,
+        /// no second job is stored. [`Handle::stored`] reports which job was stored. Range: 1 to
+        /// 256 bytes. Default: the key that `#[task(unique)]` derives from the parameters, else
+        /// none.
         ///
         /// ```
         /// # use queue_core::prelude::*;
@@ -36,20 +38,24 @@ macro_rules! unique_setters {
             self
         }
 
-        /// For how long the job holds its key. Default: that of its task, or until it has ended.
+        /// How long the job holds its key; [`Hold::Within`] takes more than 0, to 100 years.
+        /// Default: that of its task, else until the job has ended.
         pub fn hold(mut self, hold: Hold) -> Self {
             self.options.unique().hold = Some(hold);
             self
         }
 
-        /// What becomes of the job if another one holds its key. Default: that of its task, or [`OnConflict::Skip`].
+        /// What happens to the job if another job holds its key. Default: that of its task, else
+        /// [`OnConflict::Skip`].
         pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
             self.options.unique().on_conflict = Some(on_conflict);
             self
         }
 
-        /// Starts the job this long after the last enqueue of its key, with the payload of that one. While the job runs, a further enqueue waits until it
-        /// has ended. [`max_wait`](Self::max_wait) bounds how long the job can be put off.
+        /// Starts the job this long after the last enqueue of its key, with the payload of that
+        /// enqueue. While the job runs, a further enqueue waits until it has ended.
+        /// [`max_wait`](Self::max_wait) bounds how long the job can be postponed. Range: 0 to 100
+        /// years. Default: no debounce.
         pub fn debounce(mut self, delay: Duration) -> Self {
             self.options.unique().debounce = Some((delay, false));
             self
@@ -61,7 +67,8 @@ macro_rules! unique_setters {
             self
         }
 
-        /// The longest time from the first enqueue on for which later ones [put the job off](Self::debounce). Default: no bound.
+        /// The longest time, from the first enqueue on, for which later enqueues [postpone the
+        /// job](Self::debounce). Range: 0 to 100 years. Default: no bound.
         pub fn max_wait(mut self, longest: Duration) -> Self {
             self.options.unique().max_wait = Some(longest);
             self

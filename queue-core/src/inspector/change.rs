@@ -124,9 +124,9 @@ impl Inspector {
     ///
     /// # Errors
     /// Those of [`change_all`](Self::change_all).
-    //
-    // Page after page. A changed job leaves a gap in some listings, and in others those behind it move up: so each page is read again
-    // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until none is
+    // Page after page. A changed job leaves a gap in some listings; in others the later jobs move
+    // up. Each page is therefore read again until nothing in it changes. Workers that claim
+    // meanwhile move jobs to pages already read. The walk is therefore repeated until no job is
     // left, or two walks have changed nothing.
     pub async fn change_matching(&self, queue: &str, change: Change, state: JobState, filter: &Filter) -> Result<u64> {
         check_queue(queue)?;

@@ -71,6 +71,26 @@ const REASON_MAX: usize = 1024;
 /// Like all of this crate, it works in any async runtime, because the broker's own thread does the I/O. Every call but
 /// [`audit`](Self::audit) returns within the [deadline](crate::Client::with_deadline) of its client, with
 /// [`Error::Ambiguous`] if there is no answer by then.
+///
+/// ```
+/// use queue_core::{broker::JobState, prelude::*};
+///
+/// #[task(queue = "mail")]
+/// async fn send(to: String) {}
+///
+/// # async fn example() -> queue_core::Result<()> {
+/// let client = Client::connect("sqlite://:memory:").await?;
+/// let sent = send::job("ada@example.com".to_owned()).enqueue(&client).await?;
+///
+/// let inspector = client.inspector();
+/// assert_eq!(inspector.stats("mail").await?.count(JobState::Ready), 1);
+/// inspector.because("wrong address").cancel(sent.address()).await?;
+///
+/// let job = client.inspector().show(sent.address()).await?;
+/// assert_eq!((job.state, job.note.as_deref()), (JobState::Cancelled, Some("wrong address")));
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inspector {
     broker: DynBroker,
@@ -101,7 +121,8 @@ impl Inspector {
         self
     }
 
-    /// What acknowledged jobs survive, at least. A server whose settings cannot be read may keep more.
+    /// Which failures acknowledged jobs survive, at least. A server whose settings cannot be read
+    /// may keep more.
     ///
     /// # Errors
     /// Those of the broker.

@@ -21,7 +21,7 @@ use crate::{
 /// Longest jitter.
 const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 
-/// A job that is made again and again.
+/// A schedule, which creates a job at each of its ticks.
 ///
 /// ```
 /// use queue_core::{CatchUp, Overlap, Schedule, prelude::*};
@@ -29,11 +29,19 @@ const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 /// #[task(queue = "reports")]
 /// async fn report(customer: u64) {}
 ///
-/// # async fn example(client: &Client) -> queue_core::Result<()> {
-/// let nightly = Schedule::cron("nightly", "0 3 * * MON-FRI").tz("Europe/Berlin").overlap(Overlap::BufferOne).job(report::job(7));
+/// # async fn example() -> queue_core::Result<()> {
+/// let client = Client::connect("sqlite://:memory:").await?;
+/// let nightly = Schedule::cron("nightly", "0 3 * * MON-FRI").overlap(Overlap::BufferOne).catch_up(CatchUp::Skip).job(report::job(7));
 /// client.schedules().upsert(nightly).await?;
+///
+/// let listed = client.schedules().list("reports").await?;
+/// assert_eq!(listed.len(), 1);
 /// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
+///
+/// The setters do not check their values. `upsert` and the start of a worker report a value outside
+/// its range.
 #[derive(Clone, Debug)]
 #[must_use = "a schedule is given to a worker, or to `client.schedules().upsert(..)`"]
 pub struct Schedule {
@@ -52,8 +60,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of this name, which is unique in the queue of its job. `expression` has five fields (minute, hour, day, month, weekday), or
-    /// six with the second before them, or is `@hourly` and the like, or `@every 90s`. Names (`MON`, `JAN`), `L`, `W` and `#` are read.
+    /// A schedule of this name, which is unique in the queue of its job. `expression` has five
+    /// fields (minute, hour, day, month, weekday), or six with the second before them, or is
+    /// `@hourly` and the like, or `@every 90s`. Names (`MON`, `JAN`), `L`, `W` and `#` are
+    /// supported.
     pub fn cron(name: impl Into<String>, expression: impl Into<String>) -> Self {
         Schedule {
             name: name.into(),
@@ -71,7 +81,8 @@ impl Schedule {
         }
     }
 
-    /// A schedule that ticks at the instants since 1970 that are multiples of an interval, whatever the time zone.
+    /// A schedule that ticks at multiples of an interval since 1970, independent of time zones.
+    /// Range: 1 s to ten years, in whole milliseconds.
     pub fn every(name: impl Into<String>, interval: Duration) -> Self {
         Schedule::cron(name, format!("@every {}", humantime::format_duration(interval)))
     }
@@ -82,8 +93,9 @@ impl Schedule {
         self
     }
 
-    /// The job that each tick makes, with its queue, priority, timeout, retention, expiry and headers. A middleware of the client sees it
-    /// now, and not at each tick.
+    /// The job that each tick creates, with its queue, priority, timeout, retention, expiry and
+    /// headers. Required. A middleware of the client sees it once, when the schedule is stored, and
+    /// not at each tick.
     pub fn job<T: Task>(mut self, job: Job<T>) -> Self {
         self.job = Some(job.into_raw().map_err(Arc::new));
         self
@@ -101,43 +113,45 @@ impl Schedule {
         self
     }
 
-    /// What is done about ticks that nobody made within 10 s of their time. Default: [`CatchUp::Last`].
+    /// What happens to missed ticks: those without a job 10 s after their time. Default:
+    /// [`CatchUp::Last`].
     pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
         self.catch_up = catch_up;
         self
     }
 
-    /// Ticks that are older are not made up for. Default: however old they are.
+    /// Missed ticks older than this are skipped. Default: no bound.
     pub fn catch_up_window(mut self, window: Duration) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// Makes each tick up to so much later, always the same for the same tick; at most 24 h. Default: none.
+    /// Delays each tick by up to this time; the delay of a tick is always the same. Range: 0 to 24
+    /// h. Default: 0.
     pub fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// The first tick is not before this time.
+    /// The first tick is not before this time. Default: no bound.
     pub fn start(mut self, start: SystemTime) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// The last tick is not after this time.
+    /// The last tick is not after this time. Default: no bound.
     pub fn end(mut self, end: SystemTime) -> Self {
         self.end = Some(end);
         self
     }
 
-    /// Makes so many ticks, and no more.
+    /// Stops after `ticks` ticks. Range: 1 or more. Default: no bound.
     pub fn max_ticks(mut self, ticks: u64) -> Self {
         self.most = Some(ticks);
         self
     }
 
-    /// Pauses the schedule when so many of its jobs have died in a row. Default: 0, never.
+    /// Pauses the schedule after this number of dead letters in a row. Default: 0, never.
     pub fn pause_after_dead(mut self, jobs: u32) -> Self {
         self.pause_after = jobs;
         self

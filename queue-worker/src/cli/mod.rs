@@ -61,8 +61,8 @@ use crate::Worker;
 
 /// Runs the command line of a worker binary: this is its whole `main`.
 ///
-/// `setup` gives the worker what its tasks need. It runs for `work` alone, so that `--help`, `status` and `enqueue` need
-/// neither a database nor a configuration of the application.
+/// `setup` gives the worker the values that its tasks need. It runs only for `work`: `--help`,
+/// `status` and `enqueue` need neither a database nor a configuration of the application.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -79,7 +79,7 @@ use crate::Worker;
 ///
 /// | command | effect |
 /// |---|---|
-/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; waits for a broker that is out of reach |
+/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; waits for an unreachable broker |
 /// | `tasks`; `tasks list`, `pause`, `resume` | lists the tasks in this program and their parameters; pauses tasks |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the number of jobs of each queue by state, and its workers |
@@ -100,28 +100,32 @@ use crate::Worker;
 /// | `dashboard` | serves the dashboard (feature `dashboard`) |
 /// | `completions SHELL` | prints a completion script |
 ///
-/// Only `work`, `enqueue` and `schedules add` make a SQLite database where there is none.
+/// Only `work`, `enqueue` and `schedules add` create a SQLite database that does not exist.
 ///
-/// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db` (feature `sqlite`). Each command
-/// explains itself with `--help`, and prints JSON with `--json`.
+/// The queue is that of `--url`, else of the environment variable `QUEUE_URL`, else
+/// `sqlite://queue.db` (feature `sqlite`, which is not a default). Every command has `--help` with
+/// examples, and `--json` where it prints data.
 ///
-/// The commands know the tasks that are linked into the program. A crate of tasks that nothing names is left out by the
-/// linker: write `use shop_tasks as _;` in the binary.
+/// The commands use the tasks that are linked into the program. The linker drops a crate of tasks
+/// that nothing names: write `use shop_tasks as _;` in the binary.
 ///
 /// # Exit codes
 ///
 /// | code | meaning |
 /// |---|---|
 /// | 0 | done; `work`: stopped, and every job had ended |
-/// | 1 | something unforeseen |
-/// | 2 | the command line is wrong: nothing was done |
-/// | 3 | there is no such job or queue, or no database at the path: nothing was made |
-/// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
-/// | 5 | the broker is out of reach or full: nothing was stored, try again. For lists: a cluster master is unreachable; its queues are missing |
-/// | 6 | the set-up is wrong: settings, tasks, injected values, `setup` itself, credentials, versions |
-/// | 7 | `work`: stopped, and jobs that had not ended were given back, or are stuck |
-/// | 8 | no answer from the broker: what was asked for may have been done |
-/// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0. Other commands: another program wrote to a key of the broker |
+/// | 1 | unexpected error |
+/// | 2 | invalid command line or parameters: nothing was done |
+/// | 3 | no such job or queue, or no database at the path; nothing was created |
+/// | 4 | the job's state does not allow the command, or its id or key is taken by another job, or its group is full |
+/// | 5 | the broker is unreachable or full: nothing was stored, try again. Lists: a cluster master is unreachable, and its queues are missing |
+/// | 6 | invalid setup: settings, tasks, injected values, `setup` itself, credentials, versions |
+/// | 7 | `work`: stopped, and jobs that had not ended were released, or are stuck |
+/// | 8 | no answer from the broker: the request may have been carried out |
+/// | 9 | `doctor`: a fault that is not repaired (advice alone is 0). Other commands: another program wrote to a key of the broker |
+///
+/// Commands other than `work` that a signal ends exit with 128 and the number of the signal;
+/// `watch` and `--watch` exit with 0.
 pub async fn run<F, W>(setup: F) -> ExitCode
 where
     // Not `AsyncFnOnce`: of `|worker| async move { .. }` the compiler would not know the type of `worker`.

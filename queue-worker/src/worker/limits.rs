@@ -9,50 +9,55 @@ use super::Worker;
 /// Each worker applies its own limits when it ends jobs and every minute or so, so all workers of a queue should have the same.
 /// Where a limit is exceeded, the oldest are removed first.
 impl Worker {
-    /// How many done jobs with a retention each queue keeps, at most. Default: 1,000,000.
+    /// Most done jobs with a retention that each queue keeps. Range: any number; 0 keeps none.
+    /// Default: 1,000,000.
     pub fn retention_count(mut self, jobs: u64) -> Self {
         self.settings.sweep.keep.count = jobs;
         self
     }
 
-    /// How many bytes the done jobs with a retention of each queue may have, with their results. Default: 256 MiB.
+    /// Most bytes of the done jobs with a retention of each queue, with their results. Default: 256
+    /// MiB.
     pub fn retention_bytes(mut self, bytes: u64) -> Self {
         self.settings.sweep.keep.bytes = bytes;
         self
     }
 
-    /// How long dead jobs are kept. Default: 180 days.
+    /// How long dead jobs are kept. Range: 0 to 100 years. Default: 180 days.
     pub fn dead_retention(mut self, retention: Duration) -> Self {
         self.settings.sweep.dead = retention;
         self
     }
 
-    /// How many bytes the dead jobs of each queue may have. Default: 256 MiB.
+    /// Most bytes of the dead jobs of each queue. Default: 256 MiB.
     pub fn dead_retention_bytes(mut self, bytes: u64) -> Self {
         self.settings.sweep.dead_bytes = bytes;
         self
     }
 
-    /// How long a given id is remembered after its job is done: enqueuing it again meanwhile stores nothing. Default: 24 h.
+    /// How long a given id is remembered after its job is done: until then, enqueuing it again
+    /// stores nothing. Range: 0 to 100 years. Default: 24 h.
     pub fn id_retention(mut self, retention: Duration) -> Self {
         self.settings.sweep.remembered = retention;
         self
     }
 
-    /// How many given ids of done jobs each queue remembers, at most. Default: 1,000,000.
+    /// Most given ids of done jobs that each queue remembers. Default: 1,000,000.
     pub fn id_retention_count(mut self, ids: u64) -> Self {
         self.settings.sweep.remembered_count = ids;
         self
     }
 
-    /// How long a producer that enqueues nothing is kept: the time within which a call whose fate is unknown can be settled by its
-    /// `retry()`. On Redis it may take twice as long. At least a minute. Default: 24 h.
+    /// How long an idle producer is kept: the time within which `retry()` can settle an enqueue
+    /// with an unknown outcome. On Redis, the producer may be kept twice as long. Range: 60 s to
+    /// 100 years. Default: 24 h.
     pub fn producer_retention(mut self, retention: Duration) -> Self {
         self.settings.sweep.producers = retention;
         self
     }
 
-    /// A crash later than this after a job's first crash starts a new count towards [`max_crashes`](Self::max_crashes). Default: 72 h.
+    /// A crash later than this after a job's first crash starts a new count towards
+    /// [`max_crashes`](Self::max_crashes). Range: 0 to 100 years. Default: 72 h.
     pub fn crash_window(mut self, window: Duration) -> Self {
         self.settings.crashes.window = window;
         self

@@ -204,7 +204,11 @@ impl Operate {
         }
     }
 
-    /// For brokers: does it to the operations that are stored. Jobs are changed by `change`, which is given the time of its start, if it is the step's turn.
+    /// For brokers: applies this to the stored operations. If it is the step's turn, `change`
+    /// changes the jobs; its argument is the time at which the operation was started.
+    ///
+    /// # Errors
+    /// Those of `change`.
     pub fn carry_out<E>(
         &self,
         stored: &mut Vec<Operation>,
