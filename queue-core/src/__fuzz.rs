@@ -1,8 +1,9 @@
-//! What must hold of every decoder, whatever the bytes: for the fuzzer in `fuzz/`, and for the tests that run the same on stable.
-//! Not part of the public interface.
+//! Invariants of every decoder, for arbitrary bytes. Used by the fuzzer in `fuzz/` and by tests on
+//! stable. Not part of the public interface.
 //!
-//! Each function takes any bytes and panics where a promise is broken: a decoder answers or refuses, in bounded time and with a
-//! bounded message; it never panics, and what it took it gives back.
+//! Each function takes arbitrary bytes, and panics if an invariant does not hold. A decoder must
+//! accept or reject its input in bounded time and with a bounded message. It must not panic, and
+//! what it accepts must round-trip.
 
 use std::{
     collections::BTreeMap,

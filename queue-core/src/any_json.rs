@@ -1,5 +1,6 @@
-//! A stored value of any kind as JSON, for people, and back. What JSON does not have becomes the nearest that it has: keys that are no
-//! text become texts, and binary is shown as base64 under a marker, which is read back as binary.
+//! Conversion of any stored value to JSON, for printing and editing, and back. Values that JSON
+//! lacks are converted to the nearest JSON value: keys of maps become strings, and binary becomes
+//! base64 under a marker, which is converted back to binary.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! What a running job knows: its [`JobContext`], and the application's [`Data`].
+//! The context of a running job: its [`JobContext`], and the application's [`Data`].
 
 mod cost;
 mod remarks;

@@ -1,4 +1,5 @@
-//! SHA-256, for keys: users choose what goes into a key, and must not find two values of one digest.
+//! SHA-256, for keys. Users choose the data of a key, so the digest must be resistant to
+//! collisions.
 
 const ROUND: [u32; 64] = [
     0x428a_2f98,

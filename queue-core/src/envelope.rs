@@ -1,4 +1,5 @@
-//! What is stored for a job: its task and when it was enqueued, in fixed places, then a MessagePack map with the payload.
+//! The stored form of a job: its task and the time of its enqueue in fixed places, then a
+//! MessagePack map with the payload.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -8,7 +9,7 @@
 //! | 6 | when it was enqueued, in broker milliseconds since 1970, the high byte first; 0: unknown |
 //! | the rest | a MessagePack map |
 //!
-//! A script can thus read the task with string operations alone, whatever the version. The map:
+//! A script can therefore read the task with string operations, in every version. The map:
 //!
 //! | key | field | type |
 //! |---|---|---|
@@ -25,9 +26,9 @@
 //! | `n` | the name of that schedule | string |
 //! | `g` | its tags | map of strings |
 //!
-//! The id is not repeated inside: it is the key under which the envelope is stored. Unknown keys are skipped, so that newer
-//! fields (parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
-//! is parked.
+//! The id is not part of the envelope, which is stored under the id. Unknown keys are skipped, so
+//! that newer fields (parent, result schema) can be added. Of an envelope with a newer *version*
+//! only the version and the task are read, and the job is parked.
 
 use std::{
     borrow::Cow,

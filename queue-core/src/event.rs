@@ -1,4 +1,4 @@
-//! Events: what is published to a topic, and what subscriptions are functions of.
+//! Events, which are published to topics and handled by subscriptions.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! What failures have in common: their text without numbers, ids and quoted values. The rules are those of `docs/failures.md`, and stay as they are:
-//! what is stored under a fingerprint outlives a release.
+//! Fingerprints of failures: their message without numbers, ids and quoted values.
+//! `docs/failures.md` describes the rules. They must not change, because data stored under a
+//! fingerprint outlives a release.
 
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 

@@ -1,4 +1,5 @@
-//! What a worker gives to a handler beside the payload: [`Inject`], which users may implement.
+//! Values that a worker provides to a handler in addition to the payload: [`Inject`], which users
+//! may implement.
 
 use std::{fmt, marker::PhantomData};
 

@@ -1,5 +1,5 @@
-//! Whether the type of a parameter fits. The expansion asks here, once for each parameter, so that a type that does not fit gives
-//! one message, and the message says what the type lacks.
+//! Bounds on the types of parameters. The expansion refers to them once for each parameter, so an
+//! unsuitable type gives one compiler error, which names the missing trait.
 
 use std::{collections::HashSet, fmt::Display, marker::PhantomData};
 

@@ -1,4 +1,4 @@
-//! What a module with tasks needs: `use queue_core::prelude::*;`.
+//! The imports for a module with tasks: `use queue_core::prelude::*;`.
 
 pub use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tags: what an application says of a job, so that people find it again.
+//! Tags, by which operators find jobs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a task is to the framework: a definition that the macros write. How it is run is in `handler.rs`.
+//! The definition of a task, which the macros write. `handler.rs` runs it.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Keys: what makes a job the only one of its kind in its queue.
+//! Unique keys, which allow one job per key in a queue.
 
 use std::{fmt, str::FromStr, time::Duration};
 

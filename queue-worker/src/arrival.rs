@@ -1,5 +1,6 @@
-//! The first contact with the broker. A worker whose broker is not there yet waits for it, as it would in the middle of its
-//! work: whoever starts both needs no order, and an outage ends no process that starts during it.
+//! The first contact with the broker. A worker waits for an unavailable broker at its start, as it
+//! does later. Broker and worker can therefore start in any order, and an outage does not end a
+//! process that starts during it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! The one shape of a duty, and the one supervisor of all of them.
+//! The common form of background duties, and their supervisor.
 //!
-//! A duty is a struct that is made from its configuration. Most of them do passes: see [`Pass`]. `Hints` waits for what comes and
-//! has no passes, so that it is a [`Duty`] alone. The pump is neither: it streams turns, beats and looks, and a pump that dies is
-//! not started again, since it is the one that knows what the worker holds. The heartbeat is a part of it.
+//! A duty is a struct that is built from its configuration. Most duties work in passes: see
+//! [`Pass`]. `Hints` waits for announcements and has no passes, so it is only a [`Duty`]. The pump
+//! is neither: it streams turns, heartbeats and checks. A crashed pump is not restarted, because
+//! only the pump knows which jobs the worker holds. The heartbeat is part of the pump.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,6 @@
-//! What the worker says of itself to those who probe it: `/health`, whether this process is well, and `/ready`, whether it reaches its
-//! broker. A restart mends a process that is not well. It does not mend a broker that is away, so that `/health` does not ask for one.
+//! The answers to probes: `/health` reports whether this process works, and `/ready` whether it
+//! reaches its broker. A restart can repair a process, but not an unavailable broker, so an outage
+//! does not change `/health`.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -1,6 +1,7 @@
-//! Renews the leases of all lanes, and hears of jobs that were cancelled. It runs with the pump, on the broker's I/O thread:
-//! a handler that blocks every thread of its runtime does not lose its job. It is no duty of its own: the lanes are the pump's, which
-//! gathers the beats that are [`due`], [`send`]s them, and takes in what they report.
+//! Renews the leases of all lanes, and receives the cancels of jobs. It runs with the pump, on the
+//! broker's I/O thread, so a handler that blocks every thread of its runtime does not lose its job.
+//! It is not a separate duty, because the pump owns the lanes: the pump collects the heartbeats
+//! that are [`due`], [`send`]s them, and processes their answers.
 
 use std::{sync::Arc, time::Instant};
 

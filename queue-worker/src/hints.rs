@@ -1,4 +1,6 @@
-//! Passes the broker's announcements on to the pump, as they come, and notes that programs wait for results or have cancelled what runs. It has no passes: an announcement that waited for one would be late.
+//! Forwards the broker's announcements to the pump as they arrive, and records that programs wait
+//! for results or have cancelled running jobs. It has no passes, because an announcement that waits
+//! for a pass would be late.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Sends what the worker has counted to the history of its queues: about every second beat where something happened, and once a minute
-//! elsewhere, so that it is known how deep an idle or a paused queue is. Nothing waits for it.
+//! Sends the figures of the worker to the history of its queues: about every second heartbeat for
+//! active queues, and once a minute for others, so that the length of an idle or paused queue is
+//! known. Nothing waits for it.
 
 use std::{
     sync::Arc,

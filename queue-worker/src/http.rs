@@ -1,5 +1,5 @@
 //! Serves `GET /health`, `GET /ready` and `GET /metrics` from the broker's I/O thread, so that they are answered while handlers block everything else.
-//! What the answers say is in `health`.
+//! `health` computes the contents of the answers.
 
 use std::{
     collections::VecDeque,

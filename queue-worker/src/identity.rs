@@ -1,4 +1,4 @@
-//! What a worker says of itself to the broker: its host, its process, its release and its tasks.
+//! The identity that a worker registers at the broker: host, process, release and tasks.
 
 use std::{
     fs::File,

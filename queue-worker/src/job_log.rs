@@ -1,4 +1,4 @@
-//! A layer of `tracing` that puts what is logged while a job runs into the log of the job.
+//! A layer of `tracing` that copies the events of a running job into the log of the job.
 
 use std::{
     cell::RefCell,

@@ -1,7 +1,10 @@
-//! What the worker tells the `metrics` facade. `docs/metrics.md` lists all of it, and [`METRICS`] is that list for the tests.
+//! The metrics that the worker reports to the `metrics` facade. `docs/metrics.md` lists all of
+//! them, and [`METRICS`] is that list for the tests.
 //!
-//! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the queues. Labels are bounded: queues and tasks
-//! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, limits have names (`limits.rs`), and outcomes, verbs and states have few values each.
+//! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the
+//! queues. Labels are bounded. Queues and tasks are those of the worker, with at most
+//! [`MOST_TASKS`] tasks per queue. Limits have names (`limits.rs`). Outcomes, verbs and states have
+//! few values.
 
 mod limits;
 mod operations;

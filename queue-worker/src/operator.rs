@@ -1,6 +1,7 @@
-//! Goes on with operations whose runner is gone: what people do to all jobs of a queue that match.
+//! Resumes operations whose runner has stopped.
 //!
-//! Each step of an operation is a compare-and-set on its number, so that several workers may try: one takes it, and changes no job twice.
+//! Each step of an operation is a compare-and-set on its number. Several workers may therefore try
+//! it at once: one succeeds, and no job is changed twice.
 
 use std::{sync::Arc, time::Duration};
 

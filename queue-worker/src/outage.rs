@@ -1,5 +1,6 @@
-//! Outages of the broker: one line when one begins and one when it is over, however many queues, lanes and beats meet with it.
-//! No duty: those that meet with an outage tell it here.
+//! Outages of the broker: one log line at the beginning and one at the end, independent of the
+//! number of affected queues, lanes and heartbeats. It is not a duty: other parts report outages to
+//! it.
 
 use std::{
     sync::{

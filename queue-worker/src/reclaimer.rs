@@ -1,10 +1,11 @@
-//! Takes back the jobs of workers that died, in two checks: a lane whose lease has run out is overdue, and is fenced only if
-//! it has not been heard of at the second check, by this process's own clock. After any failure of the broker the
-//! checks start over: a Redis that stood still makes no lane overdue.
+//! Reclaims the jobs of crashed workers, in two checks. A lane with an expired lease is overdue. It
+//! is fenced only if the broker has not received a heartbeat from it by the second check, by this
+//! process's own clock. After any failure of the broker the checks start again, so a Redis that
+//! paused makes no lane overdue.
 //!
-//! A lane whose deadline lies further ahead than its lease is long is overdue, too: the broker's clock was put back, and says
-//! nothing about that lane. Between its two checks lies a whole lease more, so that its jobs are taken back no sooner than they
-//! would have been by a clock that is right.
+//! A lane whose deadline is further ahead than the length of its lease is overdue, too: the
+//! broker's clock was set back, and the deadline is not meaningful. The second check comes one
+//! lease later, so its jobs are not reclaimed earlier than with a correct clock.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -1,6 +1,7 @@
-//! Stores what handlers tell of their jobs: progress and lines of their logs. It gathers what is told, and stores it about four times a second, for
-//! all jobs together. What a handler has told last is stored before its ending is sent, which takes the tag away. A worker whose handlers tell
-//! nothing never wakes it.
+//! Stores the progress and log lines of handlers. It collects them, and stores them about four
+//! times a second, for all jobs together. The last ones are stored before the result of the job is
+//! sent, because the result clears the tag that they need. A worker whose handlers report nothing
+//! never wakes it.
 
 use std::{sync::Arc, time::Instant};
 

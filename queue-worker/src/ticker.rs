@@ -1,11 +1,12 @@
 //! Makes the ticks of schedules when they are due.
 //!
-//! It wakes for the earliest tick that it knows of, by an alarm as exact as that of due jobs, and for announcements of earlier ones. Idle schedules
-//! cost nothing: only now and then it asks without a reason, in case an announcement was lost, and less often where it has never seen a
-//! schedule. Which worker makes a tick is decided by the broker, which hands a due schedule to one of them.
+//! It wakes for the earliest known tick, by an alarm as exact as that of due jobs, and for
+//! announcements of earlier ticks. Idle schedules are cheap: the ticker polls rarely, in case an
+//! announcement was lost, and even less often if it has never seen a schedule. The broker decides
+//! which worker makes a tick: it returns a due schedule to one of them.
 //!
-//! A tick is made once whatever dies in between: the broker compares the state of the schedule with the one that was read, and stores the job
-//! in the same transition.
+//! A tick is made exactly once, even after crashes: the broker compares the state of the schedule
+//! with the one that was read, and stores the job in the same transition.
 
 use std::{
     sync::{Arc, atomic::Ordering},

@@ -1,6 +1,6 @@
-//! The figures by which the worker goes: its batches, waits and intervals. Each says its unit, and the figure that it gave (the
-//! measurements are in `docs/decisions/`); where none was measured, what it trades. What users are promised, such as the
-//! grace time, is in `config`.
+//! Tuning constants of the worker: batches, waits and intervals. Each states its unit and its
+//! measured effect (the measurements are in `docs/decisions/`), or the trade-off if none was
+//! measured. Constants that users rely on, such as the grace time, are in `config`.
 
 use std::time::Duration;
 

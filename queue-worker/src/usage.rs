@@ -1,4 +1,5 @@
-//! What this process uses: its resident memory and its CPU time. Where the system does not tell, it is unknown.
+//! Resource usage of this process: resident memory and CPU time. It is unknown on systems that do
+//! not report it.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The worker as applications see it: a builder that runs. `check` says what is wrong with its settings, `limits` sets how much
-//! its queues keep, `idle` ends when there is nothing to do.
+//! The builder of a worker. `check` validates its settings, `limits` sets the retention of its
+//! queues, and `idle` stops it when there is nothing to do.
 
 mod check;
 mod idle;

@@ -1,4 +1,4 @@
-//! Aging: jobs that wait rise. What is stored of it for a queue, and how it is changed.
+//! Aging: waiting jobs rise in priority. The stored setting of a queue, and its changes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

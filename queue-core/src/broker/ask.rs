@@ -1,4 +1,4 @@
-//! What people ask of a worker: to claim nothing, to claim again, or to stop.
+//! Requests to a worker: claim nothing, claim again, or stop.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What people do to jobs.
+//! Changes of jobs by operators.
 
 use std::fmt;
 

@@ -1,10 +1,12 @@
-//! How a wrapper of a broker hands on what it does not change.
+//! Delegation of broker methods, for wrappers of a broker.
 //!
-//! The traits `Broker` and `Inspect` have no default methods: a wrapper that forgot one would bypass the broker that it wraps. A wrapper
-//! writes the methods that it changes, and hands on the others with one line. A method that is neither handed on nor written does not
-//! compile, and one that is both does not compile either.
+//! The traits `Broker` and `Inspect` have no default methods, because a wrapper without an
+//! implementation would then bypass the wrapped broker. A wrapper implements the methods that it
+//! changes, and delegates each other one in one line. A method that is neither implemented nor
+//! delegated does not compile, and neither does one that is both.
 //!
-//! A new method of a trait gets a line in its table here, and one in `__delegate_listed!`. All wrappers then hand it on.
+//! A new method of a trait gets a line in its table here, and one in `__delegate_listed!`. All
+//! wrappers then delegate it.
 
 /// Hands methods of the trait `Broker` on to a field, inside an `impl` of the trait.
 ///

@@ -1,4 +1,4 @@
-//! What a person changes of a job that waits.
+//! Edits of waiting jobs.
 
 use super::{GroupName, JobLimits, JobState, Priority, UniqueKey};
 use crate::address::JobId;

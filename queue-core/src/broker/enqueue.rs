@@ -1,4 +1,4 @@
-//! Enqueue: the jobs that go in, and what became of each.
+//! Enqueues: the jobs of a request, and the result for each.
 
 use std::{
     sync::Arc,

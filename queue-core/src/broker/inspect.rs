@@ -1,4 +1,4 @@
-//! What people need of a broker: to list, show, change, pause and audit.
+//! The broker interface for operators: list, show, change, pause and audit.
 
 use std::{fmt, str::FromStr};
 

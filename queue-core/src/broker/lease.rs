@@ -1,4 +1,5 @@
-//! Leases: how a lane renews its own, and what happens to the jobs of a lane that did not.
+//! Leases: how a lane renews its lease, and how the jobs of a lane with an expired lease are
+//! reclaimed.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Limits: what is stored of one, how it is changed, and who holds its slots.
+//! Limits: the stored form, changes, and the holders of slots.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

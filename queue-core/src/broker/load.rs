@@ -1,4 +1,4 @@
-//! What a worker says with its beats: what its process uses, and how many of its slots are busy.
+//! The load that a worker reports with its heartbeats: resource usage and busy slots.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! The contract between this framework and the store that keeps the jobs, for those who write a broker or a wrapper around one. It is not
-//! stable: it may change in any release before 1.0. The types that applications use are at the root of this crate.
+//! The interface between this framework and the store of the jobs, for authors of a broker or of a
+//! wrapper around one. It is not stable: it may change in any release before 1.0. The types that
+//! applications use are at the root of this crate.
 //!
-//! [`Broker`] has what workers and producers need; [`Inspect`] has what people need. Both speak of jobs and never of a backend, and
-//! both are object-safe: everything above holds an `Arc<dyn Broker>`.
+//! [`Broker`] has the methods for workers and producers, [`Inspect`] those for operators. Neither
+//! contains a backend type, and both are object-safe: all other code holds an `Arc<dyn Broker>`.
 //!
 //! # The lease protocol in short
 //!

@@ -1,7 +1,9 @@
-//! Rewinds: a subscription begins again at a mark in the log.
+//! Rewinds, which set a subscription to an earlier or later position of the log.
 //!
-//! While one is under way the subscription reads nothing. Who runs it takes the steps of [`RewindStep`] in their order, and between [`Begin`](RewindStep::Begin) and
-//! [`Forget`](RewindStep::Forget) cancels what waits in the queue, with [`Cancel`](RewindStep::Cancel). If its runner dies, the subscription waits for another rewind, which does all of it again.
+//! During a rewind the subscription reads nothing. The runner takes the steps of [`RewindStep`] in
+//! order. Between [`Begin`](RewindStep::Begin) and [`Forget`](RewindStep::Forget) it cancels the
+//! waiting jobs of the queue, with [`Cancel`](RewindStep::Cancel). If the runner crashes, the
+//! subscription stays stopped until another rewind repeats all steps.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where jobs stand: what a broker knows of why a job does not run yet.
+//! The position of jobs: what a broker reports about why a job does not run yet.
 
 use super::{GroupName, Pause, StoredJob, StoredLimitKey};
 use crate::address::JobId;

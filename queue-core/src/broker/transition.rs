@@ -1,5 +1,5 @@
-//! Transitions: what jobs go from which state to which, told to the watchers that follow a queue. And for how long marks stand: of the watchers of a queue, and of the programs that
-//! wait for a job.
+//! Transitions: the state changes of jobs, reported to the watchers of a queue. Also the lifetimes
+//! of marks, of watchers and of programs that wait for a job.
 
 use std::time::Duration;
 

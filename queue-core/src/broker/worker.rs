@@ -1,4 +1,4 @@
-//! Workers: what a process says of itself when it registers, and what people are told of it.
+//! Workers: the record that a process registers, and the form in which it is read.
 
 use std::{
     collections::BTreeMap,

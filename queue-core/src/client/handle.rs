@@ -1,4 +1,4 @@
-//! What an application holds of a job that it enqueued.
+//! The handle of an enqueued job.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Limits of a job: its keys, of its parameters or as they were given, and what it costs.
+//! The limits of a job: keys, derived from parameters or given, and costs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What becomes of a job before it is sent: it is checked and encoded.
+//! Preparation of a job before it is sent: validation and encoding.
 
 use std::{
     sync::Arc,

@@ -1,9 +1,10 @@
 //! The producer protocol.
 //!
-//! A producer has a registered name and a sequence. It registers when it has no name, then sends its batch, and sends it again under the same number until it is answered or
-//! the time of its last caller is up. Each caller is told when its own time is up: that its job was not stored, if nothing was sent,
-//! or it gets a [`Pending`]. Then the producer goes on under a new name, since the old number could no longer be repeated safely
-//! once a later one was accepted.
+//! A producer has a registered name and a sequence. It registers if it has no name, then sends its
+//! batch. It repeats the batch under the same number until the broker answers or the deadline of
+//! the last caller has passed. At its own deadline, each caller gets an error if nothing was sent,
+//! or a [`Pending`]. The producer then continues under a new name, because the old number cannot be
+//! repeated safely once a later one was accepted.
 
 use std::{
     mem,

@@ -1,4 +1,4 @@
-//! What an application sees of a job that runs: its progress.
+//! The progress of a running job, as an application reads it.
 
 use super::Handle;
 use crate::{

@@ -1,4 +1,5 @@
-//! A job as a row of an outbox has it: in the database of the application, from its transaction until a relay has sent it to the broker.
+//! A job as a row of an outbox, which holds it in the database of the application from its
+//! transaction until a relay has sent it to the broker.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! How the jobs of one client reach one queue.
 //!
-//! There is one way: a batch travels under a producer that has nothing else in flight, and [`Producer::conclude`] sends it until it is
-//! answered. Three callers make batches of different sizes:
+//! A batch is sent by a producer that has nothing else in flight, and [`Producer::conclude`]
+//! repeats it until it is answered. Three kinds of callers make batches of different sizes:
 //!
-//! - A caller with no other beside it sends its job at once, from its own thread.
+//! - A single caller sends its job at once, from its own thread.
 //! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is free. At most [`FLIGHTS`] batches are in
 //!   flight, that of a caller from its own thread among them.
 //!   All callers of a client have the same deadline, so those of a flight are told before those that gathered behind it.

@@ -1,4 +1,4 @@
-//! The key of a job that is enqueued: of its task's definition and of what the job says itself.
+//! The unique key of a job: from the definition of its task, and from the setters of the job.
 
 use std::time::Duration;
 

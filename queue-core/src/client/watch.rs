@@ -1,4 +1,4 @@
-//! Watching queues: what jobs go from which state to which, as it happens.
+//! Watching queues: state transitions of jobs as they happen.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,5 +1,5 @@
-//! The decoder of what `write.rs` writes: types read the same values as from serde_json. Keys of maps are texts, also those that are
-//! read as numbers, bools or variants.
+//! The decoder for the output of `write.rs`. Types read the same values as from serde_json. Keys of
+//! maps are strings, including keys that are read as numbers, bools or variants.
 
 use serde::{
     Deserializer,

@@ -1,5 +1,6 @@
-//! The encoder of payloads, results and progress values: what serde_json would write, as MessagePack. Maps and structs are
-//! written in the order of their keys, so that equal values have equal bytes.
+//! The encoder of payloads, results and progress values: the data model of serde_json, in
+//! MessagePack. Maps and structs are written in the order of their keys, so equal values have equal
+//! bytes.
 
 use std::{
     fmt::{self, Display, Write as _},

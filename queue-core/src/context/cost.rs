@@ -1,4 +1,5 @@
-//! What a handler says that its run has really used of the rates of its job's limits: kept here until its ending is sent.
+//! The actual usage of the rates of a job's limits, as reported by the handler; buffered until the
+//! result of the run is sent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a handler tells of its job while it runs: kept here until the worker has stored it.
+//! The progress and log lines of a running handler, buffered until the worker has stored them.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! What is said of a job that is in a state in which something cannot be done.
+//! Suggestions for a job whose state does not allow an operation.
 
 /// The state of a job as the end of a sentence.
 pub(super) fn it_is(state: &str) -> String {

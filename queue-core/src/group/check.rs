@@ -1,4 +1,4 @@
-//! What a rule of groups cannot say.
+//! Validation of group rules.
 
 use super::{GroupOrder, GroupRule, RuleOf, WEIGHT_MAX};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! What people ask of a worker.
+//! Requests to workers.
 
 use super::Inspector;
 use crate::{

@@ -1,4 +1,4 @@
-//! What people do to jobs: to one, to many, or to all in a state.
+//! Changes of one job, of several, or of all jobs in a state.
 
 use std::time::SystemTime;
 

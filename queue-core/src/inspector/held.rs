@@ -1,4 +1,4 @@
-//! What a worker holds: the jobs that it runs now.
+//! The jobs that a worker is running.
 
 use futures_util::{
     FutureExt,

@@ -1,4 +1,4 @@
-//! Limits: what holds, who holds their slots, and what code declares of them.
+//! Limits: effective values, holders of slots, and declarations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,10 @@
-//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `search` through those of all queues that match, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
-//! `operations` does something to all jobs that match, in steps that survive their runner. `topics` shows topics and their subscriptions, `rewind` lets a subscription begin again.
+//! Inspection and administration of jobs and queues. `record` is the readable form of a job, `json`
+//! its printed form. `change` changes jobs, `edit` edits a waiting job, `duplicate` copies one, and
+//! `clear` cancels the jobs of a group. `walk` lists all jobs of a state, `search` finds matching
+//! jobs in all queues, and `why` lists the reasons why a job does not run. `workers` lists workers,
+//! `held` lists the jobs of a worker, and `ask` sends requests to it. `operations` changes all
+//! matching jobs, in steps that survive a crash of their runner. `topics` shows topics and
+//! subscriptions, and `rewind` sets the position of a subscription.
 
 mod aging;
 mod ask;

@@ -1,4 +1,4 @@
-//! What handlers have told of their jobs: progress and logs, as people read them, and as they change.
+//! Progress and logs of jobs, for reading and for following.
 
 use std::time::{Duration, SystemTime};
 

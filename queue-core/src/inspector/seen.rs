@@ -1,4 +1,4 @@
-//! Names of queues that somebody has asked about: a name that nobody knows is mostly a slip.
+//! Names of queues in use, to detect misspelled names.
 
 use std::{
     collections::HashSet,

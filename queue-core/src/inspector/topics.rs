@@ -1,4 +1,4 @@
-//! Topics: what they hold, and how far their subscriptions are.
+//! Topics: their contents, and the progress of their subscriptions.
 
 use std::{
     collections::BTreeMap,

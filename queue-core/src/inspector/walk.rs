@@ -1,4 +1,4 @@
-//! Whole listings, so that nobody has to follow pages by hand.
+//! Complete listings, which follow the pages.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Why a job does not run: made of where the job stands, and of the workers that there are.
+//! The reasons why a job does not run, from its position at the broker and the live workers.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Which workers there are, and what they have reported.
+//! The registered workers and their reports.
 
 use tokio::time::Instant;
 

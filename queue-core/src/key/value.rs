@@ -1,4 +1,4 @@
-//! What a single parameter says of a job: its group, a tag.
+//! The group or the tag of a job, derived from a single parameter.
 
 use super::find;
 use crate::{

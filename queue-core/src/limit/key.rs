@@ -1,4 +1,4 @@
-//! Keys of limits, and what a job is subject to.
+//! Keys of limits, and the limits of a job.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! What a run has really used of the rates of its limits.
+//! The actual usage of a run, which corrects the rates of its limits.
 
 use super::{LIMITS_OF_A_JOB, LimitKey};
 use crate::{

@@ -1,8 +1,9 @@
-//! Who counts and times the calls to a broker: [`Observe`], and [`Calls`], which holds counters.
+//! Observation of the calls to a broker: [`Observe`], and [`Calls`], which holds counters.
 //!
-//! A client that was made with [`Client::with_observer`](crate::Client::with_observer) tells its observer of every call: its own, those
-//! of its handles and its [`Inspector`](crate::Inspector), and those of a worker that is made with it. Any other client calls its broker
-//! directly and pays nothing.
+//! A client with an observer ([`Client::with_observer`](crate::Client::with_observer)) reports
+//! every call to it: its own calls, those of its handles and its [`Inspector`](crate::Inspector),
+//! and those of a worker that uses the client. Any other client calls its broker directly, without
+//! overhead.
 //!
 //! ```
 //! use std::sync::Arc;

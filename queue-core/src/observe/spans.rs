@@ -1,7 +1,8 @@
-//! The spans of `tracing`: one for each enqueue, for each run of a job, and for each call to the broker that is made within another span.
-//! With the feature `otel`, a job also carries the trace of whoever enqueued it: see `docs/tracing.md`.
+//! The spans of `tracing`: one for each enqueue, for each run of a job, and for each call to the
+//! broker that is made within another span. With the feature `otel`, a job also carries the trace
+//! of its producer: see `docs/tracing.md`.
 //!
-//! A span that no subscriber asks for costs one look at a flag.
+//! A span without an interested subscriber costs one check of a flag.
 
 use tracing::{Span, field::Empty};
 

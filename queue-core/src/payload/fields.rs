@@ -1,4 +1,5 @@
-//! The payload of a struct whose fields are the parameters: written and read by what serde derives for it, as a whole.
+//! The payload of a struct whose fields are the parameters. It is read and written as a whole by
+//! the serde derives of the struct.
 
 use serde::{
     Deserializer, Serialize, Serializer,

@@ -1,4 +1,4 @@
-//! What a new definition, a pause and a resume change in a schedule.
+//! Changes of a schedule by a new definition, a pause or a resume.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! What code declares. Several releases may say different things of one schedule; the release that was first seen latest, among those with a
-//! live worker, is right, so that a rollback takes effect. What a person sets at run time outlives all of them.
+//! Declarations of schedules in code. Several releases may declare one schedule differently. The
+//! declaration of the release that appeared last, among releases with a live worker, is effective,
+//! so a rollback takes effect. A setting made at run time overrides all declarations.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The builder of a schedule, and what it is checked for.
+//! The builder of a schedule, and its validation.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! What applications and people call: [`Schedules`].
+//! The interface for applications and operators: [`Schedules`].
 
 use std::{
     sync::Arc,

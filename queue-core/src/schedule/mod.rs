@@ -1,8 +1,8 @@
-//! Schedules: jobs that are made again and again, by a cron expression or an interval.
+//! Schedules, which create jobs by a cron expression or an interval.
 //!
-//! A [`Schedule`] says when and which job. It is given to a worker (`Worker::schedule`), declared on a task
-//! (`#[task(schedule(..))]`), or set at run time by [`Schedules::upsert`]. It is stored in the broker, in the queue of its job. Any worker of this
-//! queue makes its ticks; there is no leader.
+//! A [`Schedule`] has a time rule and a job. It is given to a worker (`Worker::schedule`), declared
+//! on a task (`#[task(schedule(..))]`), or set at run time by [`Schedules::upsert`]. The broker
+//! stores it in the queue of its job. Any worker of this queue makes its ticks; there is no leader.
 //!
 //! | module | what it does |
 //! |---|---|

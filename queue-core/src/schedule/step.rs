@@ -1,5 +1,5 @@
-//! What the ticks that are due do. A pure function of the definition, the state and the broker's time; whoever calls it sets what it has
-//! decided, if the state is still the same.
+//! The effect of due ticks. A pure function of the definition, the state and the broker's time. The
+//! caller stores the result if the state has not changed since.
 
 use queue_calendar::Overlap;
 

@@ -1,4 +1,4 @@
-//! What a worker does: asks what is due, decides, and sets what it has decided.
+//! The work of a worker: read due schedules, decide, and write the result.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! Printing an answer again and again, for a person who stays; and what lists take besides.
+//! Repeated output with `--watch`, and the common arguments of lists.
 
 use std::{
     io::{IsTerminal, stdout},

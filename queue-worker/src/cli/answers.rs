@@ -1,4 +1,4 @@
-//! What commands that change one thing after the other say of each: a line, or with `--json` one list of all that was done.
+//! The output of commands that change several things: a line for each, or with `--json` one list.
 
 use queue_core::Error;
 use serde_json::Value;

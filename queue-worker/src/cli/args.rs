@@ -1,4 +1,4 @@
-//! What the command line understands.
+//! The arguments of the command line.
 
 use std::{
     net::SocketAddr,

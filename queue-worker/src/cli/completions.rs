@@ -1,4 +1,4 @@
-//! `completions`: what a shell reads to complete the commands and options of this program.
+//! `completions`: the completion script of a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! How the broker is, as `status` and `doctor` tell it.
+//! The condition of the broker, for `status` and `doctor`.
 
 use queue_core::broker::Condition;
 use serde::Serialize;

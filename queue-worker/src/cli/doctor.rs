@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong, and what to do about it.
+//! `doctor`: problems, and their fixes.
 
 pub(super) mod topics;
 

@@ -1,4 +1,4 @@
-//! Exit codes, and how a failure is told.
+//! Exit codes, and the output of errors.
 
 use std::{io, process::ExitCode};
 

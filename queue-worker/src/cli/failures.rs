@@ -1,4 +1,4 @@
-//! `failures`: how runs have failed, by what their failures have in common.
+//! `failures`: failures of runs, grouped by fingerprint.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `status --history`: what happened, minute by minute or hour by hour.
+//! `status --history`: the history of queues, by minute or by hour.
 
 use std::time::{Duration, SystemTime};
 

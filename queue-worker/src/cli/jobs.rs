@@ -1,4 +1,4 @@
-//! `jobs`: lists jobs. `show` tells all about one, `repair` changes them.
+//! `jobs` lists jobs. `show` prints one in detail, `repair` changes them.
 
 use std::time::SystemTime;
 

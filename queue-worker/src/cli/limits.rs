@@ -1,4 +1,4 @@
-//! `limits`: which there are, who holds them, and what a person sets of them.
+//! `limits`: limits, their holders, and their settings at run time.
 
 use std::{str::FromStr, time::SystemTime};
 

@@ -1,7 +1,8 @@
-//! What a command says on standard error while it runs, and the spans that it exports.
+//! The log of a command on standard error, and the export of its spans.
 //!
-//! Standard error may be read by nobody: a terminal after Ctrl-S, a full pipe, a log driver that blocks. Whoever writes there waits for ever, so
-//! that only a thread of the log does. What it has not taken in is bounded; further lines are dropped and counted.
+//! Standard error may block: a terminal after Ctrl-S, a full pipe, a log driver that waits. A
+//! writer then waits forever, so only a dedicated log thread writes. Its buffer is bounded; further
+//! lines are dropped and counted.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},

@@ -1,4 +1,4 @@
-//! `jobs logs`: what the handler of a job has told, and what it tells.
+//! `jobs logs`: the log of a job, and new lines as they arrive.
 
 use std::time::SystemTime;
 

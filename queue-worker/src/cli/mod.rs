@@ -1,7 +1,8 @@
 //! The command line of a worker binary.
 //!
-//! `args` says what is understood, one file per noun does it, `output` writes tables and JSON, `exit` turns what went
-//! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
+//! `args` defines the arguments, one file per noun carries out its commands, `output` writes tables
+//! and JSON, and `exit` converts errors into exit codes. All commands except `work` use only
+//! [`Client`] and [`Inspector`](queue_core::Inspector).
 
 mod again;
 mod answers;

@@ -1,4 +1,5 @@
-//! `operations`: what people do to all jobs that match. `jobs requeue`, `promote`, `cancel` and `delete` start one with `--all`, and `queues drain` and `purge` do.
+//! `operations`: changes of all matching jobs. `jobs requeue`, `promote`, `cancel` and `delete`
+//! start one with `--all`, and so do `queues drain` and `purge`.
 
 use std::{
     io::{self, IsTerminal, Write},

@@ -1,4 +1,4 @@
-//! What is said of parked jobs: which tasks no worker knows, and which jobs no release has been able to read.
+//! Descriptions of parked jobs: tasks that no worker has, and jobs that no release can read.
 
 use std::{collections::BTreeMap, time::SystemTime};
 

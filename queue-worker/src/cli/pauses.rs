@@ -1,4 +1,4 @@
-//! What is said of a pause on the command line: why, and until when.
+//! The reason and the end of a pause on the command line.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! The person at the command line: who it is, and what is asked of it before something is removed for good.
+//! The operator at the command line: the name, and confirmations of deletions.
 
 use std::{
     env,

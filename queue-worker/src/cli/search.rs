@@ -1,4 +1,5 @@
-//! `jobs search`: pages of the jobs of all queues that match a filter. It goes on where it has stopped, while the queues change.
+//! `jobs search`: pages of the matching jobs of all queues. A later call continues after the last
+//! page, even if the queues have changed.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `tasks`: what this program can run.
+//! `tasks`: the tasks of this program.
 
 use queue_core::{
     handler::{HandlerDef, RunFn},

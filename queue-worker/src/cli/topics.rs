@@ -1,4 +1,4 @@
-//! `topics`: which there are, how far their subscriptions are, and what is in their logs.
+//! `topics`: topics, the progress of their subscriptions, and the events of their logs.
 
 mod rewind;
 mod rows;

@@ -1,4 +1,4 @@
-//! `watch`: what jobs go from which state to which, a line each, until it is stopped.
+//! `watch`: state transitions of jobs, one per line, until it is stopped.
 
 use std::time::{Duration, Instant};
 

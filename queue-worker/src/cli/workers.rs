@@ -1,4 +1,4 @@
-//! `workers`: which workers there are; `workers show`: what runs on one; `ask` has what they are asked.
+//! `workers` lists workers; `workers show` lists the jobs of one. `ask` sends requests to workers.
 
 mod ask;
 

@@ -1,4 +1,5 @@
-//! Limits as metrics: by name, and never by key: keys are many, and hold what tells accounts apart.
+//! Metrics of limits, by name and not by key, because keys are many and may contain the names of
+//! accounts.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! Operations as metrics: whether one is under way, and what the last of each kind has done.
+//! Metrics of operations: whether one is running, and the result of the last of each kind.
 
 use queue_core::{OperationKind, broker::DynBroker};
 

@@ -1,4 +1,4 @@
-//! Turns that are answered, or late: what their answers mean for slots, lanes and queues.
+//! Answers to turns, and late turns: their effect on slots, lanes and queues.
 
 use std::{mem, time::Instant};
 

@@ -1,4 +1,5 @@
-//! What people ask of the worker: to claim nothing, to claim again, or to stop. It hears of it with a beat.
+//! Requests of operators: claim nothing, claim again, or stop. They arrive with the answer to a
+//! heartbeat.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What happens as time passes: polls and due jobs, beats, and a look for handlers that should have ended.
+//! Timed work: polls, due jobs, heartbeats, and the search for handlers that should have stopped.
 
 use std::{
     mem,

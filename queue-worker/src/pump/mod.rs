@@ -1,12 +1,14 @@
-//! Claims and finishes. One task on the broker's I/O thread owns the slots and the lanes of a worker; everything else tells it
-//! what happened, and it decides what is sent.
+//! Claims and finishes jobs. One task on the broker's I/O thread owns the slots and the lanes of a
+//! worker. All other parts send it messages, and it decides which requests to send.
 //!
-//! A turn carries the endings that a lane has gathered and asks for jobs for free slots, which are reserved until it is
-//! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits for more than
-//! the answer to another turn.
+//! A turn submits the results that a lane has collected and requests jobs for free slots, which are
+//! reserved until the answer. Results collect while turns are in flight, so batches grow with the
+//! load. At low load, a result waits at most for the answer to another turn.
 //!
-//! `ask` is what people ask of the worker, `turns` sends turns, `endings` says what fits into one, `answers` takes in what they bring, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
-//! `reason` why a queue is asked, `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
+//! `ask` handles requests of operators, `turns` sends turns, `endings` selects the results of a
+//! turn, and `answers` processes the answers. `shares` divides the free slots among the queues,
+//! `pace` sets the minimum size of a turn, `reason` is why a queue is polled, and `suspects`
+//! selects the queue that may run a suspect. `clock` does timed work, and `stop` stops the worker.
 
 mod answers;
 mod ask;

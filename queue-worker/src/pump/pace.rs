@@ -1,5 +1,6 @@
-//! How much a turn has to carry. Each costs the broker something, whatever it brings; so a worker with many queues serves few of
-//! them at a time where jobs are short, and one after the other where they are long and nobody minds a turn for each.
+//! The minimum size of a turn. Each turn has a fixed cost for the broker. A worker with many queues
+//! therefore serves few of them at a time if jobs are short. If jobs are long, it serves them one
+//! after the other, because a turn per job is then cheap.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,5 @@
-//! The end of a worker: it claims nothing, drains, tells what is left to stop, and hands everything in.
+//! The stop of a worker: it stops claiming, drains, cancels the remaining handlers, and submits all
+//! results.
 
 use std::{
     mem,

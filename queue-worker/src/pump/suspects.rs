@@ -1,6 +1,7 @@
-//! Who may run a suspect, a job whose process has died before: a process has one at most, and the queues in which some wait are
-//! asked one after the other. A job that has run for longer than it had when its process died is suspected no more: other suspects do
-//! not wait for its end.
+//! Selection of suspects: jobs whose worker process has crashed before. A process runs at most one
+//! suspect, and the queues with waiting suspects are polled one after the other. A job that has run
+//! longer than before its last crash is no longer a suspect, so other suspects do not wait for its
+//! end.
 
 use std::{collections::VecDeque, time::Instant};
 

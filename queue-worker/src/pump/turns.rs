@@ -1,4 +1,4 @@
-//! Turns that are sent: when, by which lane, and with what.
+//! Sending of turns: when, by which lane, and with what contents.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What an outcome means for its job: an [`Outcome`] of the application's becomes an [`Ending`] of the broker's.
+//! Conversion of the application's [`Outcome`] into the broker's [`Ending`].
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

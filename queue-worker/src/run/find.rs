@@ -1,4 +1,4 @@
-//! What a delivery is: its envelope, and the task that runs it.
+//! Decoding of a delivery: its envelope, and its task.
 
 use std::ops::Range;
 

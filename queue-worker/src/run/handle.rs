@@ -1,4 +1,5 @@
-//! The run of the handler itself: within all middleware and its timeout, told to stop when it should, and behind a wall for panics.
+//! The run of the handler, within all middleware and its timeout. It is cancelled when it should
+//! stop, and its panics are caught.
 
 use std::{
     any::Any,

@@ -1,4 +1,4 @@
-//! What a run gets: the settings that hold for it, and its context.
+//! The inputs of a run: its effective settings, and its context.
 
 use std::{collections::BTreeMap, time::Duration};
 

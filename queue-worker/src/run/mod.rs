@@ -1,14 +1,15 @@
 //! Runs jobs, on the application's runtime. Running one is a sequence of steps over one value, [`Run`], one function each:
 //!
-//! 1. [`may_start`](Run::may_start): not after the worker was told to stop.
+//! 1. [`may_start`](Run::may_start): the worker has no stop request.
 //! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task (`find.rs`).
 //! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context (`inject.rs`).
 //! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be cancelled.
-//! 5. [`handle`](Run::handle): the handler, within its timeout and behind a wall for panics (`handle.rs`).
-//! 6. What the handler has told of its job is stored, if it has told anything (`scribe.rs`).
-//! 7. [`ending`](Run::ending): what the outcome means for the job (`ending.rs`).
+//! 5. [`handle`](Run::handle): the handler, within its timeout; panics are caught (`handle.rs`).
+//! 6. The progress and log lines of the handler are stored, if there are any (`scribe.rs`).
+//! 7. [`ending`](Run::ending): the effect of the outcome on the job (`ending.rs`).
 //!
-//! How a run ended is an [`Outcome`] towards the application, and an [`Ending`] towards the broker; there is no third type.
+//! The application sees the result of a run as an [`Outcome`], and the broker as an [`Ending`];
+//! there is no third type.
 
 mod ending;
 mod find;

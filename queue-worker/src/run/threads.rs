@@ -1,5 +1,6 @@
-//! Threads for blocking tasks. They are not the runtime's: those are needed by what handlers do with files and `spawn_blocking`, and handlers that
-//! hold them all would wait for each other. There are as many as such jobs run at once, and so no more than the worker has slots.
+//! Threads for blocking tasks, separate from those of the runtime. Handlers use the threads of the
+//! runtime for files and `spawn_blocking`, and blocking handlers that occupied all of them would
+//! deadlock. There is one thread per running blocking job, at most one per slot of the worker.
 
 use std::{
     io,

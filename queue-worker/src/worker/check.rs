@@ -1,4 +1,4 @@
-//! What is wrong with the settings of a worker, all of it at once.
+//! Validation of the settings of a worker, which reports all problems at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

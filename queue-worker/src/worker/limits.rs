@@ -1,4 +1,4 @@
-//! How much the queues of a worker keep of what has ended.
+//! Retention limits of a worker's queues.
 
 use std::time::Duration;
 

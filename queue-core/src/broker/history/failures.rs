@@ -1,7 +1,8 @@
-//! Failures by fingerprint: what workers report of them, and what is kept.
+//! Failures by fingerprint: the reports of workers, and the stored form.
 //!
-//! Workers count failures with their reports, so that no turn takes a command more. Memory is bounded: a queue keeps [`KINDS`] kinds, and
-//! a new one takes the place of the one that was not seen for the longest time.
+//! Workers include failures in their reports, so a turn needs no additional command. Memory is
+//! bounded: a queue keeps [`KINDS`] kinds, and a new kind replaces the one that was last seen the
+//! longest time ago.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

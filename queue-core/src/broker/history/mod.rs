@@ -1,12 +1,14 @@
-//! The history of a queue: what its workers have counted, per minute for two hours and per hour for two weeks.
+//! The history of a queue: the figures of its workers, per minute for two hours and per hour for
+//! two weeks.
 //!
-//! Workers count in memory and send what they have counted with a [`Report`] every ten seconds or so, apart from all jobs. The broker adds it
-//! to the minute and to the hour in which the report arrives, by its own clock. The last interval of a worker that was killed is missing.
+//! Workers count in memory and send their figures with a [`Report`] about every ten seconds,
+//! separately from jobs. The broker adds them to the minute and the hour in which the report
+//! arrives, by its own clock. The figures of a killed worker since its last report are missing.
 //!
-//! With them they send the [kinds](FailureKind) of failures, of which a queue keeps [`KINDS`].
+//! Reports also contain the [kinds](FailureKind) of failures, of which a queue keeps [`KINDS`].
 //!
-//! Memory is bounded. Of each task there are [`MINUTES`] + [`HOURS`] places, which are used in a circle, and a queue keeps [`TASKS`] tasks at most.
-//! What happens to further tasks is counted under [`OTHERS`].
+//! Memory is bounded. Each task has a ring buffer of [`MINUTES`] + [`HOURS`] entries, and a queue
+//! keeps at most [`TASKS`] tasks. The figures of further tasks are counted under [`OTHERS`].
 
 mod failures;
 mod page;

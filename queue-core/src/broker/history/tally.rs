@@ -1,4 +1,4 @@
-//! What workers count of the jobs of one task.
+//! The figures that workers count for the jobs of one task.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What an operation does, and how far it is.
+//! The kind of an operation, and its progress.
 
 use std::{fmt, str::FromStr};
 

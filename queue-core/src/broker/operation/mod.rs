@@ -1,10 +1,13 @@
-//! Operations: what people do to all jobs of a queue that match a filter, in steps that outlive the one who takes them.
+//! Operations: changes to all matching jobs of a queue, in steps. An operation survives a crash of
+//! its runner.
 //!
-//! An operation is a record of its queue. A *runner* reads [some jobs](super::Inspect::scan) behind the position of the operation, and chooses those that match. It hands them in with
-//! one [step](OperationStep), which compares its number, changes the jobs, and stores the next position and the counts, in one transition. So a step that is sent again changes nothing,
-//! and a runner that another one has [taken over from](OperationDeed::Take) changes nothing any more.
+//! An operation is a record of its queue. A *runner* reads [some jobs](super::Inspect::scan) after
+//! the position of the operation, and selects those that match. It submits them with one
+//! [step](OperationStep). The step compares its number, changes the jobs, and stores the next
+//! position and the counts, in one transition. A repeated step therefore changes nothing, and
+//! neither does a step of a runner that another one has [replaced](OperationDeed::Take).
 //!
-//! One operation of a queue is under way at a time. The last [`OPERATIONS_KEPT`] stay as its history.
+//! A queue runs one operation at a time. The last [`OPERATIONS_KEPT`] are kept as its history.
 
 mod kind;
 mod stored;

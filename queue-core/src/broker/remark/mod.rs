@@ -1,4 +1,4 @@
-//! Remarks: what a handler tells of its job while it runs, its progress and lines of its log.
+//! Remarks: the progress and the log lines that a handler reports while it runs.
 
 mod stored;
 

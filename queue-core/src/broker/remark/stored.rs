@@ -1,7 +1,8 @@
 //! The stored form of remarks, which all brokers share: `docs/storage.md` describes it.
 //!
-//! A progress is `CLAIM:SEQ:AT:` and a MessagePack array. A log is `CLAIM:NEXT:FIRST:MISSED:COUNT:` and its lines, each two bytes of length, the
-//! high byte first, and `AT:LEVEL:ATTEMPT:TEXT`. What another program has written there is no progress, or an empty log.
+//! A progress is `CLAIM:SEQ:AT:` and a MessagePack array. A log is `CLAIM:NEXT:FIRST:MISSED:COUNT:`
+//! and its lines. Each line is two bytes of length, high byte first, and `AT:LEVEL:ATTEMPT:TEXT`.
+//! Data of another program is read as no progress, or as an empty log.
 
 #[cfg(feature = "sqlite")]
 use super::{JobRemarks, LOG_BYTES, LOG_LINES};

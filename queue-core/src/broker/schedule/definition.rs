@@ -1,4 +1,4 @@
-//! The definition of a schedule: what code and people want of it.
+//! The definition of a schedule, from code and from operators.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,11 @@
-//! Schedules as a broker stores them: a definition and a state, which it does not interpret, and when the schedule is next looked at.
+//! The stored form of schedules: a definition and a state, which the broker does not interpret, and
+//! the time of the next check.
 //!
-//! Every change of a schedule is one request, [`SetSchedule`]: a compare-and-set on the whole state, together with the jobs that it makes.
-//! Who ticks reads what is [due](super::Broker::due_schedules), decides, and writes. If somebody else was faster, the state has changed,
-//! and nothing is written. The only thing that a broker does by itself is to note how the jobs of a schedule end:
-//! [`ScheduleState::ended`].
+//! Every change of a schedule is one request, [`SetSchedule`]: a compare-and-set on the whole
+//! state, together with the jobs that it creates. A worker reads the [due
+//! schedules](super::Broker::due_schedules), decides, and writes. If another worker has written
+//! first, the state has changed, and nothing is written. The broker itself only records how the
+//! jobs of a schedule end: [`ScheduleState::ended`].
 
 mod definition;
 mod state;

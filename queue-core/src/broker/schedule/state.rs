@@ -1,4 +1,4 @@
-//! The state of a schedule: what its ticks have left.
+//! The state of a schedule, which its ticks have left.
 
 use serde::{Deserialize, Serialize};
 

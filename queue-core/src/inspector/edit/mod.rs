@@ -1,4 +1,5 @@
-//! Edits of jobs that wait. `plan` computes what a job becomes, `seen` is what a person saw of it.
+//! Edits of waiting jobs. `plan` computes the edited job, `seen` is the version of a job that an
+//! operator has read.
 
 mod plan;
 mod seen;

@@ -1,4 +1,5 @@
-//! What becomes of a job by an edit: its envelope, its key, its group and its limits computed anew.
+//! The job that results from an edit: its envelope, and its key, group and limits, which are
+//! derived again.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! What a person saw of a job, as a text that a form or a command can carry.
+//! The version of a job that an operator has read, as a string for forms and commands.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! What is said of a filter that is none.
+//! Error messages for invalid filters.
 
 use super::{FIELDS, Reason};
 use crate::error::Error;

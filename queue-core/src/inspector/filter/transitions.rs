@@ -1,4 +1,4 @@
-//! Filters of transitions: a transition tells less of its job than the record of the job.
+//! Filters of transitions, which have fewer fields than records of jobs.
 
 use super::{Field, Filter, How, Term};
 use crate::{

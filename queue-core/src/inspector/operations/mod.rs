@@ -1,4 +1,4 @@
-//! What people do to all jobs of a queue that match: start it, look at it, stop it. `run` takes its steps.
+//! Operations on all matching jobs of a queue: start, show and stop them. `run` takes their steps.
 
 mod run;
 

@@ -1,4 +1,4 @@
-//! Where a search goes on, as a text.
+//! The cursor of a search, as a string.
 
 use std::collections::BTreeSet;
 

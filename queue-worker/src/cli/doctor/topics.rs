@@ -1,4 +1,4 @@
-//! What is wrong with topics.
+//! Problems of topics.
 
 use queue_core::{Inspector, SubscriptionInfo, TopicInfo};
 
