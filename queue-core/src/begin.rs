@@ -21,7 +21,7 @@ impl Begin {
         }
     }
 
-    /// Reads what is stored. What is none of these is the start: no event is missed.
+    /// Reads what is stored. An unknown value means the start, so no event is missed.
     pub fn of_stored(text: &str) -> Self {
         match text {
             "now" => Begin::Now,
@@ -49,7 +49,7 @@ impl Unknown {
         }
     }
 
-    /// Reads what is stored. What is none of these is parked: no event is missed.
+    /// Reads what is stored. An unknown value means park, so no event is missed.
     pub fn of_stored(text: &str) -> Self {
         if text == "skip" { Unknown::Skip } else { Unknown::Park }
     }

@@ -156,7 +156,7 @@ pub struct GroupRule {
 }
 
 impl GroupRule {
-    /// A rule that says nothing.
+    /// An empty rule.
     pub fn new() -> Self {
         GroupRule::default()
     }
@@ -167,12 +167,12 @@ impl GroupRule {
         GroupRule { weight: None, cap, max_size, order, paused: false }
     }
 
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == GroupRule::default()
     }
 
-    /// The same with what another one says, where this one says nothing.
+    /// The same, with the fields of another rule where this one has none.
     #[must_use]
     pub fn or(self, other: GroupRule) -> GroupRule {
         GroupRule {
@@ -200,7 +200,8 @@ impl GroupRule {
         }
     }
 
-    /// For brokers: weight, cap, largest size, order and pause, with colons between; what is not said is empty. Behind a pause stands why.
+    /// For brokers: weight, cap, largest size, order and pause, with colons between; missing fields
+    /// are empty. Behind a pause stands why.
     pub fn stored(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         let order = self.order.map(|order| order.letter().to_string()).unwrap_or_default();
@@ -208,7 +209,7 @@ impl GroupRule {
         format!("{}:{}:{}:{order}:{paused}", number(self.weight.map(u64::from)), number(self.cap.map(u64::from)), number(self.max_size))
     }
 
-    /// For brokers: reads the form in storage. What cannot be read says nothing.
+    /// For brokers: reads the form in storage. An unreadable form is read as empty.
     pub fn of_stored(stored: &str) -> Self {
         let mut parts = stored.split(':');
         let mut part = || parts.next().unwrap_or_default();
@@ -221,7 +222,7 @@ impl GroupRule {
         }
     }
 
-    /// For brokers: why a rule pauses, as it stands behind the letter of the pause.
+    /// For brokers: the reason of a pause, which follows the letter of the pause.
     pub fn reason_of_stored(stored: &str) -> Option<String> {
         stored.splitn(5, ':').nth(4)?.strip_prefix('p').filter(|reason| !reason.is_empty()).map(str::to_owned)
     }
@@ -249,10 +250,11 @@ impl fmt::Display for GroupRule {
 pub enum RuleOf {
     /// A group's.
     Group(GroupName),
-    /// That of all groups, where their own says nothing.
+    /// The default of all groups.
     Others,
-    /// What code declares of all groups with `#[task(group(..))]`, where nothing was set. Workers store it; a person sets that of the [others](Self::Others),
-    /// which goes over it field by field.
+    /// What code declares of all groups with `#[task(group(..))]`, where nothing was set. Workers
+    /// store it. An operator sets the default of the [others](Self::Others), which overrides it
+    /// field by field.
     Declared,
     /// That of jobs without a group: a weight alone. Default: their share of what waits.
     Plain,

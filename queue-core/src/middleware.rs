@@ -90,9 +90,9 @@ impl Client {
     /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored. Call it again for more
     /// middleware: the first that was added is the first that is called. Default: none.
     ///
-    /// A worker gives this client to its handlers if it was made with it ([`JobContext::client`](crate::JobContext::client)). What the
-    /// same middleware does around runs is asked for at the worker, with `Worker::middleware(..)`. Keep this client: each client
-    /// registers producers of its own.
+    /// A worker that is built with this client gives it to its handlers
+    /// ([`JobContext::client`](crate::JobContext::client)). For middleware around runs, use
+    /// `Worker::middleware(..)`. Keep this client: each client registers producers of its own.
     ///
     /// ```
     /// use queue_core::{Draft, Middleware, prelude::*};
@@ -139,8 +139,9 @@ pub struct Next<'a> {
 }
 
 impl<'a> Next<'a> {
-    /// Runs what is left: the next middleware, or the handler. How that ended, also with an error or a panic, is the outcome.
-    /// A run that was told to stop meanwhile is not begun: it is [`Outcome::Stopped`].
+    /// Runs the next middleware, or the handler, and returns its outcome, including errors and
+    /// panics. If the run was cancelled in the meantime, the handler does not start, and the
+    /// outcome is [`Outcome::Stopped`].
     pub async fn run(self) -> Outcome {
         if let Some(cause) = self.context.cancel_cause() {
             return Outcome::Stopped(cause);

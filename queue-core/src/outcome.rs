@@ -403,7 +403,7 @@ pub fn error_text(error: &(dyn StdError + 'static)) -> String {
     cut(text, ERROR_MAX)
 }
 
-/// What a panic said, cut to fit into an error history. What it was raised with is dropped.
+/// The message of a panic, cut to fit into an error history.
 pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
     drop_walled(panic);

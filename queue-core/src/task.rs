@@ -91,13 +91,13 @@ impl Backoff {
     }
 }
 
-/// What becomes of a running handler when its worker has lost touch with the broker for a whole lease.
+/// What happens to a running handler when its worker has not reached the broker for a whole lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnIsolation {
-    /// It continues; if the lease was lost meanwhile, its ending changes nothing.
+    /// It continues; if the lease was lost, its result is discarded.
     #[default]
     Continue,
-    /// It is told to stop at the end of the lease, so that it overlaps its successor only briefly.
+    /// It is cancelled at the end of the lease, so it overlaps its successor only briefly.
     Cancel,
 }
 
@@ -136,15 +136,17 @@ pub struct TaskDef {
     pub priority: Priority,
     /// How long a done job and its result are kept; `None`: not at all.
     pub retention: Option<Duration>,
-    /// What becomes of it in isolation.
+    /// What happens to it in isolation.
     pub on_isolation: OnIsolation,
     /// How its jobs are unique, if they are.
     pub unique: Option<UniqueDef>,
-    /// How often jobs of its queue rise by one priority while they wait; `None`: it says nothing of that.
+    /// The interval after which waiting jobs of its queue rise by one priority; `None` if it
+    /// declares none.
     pub aging: Option<Duration>,
     /// The parameter that names the group of its jobs, if there is one.
     pub group: Option<&'static str>,
-    /// What it declares of all groups of its queue. One that says nothing leaves that to other tasks.
+    /// Its declared rule for all groups of its queue. An empty rule leaves the declaration to other
+    /// tasks.
     pub group_rule: GroupRule,
     /// The limits that its jobs are subject to.
     pub limits: &'static [LimitDef],
@@ -228,7 +230,7 @@ pub struct SubscriptionDef {
     pub topic: &'static str,
     /// Where it begins if it does not exist yet.
     pub begin: Begin,
-    /// What becomes of events of types that none of its functions knows.
+    /// The handling of events of types that none of its functions handles.
     pub unknown: Unknown,
 }
 

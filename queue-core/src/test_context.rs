@@ -105,7 +105,7 @@ impl TestContext {
         self
     }
 
-    /// When the timeout of the handler is over. Default: never.
+    /// The end of the handler's timeout. Default: never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.init.deadline = Some(deadline);
         self

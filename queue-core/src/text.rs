@@ -21,8 +21,8 @@ pub fn is_obeyed(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A URL without its password, for messages. What is not a URL of ours, part for part, is shown as its scheme alone: nobody knows in which
-/// part of it the password is.
+/// A URL without its password, for messages. An invalid URL is shown as its scheme alone, because
+/// the password could be in any part of it.
 pub fn redacted(url: &str) -> String {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_made_of(scheme, "+-."));
     match (scheme, url.split_once("://")) {

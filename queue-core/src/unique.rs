@@ -8,7 +8,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A key: 128 bits, made of the task and of the values that tell its jobs apart. As text it is 32 hexadecimal digits.
+/// A key: 128 bits, derived from the task and from the values that distinguish its jobs. As text it
+/// is 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UniqueKey([u8; UniqueKey::BYTES]);
 
@@ -73,16 +74,17 @@ impl FromStr for UniqueKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hold {
-    /// Until the job has ended, whatever way.
+    /// Until the job has ended, in any state.
     #[default]
     UntilEnded,
     /// Until the job starts. A job that comes back to wait (retry, snooze) takes its key again, unless a younger job has it.
     UntilStarted,
-    /// For this long from the enqueue on, whatever becomes of the job.
+    /// For this time from the enqueue on, even if the job has ended. Range: more than 0, to 100
+    /// years.
     Within(Duration),
 }
 
-/// What becomes of a job whose key another job holds.
+/// What happens to a job whose key another job holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnConflict {
@@ -103,7 +105,8 @@ pub struct Unique {
     pub key: UniqueKey,
     /// For how long the job holds it.
     pub hold: Hold,
-    /// What becomes of the job if another one holds it. [`Hold::Within`] allows [`OnConflict::Skip`] alone.
+    /// What happens to the job if another one holds the key. [`Hold::Within`] allows only
+    /// [`OnConflict::Skip`].
     pub on_conflict: OnConflict,
     /// Whether [`OnConflict::Replace`] leaves the payload as it was first, and changes the time alone.
     pub keep_payload: bool,
@@ -145,7 +148,7 @@ pub struct KeyHolder {
 }
 
 impl KeyHolder {
-    /// A holder whose key nobody waits for.
+    /// A holder without waiting jobs.
     pub fn new(id: JobId) -> Self {
         KeyHolder { id, until_ms: None, next: None }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a person may do. Each role includes those before it.
+/// The permissions of a user. Each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Sees everything but what is [hidden](crate::Dashboard::hide).
@@ -30,7 +30,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who makes a request, with their role. The name stands in the audit log.
+/// The author of a request, with a role. The name appears in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     name: String,

@@ -20,7 +20,7 @@ pub fn router(client: Client) -> Dashboard<MissingAuthorize> {
     Dashboard { client, settings, access: PhantomData }
 }
 
-/// A dashboard that lets nobody in yet. From [`router`].
+/// A dashboard without access control, which does not serve requests yet. From [`router`].
 ///
 /// A compiler error names [`authorize`](Self::authorize) if it is missing:
 ///
@@ -58,7 +58,7 @@ impl<S, Access: Authorized> From<Dashboard<Access>> for Router<S> {
 }
 
 impl<Access> Dashboard<Access> {
-    /// Lets nobody change anything: the routes that would do so do not exist. Default: a person's role decides.
+    /// Disables all changes: their routes do not exist. Default: the role of the user decides.
     pub fn read_only(mut self) -> Self {
         self.settings.read_only = true;
         self
@@ -82,9 +82,9 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// Also hides the values of parameters, results and headers with these names. Small and capital letters, `_` and `-` make no difference.
-    /// Hidden without being named: whatever has `password`, `secret`, `token`, `api_key`, `authorization`, `cookie`, `credential` or a few
-    /// similar words in its name.
+    /// Also hides the values of parameters, results and headers with these names. Case, `_` and `-`
+    /// are ignored. Always hidden: names that contain `password`, `secret`, `token`, `api_key`,
+    /// `authorization`, `cookie`, `credential` or a few similar words.
     pub fn hide<T: AsRef<str>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         names.into_iter().for_each(|name| self.settings.secrets.add(name.as_ref()));
         self
@@ -106,8 +106,8 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// The router. For each request, `role_of` says who makes it and what they may do: a [`Person`], or a [`Role`](crate::Role) if
-    /// the name is not known. `None`: nobody who may look (401).
+    /// The router. For each request, `role_of` returns the user and the permissions: a [`Person`],
+    /// or a [`Role`](crate::Role) if the name is not known. `None` denies access (401).
     ///
     /// It sees the headers, and the extensions that a layer of yours has set, and must not block. The dashboard trusts its answer.
     pub fn authorize<S, P>(self, role_of: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static) -> Router<S>

@@ -19,7 +19,7 @@ const LEFT: Duration = Duration::from_secs(1);
 /// ```
 ///
 /// # Panics
-/// If the caller runs on a runtime already, or the operating system gives no thread.
+/// If the caller already runs on a runtime, or the operating system cannot start a thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("the operating system gives threads and a place to wait for events");

@@ -38,19 +38,21 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// A queue of weight 1 without a limit of its own.
+    /// A queue with weight 1 and without a limit.
     pub fn new(name: impl Into<String>) -> Self {
         QueueConfig { name: name.into(), weight: 1, limit: None }
     }
 
-    /// The queue's share of the free slots beside other queues that have work: 3 gets three times as many as 1. Default: 1.
+    /// The queue's share of the free slots while other queues also have ready jobs: 3 gets three
+    /// times as many as 1. Range: 1 or more. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// How many of its jobs run at once in this process, at most. Default: the worker's concurrency.
+    /// Most jobs of the queue that run at once in this process. Range: 1 or more. Default: the
+    /// worker's concurrency.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);

@@ -10,7 +10,8 @@ pub enum WorkerError {
     /// The broker refused.
     #[error(transparent)]
     Queue(#[from] queue_core::Error),
-    /// A duty of the worker died. A bug of ours: its jobs come back when their lease has run out.
+    /// A background duty of the worker crashed, which is a bug of this library. Its jobs run again
+    /// when their lease expires.
     #[error("the worker has stopped unexpectedly: {0}")]
     Died(String),
 }

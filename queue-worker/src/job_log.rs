@@ -27,8 +27,9 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 ///
 /// What is logged with the crate `log` is taken as well, where `tracing-log` brings it to `tracing`: without the fields that say from which place it came.
 ///
-/// Without further ado these are the events of level `info` and above. A filter of the whole subscriber that disables spans of level `info` leaves no
-/// span to which an event could belong. Events of this library itself are not taken.
+/// By default, these are the events of level `info` and above. A filter of the whole subscriber
+/// that disables spans of level `info` leaves no span to which an event could belong. Events of
+/// this library itself are not taken.
 #[derive(Debug)]
 #[must_use = "it goes into a subscriber: `registry().with(JobLogLayer::new())`"]
 pub struct JobLogLayer {

@@ -19,7 +19,7 @@ pub(crate) enum Stage {
     Running,
     /// It claims nothing; what runs may end within the grace time.
     Draining,
-    /// The grace time is over, or nobody waits for it: what runs is given back.
+    /// The grace time has ended or was skipped: running jobs are released.
     Hurrying,
 }
 
@@ -61,7 +61,8 @@ impl Shutdown {
         self.switch().advance(Stage::Draining);
     }
 
-    /// The second stage: handlers are told to stop, and jobs that do not end soon are released uncharged.
+    /// The second stage: handlers are cancelled, and jobs that do not end soon are released
+    /// uncharged.
     pub fn hurry(&self) {
         self.switch().advance(Stage::Hurrying);
     }

@@ -298,8 +298,9 @@ impl Worker {
         self
     }
 
-    /// Declares a schedule, which is stored in the broker when the worker starts. Workers of the same release declare the same. If a later
-    /// release declares another definition, that holds as long as a worker of it lives. What a person sets at run time outlives both. A
+    /// Declares a schedule, which is stored in the broker when the worker starts. Workers of the
+    /// same release declare the same. If a later release declares another definition, it applies
+    /// while a worker of that release is alive. A definition set at run time overrides both. A
     /// schedule that no live worker has declared for an hour is paused.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedules.push(schedule);

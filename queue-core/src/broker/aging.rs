@@ -13,13 +13,13 @@ use crate::{
 /// Longest interval of aging: a year.
 pub const LONGEST_AGING: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How jobs of a queue rise that wait, as a person sets it.
+/// The aging of waiting jobs of a queue, as an operator sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Aging {
-    /// A job rises by one priority each time that it has waited for so long: 1 ms to a year.
+    /// A waiting job rises by one priority after each interval. Range: 1 ms to a year.
     Every(Duration),
-    /// None does, whatever code declares.
+    /// Jobs do not rise. It overrides the declaration in code.
     Off,
     /// What code declares holds.
     AsDeclared,
@@ -74,7 +74,7 @@ impl AgingRecord {
         self.set.or(declared).filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
-    /// The form in storage; empty if nothing is said.
+    /// The stored form; empty if there are no settings or declarations.
     pub fn encode(&self) -> Vec<u8> {
         if self.set.is_none() && self.declared.is_empty() {
             return Vec::new();

@@ -22,7 +22,7 @@ pub enum WorkerMode {
     /// It claims jobs and runs them.
     #[default]
     Works,
-    /// It claims nothing, and goes on with what runs. It stays registered.
+    /// It claims nothing. Running jobs continue, and it stays registered.
     Quiet,
     /// It stops: it claims nothing, what runs may end within its grace time, and then it leaves.
     Stops,
@@ -97,7 +97,7 @@ impl WorkerAsk {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AskWorker {
-    /// The queue in which the worker has said last what it uses.
+    /// The queue in which the worker has last reported its load.
     pub queue: Arc<str>,
     /// The worker.
     pub process: ProcessId,
@@ -125,11 +125,12 @@ impl AskWorker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerAsked {
-    /// It is stored, and the worker hears of it with its next beat. So is one that was stored before, and is sent again.
+    /// It is stored, and the worker receives it with its next heartbeat. A repeated request gets
+    /// the same answer.
     Stored,
     /// Another request has this number, or a larger one.
     Stale,
-    /// The worker has said nothing in this queue, or has left it.
+    /// The worker has not sent a heartbeat in this queue, or has left it.
     Absent,
 }
 

@@ -5,12 +5,15 @@ use std::fmt;
 use super::JobState;
 use crate::address::JobId;
 
-/// What a person does to jobs. For one job there are [`Inspector::cancel`](crate::Inspector::cancel) and its sisters, for many
-/// [`Inspector::change_many`](crate::Inspector::change_many) and [`Inspector::change_all`](crate::Inspector::change_all).
+/// A change of jobs by an operator. For one job there are
+/// [`Inspector::cancel`](crate::Inspector::cancel) and its sisters, for many
+/// [`Inspector::change_many`](crate::Inspector::change_many) and
+/// [`Inspector::change_all`](crate::Inspector::change_all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Any state that is not final → `cancelled` (R13). A running job can change nothing any more, and its handler is told to stop: at once, or with the
-    /// next beat of its worker if the announcement is lost.
+    /// Any state that is not final → `cancelled` (R13). The result of a running job is discarded,
+    /// and its handler is cancelled: at once, or with the next heartbeat of its worker if the
+    /// announcement is lost.
     Cancel,
     /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes cleared, and without an expiry. A given id
     /// that was free is taken again, and so is its [key](super::Unique); a job whose key another one holds stays as it is.
@@ -62,13 +65,14 @@ impl fmt::Display for Change {
     }
 }
 
-/// What became of a job that a person wanted to change.
+/// The result of a change for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changed {
     /// It was changed.
     Yes,
-    /// It was changed while it ran: its handler is told at once, or with the next beat of its worker if the announcement is lost.
+    /// It was changed while it ran. Its handler is cancelled at once, or with the next heartbeat of
+    /// its worker if the announcement is lost.
     WhileActive,
     /// There is no such job, or the change does not [apply](Change::applies_to) to its state.
     No,

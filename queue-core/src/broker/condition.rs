@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What [`Broker::condition`](super::Broker::condition) answers. A figure that the broker does not tell is absent.
+/// What [`Broker::condition`](super::Broker::condition) answers. A figure that the broker does not
+/// report is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Condition {
@@ -21,7 +22,7 @@ pub struct Condition {
     pub trouble: Option<Trouble>,
 }
 
-/// Why a broker that can be reached does not take new jobs, or does not keep them. The text says why, with figures.
+/// Why a reachable broker does not accept or keep new jobs. The string has the cause, with figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -110,7 +111,7 @@ impl Condition {
     }
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes in readable form.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {

@@ -25,7 +25,7 @@ impl Durability {
         }
     }
 
-    /// What it means, for people.
+    /// The meaning, as a sentence.
     pub fn meaning(self) -> &'static str {
         match self {
             Durability::Volatile => "jobs are only in memory: they are lost when the broker's process ends",

@@ -3,10 +3,12 @@
 use super::{GroupName, JobLimits, JobState, Priority, UniqueKey};
 use crate::address::JobId;
 
-/// Changes a job that waits, if it is as it was seen. For people there is [`Inspector::edit`](crate::Inspector::edit).
+/// Changes a waiting job, if it still has the given version. Applications use
+/// [`Inspector::edit`](crate::Inspector::edit).
 ///
-/// What can be edited of a job is its envelope, its priority, its group, its limits, its key and its time. A job that has what is wanted already is
-/// no conflict, so that a request without an answer can be sent again.
+/// What can be edited of a job is its envelope, its priority, its group, its limits, its key and
+/// its time. A job that already has the wanted values is not a conflict, so a request without an
+/// answer can be repeated.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EditJob {
@@ -88,7 +90,7 @@ impl EditJob {
     }
 }
 
-/// What became of a job that a person wanted to edit.
+/// The result of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditedJob {
@@ -104,6 +106,6 @@ pub enum EditedJob {
     Differs,
     /// It stays as it is: this job holds the key that it would have.
     Held(JobId),
-    /// It stays as it is: so many jobs are ready of the group that it would have that its rule allows no more.
+    /// It is unchanged: its new group already has `max_size` ready jobs.
     GroupFull,
 }

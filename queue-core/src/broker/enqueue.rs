@@ -100,11 +100,12 @@ pub enum Enqueued {
     IdConflict,
     /// It is not stored: this job holds its key.
     Duplicate(JobId),
-    /// This job holds its key, has not started, and has taken over its payload, its time, or both.
+    /// This job holds its key, has not started, and now has the payload of the new job, its time,
+    /// or both.
     Replaced(JobId),
     /// This job, which is the new one unless one waits already, is `held`, with the newest payload, until its key is free.
     Buffered(JobId),
-    /// It is not stored: so many jobs of its group are ready that its rule allows no more.
+    /// It is not stored: its group already has `max_size` ready jobs.
     GroupFull,
     /// It is not stored: an earlier job of its group and of this enqueue was not either, or a worker of an older release does not know a feature that it needs. For a
     /// [relay](Enqueue::relayed).

@@ -14,7 +14,8 @@ use crate::{
 /// By how much the virtual start of a group of weight 1 grows with a job of it that is claimed.
 pub const TURN_COST: u64 = 10_000;
 
-/// By how much the start of a group that comes lies behind the virtual time. It is small against the cost of a job.
+/// How far the start of a new group is behind the virtual time. It is small compared with the cost
+/// of a job.
 pub const TURN_APART: u64 = 100;
 
 /// Up to how many jobs and groups are counted for the share of plain jobs.
@@ -23,7 +24,8 @@ pub const SHARE_COUNTED: u64 = 256;
 /// Most rules of one queue.
 pub const GROUP_RULES: usize = 10_000;
 
-/// For brokers: the weight of plain jobs that no rule says: their share of what waits.
+/// For brokers: the default weight of jobs without a group, which is their share of the waiting
+/// jobs.
 pub fn share_of_plain(groups: u64, plain: u64, grouped: u64) -> u64 {
     let [groups, plain, grouped] = [groups, plain, grouped].map(|count| count.min(SHARE_COUNTED));
     (groups * plain).checked_div(grouped).unwrap_or(1).clamp(1, u64::from(crate::group::WEIGHT_MAX))
@@ -76,7 +78,8 @@ impl GroupsRecord {
         self.rule().stored() + &serde_json::to_string(self).expect("texts and numbers can be encoded")
     }
 
-    /// Reads the form in storage. What cannot be read says nothing: the next worker declares it anew.
+    /// Reads the form in storage. An unreadable form is read as empty; the next worker declares the
+    /// rule again.
     pub fn decode(stored: &str) -> Self {
         stored.find('[').and_then(|at| serde_json::from_str(&stored[at..]).ok()).unwrap_or_default()
     }
@@ -126,7 +129,8 @@ impl SetGroup {
         matches!(self.of, RuleOf::Others | RuleOf::Declared)
     }
 
-    /// For brokers: what is stored where this is: the rule, and what is said of its pause, or who declares it. Empty: there is none.
+    /// For brokers: the stored form: the rule, its pause, and the releases that declare it. Empty
+    /// if there is none.
     pub fn stored_over(&self, stored: &str) -> String {
         if let Some((_, wanted)) = &self.record {
             return wanted.to_string();
@@ -223,7 +227,7 @@ impl StoredGroup {
 pub struct GroupPage {
     /// The groups.
     pub groups: Vec<StoredGroup>,
-    /// The rule of all groups, where their own says nothing, as a person has set it.
+    /// The default rule of all groups, as an operator has set it.
     pub others: GroupRule,
     /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is [`declared`](Self::declared).
     pub stored_declared: String,
@@ -258,13 +262,15 @@ impl GroupPage {
         GroupRule::of_stored(&self.stored_declared)
     }
 
-    /// Who says what holds of a field for a group with this rule: `group`, `all groups` (a person, for all), `code`, or `default` if nobody does.
+    /// The source of the effective value of a field for a group with this rule: `group`, `all
+    /// groups` (set by an operator for all), `code`, or `default`.
     pub fn said_by(&self, own: &GroupRule, field: impl Fn(&GroupRule) -> bool) -> &'static str {
         let who = [("group", *own), ("all groups", self.others), ("code", self.declared())];
         who.into_iter().find(|(_, rule)| field(rule)).map_or("default", |(who, _)| who)
     }
 
-    /// What holds for all groups, where their own rule says nothing: what a person has set, and for the rest what code declares.
+    /// The effective defaults of all groups: the fields that an operator has set, else those that
+    /// code declares.
     pub fn defaults(&self) -> GroupRule {
         self.others.or(self.declared())
     }

@@ -49,7 +49,7 @@ struct Told {
 /// So many announcements are remembered for waiters that are late. Who has missed more looks now.
 const REMEMBERED: usize = 16;
 
-/// Announcers by name. Those that nobody hears any more are forgotten.
+/// Announcers by name. Those without listeners are removed.
 #[derive(Clone, Debug)]
 pub struct Announcers<K> {
     by_name: HashMap<K, Announcer>,
@@ -73,7 +73,7 @@ impl<K: Hash + Eq> Announcers<K> {
         self.by_name.entry(name).or_default().hints()
     }
 
-    /// Whom to tell, if anybody has asked for hints under this name.
+    /// The announcer of this name, if there are listeners for it.
     pub fn get<Q: Hash + Eq + ?Sized>(&self, name: &Q) -> Option<&Announcer>
     where
         K: Borrow<Q>,

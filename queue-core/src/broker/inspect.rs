@@ -30,7 +30,8 @@ pub enum JobState {
     Active,
     /// Failed, and waits for its backoff.
     Retry,
-    /// Waits for a worker that knows its task, or whose release can read it, or until its task goes on, which is paused.
+    /// Waits for a worker that has its task, for a release that can read it, or until its paused
+    /// task is resumed.
     Parked,
     /// Waits until the job that holds its key has ended.
     Held,
@@ -38,7 +39,7 @@ pub enum JobState {
     Done,
     /// Failed for good; kept with reason, error history and payload.
     Dead,
-    /// Cancelled by a person or by its handler; kept for 24 hours.
+    /// Cancelled by an operator or by its handler; kept for 24 hours.
     Cancelled,
     /// Its time to start had passed; kept for 24 hours.
     Expired,
@@ -75,7 +76,7 @@ impl JobState {
         }
     }
 
-    /// True if nothing happens to the job any more, unless a person acts.
+    /// True if the job does not change any more, unless an operator changes it.
     pub fn is_final(self) -> bool {
         matches!(self, JobState::Done | JobState::Dead | JobState::Cancelled | JobState::Expired)
     }

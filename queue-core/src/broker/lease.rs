@@ -18,9 +18,11 @@ pub struct Extend {
     pub answered: u64,
     /// The lease ends this long after the broker has handled the beat.
     pub lease: Duration,
-    /// What its worker uses. The broker stores it in place of what the worker has said before, until its last lane in this queue goes.
+    /// The load of its worker. The broker stores it in place of the previous one, until the
+    /// worker's last lane in this queue leaves.
     pub load: Option<WorkerLoad>,
-    /// The last beat of a lane whose worker stops although it holds jobs that did not end: when its lease is over, they are not charged.
+    /// The last heartbeat of a lane whose worker stops while it holds unfinished jobs: when the
+    /// lease expires, they are not charged with a crash.
     pub leaving: bool,
 }
 
@@ -80,9 +82,9 @@ pub struct OverdueLane {
 
 /// A lane whose lease ends later than a renewal would end now.
 ///
-/// The broker's clock has been put back since the lane's last request, or another server with a slower clock has taken over. That
-/// clock cannot tell whether the lane lives. The lane is dead if its deadline does not change for its `term` by the reclaimer's
-/// own clock.
+/// The broker's clock has been put back since the lane's last request, or another server with a
+/// slower clock has taken over. That clock cannot show whether the lane is alive. The lane is dead
+/// if its deadline does not change for its `term` by the reclaimer's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The lane and its deadline.

@@ -15,10 +15,11 @@ use crate::{
 /// Most limits of one queue.
 pub const LIMIT_RULES: usize = 1000;
 
-/// Jobs that wait for a limit are looked at in steps of so many.
+/// The number of jobs that wait for a limit and are examined in one step.
 pub const LIMIT_STEP: usize = 200;
 
-/// Jobs that wait for a limit are counted of so many kinds at most: jobs of one kind have group, priority and keys in common.
+/// The number of kinds of jobs that are counted as waiting for a limit. Jobs of one kind have the
+/// same group, priority and keys.
 pub const KINDS_COUNTED: usize = 1000;
 
 /// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
@@ -44,7 +45,7 @@ pub struct LimitRecord {
 struct Declared(String, i64, String);
 
 impl LimitRecord {
-    /// One of which nothing was said.
+    /// A limit without settings or declarations.
     pub fn new(name: &str) -> Self {
         LimitRecord { name: name.to_owned(), ..LimitRecord::default() }
     }
@@ -54,7 +55,7 @@ impl LimitRecord {
         self.set.as_deref().map(LimitRule::of_stored)
     }
 
-    /// A person sets this, or takes back what was set.
+    /// An operator sets this value, or removes the setting.
     pub fn set_to(&mut self, rule: Option<LimitRule>) {
         self.set = rule.filter(|rule| !rule.is_empty()).map(|rule| rule.stored());
     }
@@ -93,12 +94,12 @@ impl LimitRecord {
         self.declared.clear();
     }
 
-    /// Whether nothing is said of it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.set.is_none() && self.declared.is_empty()
     }
 
-    /// The form in storage; empty if nothing is said.
+    /// The stored form; empty if there are no settings or declarations.
     pub fn encode(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();

@@ -15,8 +15,8 @@ pub struct StoredPage {
     /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<StoredJob>,
-    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
-    /// number of jobs.
+    /// The offset of the next page, which is larger than that of this one. Only `None` marks the
+    /// last page. It need not be a number of jobs.
     pub next: Option<u64>,
 }
 

@@ -82,7 +82,7 @@ pub struct Swept {
     pub ended: usize,
     /// Keys that were held for a time which is over.
     pub keys: usize,
-    /// Keys of limits whose rates are over: nothing need be known of them any more.
+    /// Keys of limits whose rates no longer restrict a start; they can be removed.
     pub rates: usize,
     /// Groups that have nothing to do and whose turns are over.
     pub groups: usize,

@@ -47,7 +47,8 @@ pub struct Subscribe {
     pub begin: Begin,
     /// The types of event that its workers know, beside those that others have said. None: nothing is said of them.
     pub types: Vec<String>,
-    /// What becomes of events of other types. `None`: nothing is said of that, and what was said before holds.
+    /// The handling of events of other types. `None`: nothing is said of that, and what was said
+    /// before holds.
     pub unknown: Option<Unknown>,
 }
 
@@ -219,7 +220,7 @@ pub struct StoredSubscription {
     pub made_ms: i64,
     /// The types of event that its workers know, or have known.
     pub types: Vec<String>,
-    /// What becomes of events of other types.
+    /// The handling of events of other types.
     pub unknown: Unknown,
     /// How many entries it has passed over, because no worker of it knew their type.
     pub skipped: u64,

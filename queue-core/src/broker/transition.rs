@@ -27,7 +27,7 @@ pub const TOLD_AT_ONCE: u64 = 1_000;
 /// At most 200 bytes of the reason of a transition are told, as whole characters.
 pub const REASON_TOLD: usize = 200;
 
-/// Where a watcher that follows a queue begins, or whether it may go on.
+/// The position at which a watcher of a queue starts, or whether it may continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Followed {

@@ -44,8 +44,8 @@ impl<T> EnqueueAllError<T> {
         self.answers.iter().filter(|answer| answer.as_ref().is_err_and(Error::is_ambiguous)).count()
     }
 
-    /// How many items were given: those of [`answers`](Self::answers), and those that were not taken from the iterator, which counts at
-    /// least so many.
+    /// The number of given items: those of [`answers`](Self::answers), and those left in the
+    /// iterator, by its lower bound.
     pub fn given(&self) -> usize {
         self.answers.len() + self.rest
     }

@@ -59,8 +59,9 @@ impl From<PublishAllError> for Error {
 }
 
 impl Client {
-    /// Appends an event to the log of its topic. After `Ok`, every subscription gets it: those that exist now, and those that will begin before it. Nobody has
-    /// to subscribe for it to be kept, for as long as the retention of the topic says.
+    /// Appends an event to the log of its topic. After `Ok`, every subscription gets it: those that
+    /// exist now, and those that will begin before it. It is kept for the retention of the topic,
+    /// even without subscriptions.
     ///
     /// Events with options are published by [`Publication::publish`].
     ///

@@ -126,8 +126,8 @@ impl<T> Handle<T> {
         &self.address.id
     }
 
-    /// What became of the job that was enqueued. The handle is that of the job that will run, which may be another one. A handle that was
-    /// made of an address says [`Stored::Existing`].
+    /// What became of the job that was enqueued. The handle is that of the job that will run, which
+    /// may be another one. A handle that was made from an address returns [`Stored::Existing`].
     pub fn stored(&self) -> Stored {
         self.stored
     }
@@ -150,8 +150,9 @@ impl<T> Handle<T> {
         Ok(self.record(after(self.client.deadline())).await?.map(|record| record.state))
     }
 
-    /// Cancels the job in any state that is not final. The reason becomes the [`note`](crate::JobRecord::note) of its record; an empty one
-    /// is none. A running job can change nothing any more, and its handler is told to stop: the answer is
+    /// Cancels the job in any state that is not final. The reason becomes the
+    /// [`note`](crate::JobRecord::note) of its record; an empty reason is not stored. The result of
+    /// a running job is discarded, and its handler is cancelled: the answer is
     /// [`Changed::WhileActive`](crate::Changed::WhileActive) then.
     ///
     /// # Errors
@@ -215,9 +216,11 @@ where
     /// serves the queue, or jobs before it keep the workers busy.
     ///
     /// # Errors
-    /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended before, or in the very moment in which the
-    /// wait began. A broker that does not answer, as while it fails over, is asked again; if it has not answered once when the time is up, its error comes
-    /// at the latest 50 ms after `timeout`. A job that has not ended is no error: it gives [`JobResult::Pending`].
+    /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended
+    /// before, or in the very moment in which the wait began. A broker that does not answer, as
+    /// while it fails over, is asked again; if it has not answered once when the time is up, its
+    /// error comes at the latest 50 ms after `timeout`. A job that has not ended is not an error:
+    /// the answer is [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let client = &self.client;
         self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)

@@ -166,7 +166,8 @@ macro_rules! setters {
 }
 
 impl<T: Task> Job<T> {
-    /// What the macros make of parameters. A payload that cannot be encoded is told by `enqueue`.
+    /// What the macros make of parameters. `enqueue` returns the error of a payload that cannot be
+    /// encoded.
     #[doc(hidden)]
     pub fn from_written(payload: PayloadWriter) -> Self {
         Job { payload: payload.finish(T::definition().name), options: Options::default(), task: PhantomData }

@@ -144,8 +144,9 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects like [`connect`](Self::connect), for programs that inspect and repair, such as the command line. If a `sqlite://` URL
-    /// names no database of ours, nothing is created or changed. A server that [evicts](Error::Evicts) is looked at, too.
+    /// Connects like [`connect`](Self::connect), for programs that inspect and repair, such as the
+    /// command line. If a `sqlite://` URL names no database of ours, nothing is created or changed.
+    /// A server that [evicts](Error::Evicts) can be inspected, too.
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect) but for that one, and [`Error::NoDatabase`].
@@ -214,9 +215,11 @@ impl Client {
 
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
     ///
-    /// Every call of this client, of its handles and of its inspector returns within the deadline plus 50 ms, whatever state the
-    /// connection and the broker are in. An enqueue uses the whole deadline: a broker that comes back in time gets the job. A request without an
-    /// answer is sent again after a third of the deadline, for the third time on another connection if it is longer than 1.5 s. After the deadline:
+    /// Every call of this client, of its handles and of its inspector returns within the deadline
+    /// plus 50 ms, in every state of the connection and the broker. An enqueue uses the whole
+    /// deadline: a broker that comes back in time gets the job. A request without an answer is sent
+    /// again after a third of the deadline, for the third time on another connection if it is
+    /// longer than 1.5 s. After the deadline:
     ///
     /// - If the job was not sent, the enqueue returns [`Error::Unavailable`]. The job is not stored, and will not be.
     /// - If the job was sent and has no answer, the enqueue returns [`Error::Unknown`]. The job may be stored, now or a little later;
@@ -229,8 +232,9 @@ impl Client {
         self.like(deadline, self.0.confirm)
     }
 
-    /// A client of the same broker whose enqueues wait until the jobs survive `durability`, for two seconds at most. The handle says what
-    /// the jobs [do survive](Handle::confirmed). Keep this client: each client registers producers of its own.
+    /// A client of the same broker whose enqueues wait until the jobs survive `durability`, for two
+    /// seconds at most. The handle reports which failures the jobs [survive](Handle::confirmed).
+    /// Keep this client: each client registers producers of its own.
     ///
     /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits until the server's log is on its disk
     /// (`WAITAOF`); older servers, and servers without a log, cannot confirm it. A SQLite file that was opened with
@@ -253,8 +257,9 @@ impl Client {
         self.like(self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
-    /// A client of the same broker whose enqueues wait until this many replicas of a Redis server have the jobs (`WAIT`), for two seconds
-    /// at most. The handle says [how many had them](Handle::confirmed). Jobs on a replica survive the loss of the master.
+    /// A client of the same broker whose enqueues wait until this many replicas of a Redis server
+    /// have the jobs (`WAIT`), for two seconds at most. The handle reports [how many replicas have
+    /// confirmed them](Handle::confirmed). Jobs on a replica survive the loss of the master.
     #[must_use]
     pub fn with_replicas(&self, replicas: u32) -> Client {
         let durability = self.0.confirm.map_or(Durability::Volatile, |confirm| confirm.durability);
@@ -333,7 +338,7 @@ impl Client {
         Schedules::new(self.clone())
     }
 
-    /// Stores a job. After `Ok`, the job will run, or a person can read why not.
+    /// Stores a job. After `Ok`, the job runs, or an operator can read why it does not.
     ///
     /// A single call leaves at once. While calls to a queue are in flight, further calls gather and leave together.
     ///
@@ -371,7 +376,8 @@ impl Client {
         Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
-    /// Stores a job by the name of its task, and says which job will run, and what became of this one. For programs that do not have the task's type.
+    /// Stores a job by the name of its task, and reports which job will run, and what happened to
+    /// this one. For programs that do not have the task's type.
     ///
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).

@@ -88,8 +88,8 @@ impl<T> Pending<T> {
         &self.address
     }
 
-    /// Sends the same request again, until the client's deadline. The job is stored once, whether the first request had arrived or
-    /// not. The handle says what an enqueue would have said.
+    /// Sends the same request again, until the client's deadline. The job is stored once, whether
+    /// the first request had arrived or not. The handle is that of the enqueue.
     ///
     /// # Errors
     /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`] if the broker no longer knows the producer, so that

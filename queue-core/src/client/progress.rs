@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl<T> Handle<T> {
-    /// How far the job is, as its handler has told with [`JobContext::progress`](crate::JobContext::progress). `None`: it has told nothing, or the broker
-    /// does not have the job. It is kept as long as the job is.
+    /// The progress of the job, as its handler has reported it with
+    /// [`JobContext::progress`](crate::JobContext::progress). `None` if it has reported nothing, or
+    /// the broker does not have the job. It is kept as long as the job is.
     ///
     /// # Errors
     /// Those of the broker.

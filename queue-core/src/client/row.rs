@@ -191,7 +191,8 @@ pub fn encode(job: &NewJob) -> Result<Vec<u8>> {
 /// Reads the form of a row that was stored at this time, in milliseconds since 1970 by the clock of its database, and is of this age by the same clock.
 ///
 /// # Errors
-/// [`Error::SchemaTooNew`] for a row of a newer library, which is to wait for one; [`Error::Decode`] for one that nobody reads.
+/// [`Error::SchemaTooNew`] for a row of a newer library, which waits for an update;
+/// [`Error::Decode`] for an unreadable row.
 pub fn decode(queue: &str, id: &[u8], body: &[u8], created_ms: i64, age: Duration) -> Result<NewJob> {
     let damaged = |problem: &str| Error::Decode { what: "a row of the outbox".into(), problem: problem.to_owned() };
     let version = *body.first().ok_or_else(|| damaged("it is empty"))?;

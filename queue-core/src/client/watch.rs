@@ -42,8 +42,9 @@ const ROUND: Duration = Duration::from_secs(2);
 pub enum Watched {
     /// A job went from one state to another.
     Transition(Transition),
-    /// Some transitions of a queue were not seen, whether they match the filter or not: the watcher was too slow, a request changed more jobs than it may tell of, the
-    /// server was replaced, or the queue [cannot be watched](Lost::problem).
+    /// Some transitions of a queue were not seen, whether they match the filter or not: the watcher
+    /// was too slow, a request changed more jobs than it can report, the server was replaced, or
+    /// the queue [cannot be watched](Lost::problem).
     Lost(Lost),
 }
 
@@ -76,7 +77,8 @@ pub struct Lost {
     pub queue: String,
     /// How many; `None`: that is not known.
     pub transitions: Option<u64>,
-    /// Why the queue cannot be watched. This is told once; the watch goes on with the other queues, and tries this one again every two seconds.
+    /// Why the queue cannot be watched. This is reported once. The watch continues with the other
+    /// queues, and retries this one every two seconds.
     pub problem: Option<String>,
 }
 
@@ -116,9 +118,11 @@ impl Client {
     ///
     /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and `state`, which is that to which the job has gone.
     ///
-    /// While at least one watcher watches a queue, its broker notes each transition of its jobs; without a watcher it notes none. The broker keeps the last 10,000 transitions
-    /// of a queue: a program that reads more slowly than jobs change loses the oldest, and is [told](Watched::Lost) how many. A watcher never slows a worker. On Redis its
-    /// user has to be allowed to write.
+    /// While at least one watcher watches a queue, its broker notes each transition of its jobs;
+    /// without a watcher it notes none. The broker keeps the last 10,000 transitions of a queue: a
+    /// program that reads more slowly than jobs change loses the oldest, and
+    /// [`Lost`](Watched::Lost) reports how many. A watcher never slows a worker. On Redis its user
+    /// has to be allowed to write.
     ///
     /// ```no_run
     /// use queue_core::{Watched, prelude::*};
@@ -191,9 +195,11 @@ impl Watch {
     /// Call it again soon: a program that does not call it for ten seconds loses the transitions of that time.
     ///
     /// # Errors
-    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) while a worker of an older
-    /// release serves a queue that was named. A queue that was not named ends no watch: why it cannot be watched is [told](Lost::problem), unless the user may watch no
-    /// queue at all. An outage of the broker is waited for. After an error it may be called again.
+    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write;
+    /// [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) while a worker of an older release
+    /// serves a queue that was named. A queue that was not named does not end the watch:
+    /// [`Lost`](Lost::problem) reports why it cannot be watched, unless the user may not watch any
+    /// queue. An outage of the broker is waited for. After an error it may be called again.
     pub async fn next(&mut self) -> Result<Watched> {
         loop {
             if let Some(watched) = self.next_within(NEW_QUEUES).await? {

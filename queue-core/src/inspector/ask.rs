@@ -10,13 +10,16 @@ use crate::{
 const TRIES: usize = 5;
 
 impl Inspector {
-    /// Asks a worker to claim nothing ([`WorkerMode::Quiet`]), to claim again ([`WorkerMode::Works`]), or to stop as on SIGTERM
-    /// ([`WorkerMode::Stops`]), and gives the number of the request. `by` says who asks, for the log of the worker.
+    /// Asks a worker to claim nothing ([`WorkerMode::Quiet`]), to claim again
+    /// ([`WorkerMode::Works`]), or to stop as on SIGTERM ([`WorkerMode::Stops`]), and gives the
+    /// number of the request. `by` names the requester, for the log of the worker.
     ///
-    /// The broker stores the request beside the record of the worker, and the answer to the next beat of the worker brings it: within 5 s, or a
-    /// sixth of its lease if that is shorter. The worker has taken it in when its [`heard`](crate::WorkerLoad::heard) is no less than this number; it says so at
-    /// once. The latest request counts. A request ends with the worker: the next start of its program has another id. If a failover of the broker loses
-    /// a request that was not taken in, it has to be made again.
+    /// The broker stores the request beside the record of the worker, and the answer to the next
+    /// beat of the worker brings it: within 5 s, or a sixth of its lease if that is shorter. The
+    /// worker has received it when its [`heard`](crate::WorkerLoad::heard) is at least this number;
+    /// it reports so at once. The latest request counts. A request ends with the worker: the next
+    /// start of its program has another id. If a failover of the broker loses a request that was
+    /// not taken in, it has to be made again.
     ///
     /// ```no_run
     /// # use queue_core::{Client, WorkerMode};
@@ -30,7 +33,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the worker has not said anything yet, runs a release that cannot be asked, or has left.
+    /// [`Error::Invalid`] if the worker has not sent a heartbeat yet, runs a release that cannot be
+    /// controlled, or has left.
     pub async fn ask_worker(&self, worker: &WorkerRecord, mode: WorkerMode, by: &str) -> Result<u64> {
         let (mut worker, wrong) = (worker.clone(), |problem: &str| Error::invalid("worker", worker.id.to_string(), problem));
         let mute = wrong("has not sent a heartbeat yet: it has just started, or its release cannot be controlled; stop it with SIGTERM");

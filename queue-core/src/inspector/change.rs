@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl Inspector {
-    /// Cancels a job in any state that is not final, for the reason that was given with [`because`](Self::because), if any. A running job can change nothing any more, and its handler is told to stop: the
-    /// answer is [`Changed::WhileActive`] then.
+    /// Cancels a job in any state that is not final, for the reason that was given with
+    /// [`because`](Self::because), if any. The result of a running job is discarded, and its
+    /// handler is cancelled: the answer is [`Changed::WhileActive`] then.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
@@ -55,8 +56,8 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.key_holder(&queue, &key).await }).await
     }
 
-    /// Takes a unique key from whoever holds it, and says who that was. The job that held it goes on; the next one of this key is stored, and a job
-    /// that is `held` for it may start.
+    /// Releases a unique key, and returns the job that held it. That job continues. The next job
+    /// with this key is stored, and a job that is `held` for it may start.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.

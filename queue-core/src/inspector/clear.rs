@@ -27,8 +27,9 @@ enum Place {
 
 /// A cancel of the jobs of a group, in steps of at most [`MAX_ITEMS`] jobs. From [`Inspector::clear_group`].
 ///
-/// It needs nobody who remembers it: after an error, or in another process, a new one goes on with what is left. In each state it cancels at most as
-/// many jobs as there are when it comes to it, so that it ends although new jobs arrive; jobs that are enqueued meanwhile may be among them.
+/// It has no state: after an error, or in another process, a new one continues with the remaining
+/// jobs. In each state it cancels at most as many jobs as there are when it comes to it, so that it
+/// ends although new jobs arrive; jobs that are enqueued meanwhile may be among them.
 #[derive(Debug)]
 pub struct ClearGroup {
     inspector: Inspector,

@@ -18,7 +18,7 @@ use crate::{
 /// | operator | the field's text |
 /// |---|---|
 /// | `=`, `!=` | is, or is not, the value |
-/// | `~`, `!~` | contains, or does not contain, the value, whatever the case of its letters |
+/// | `~`, `!~` | contains, or does not contain, the value, ignoring case |
 /// | `>`, `>=`, `<`, `<=` | is more or less: of `attempts` alone, which has `=` and `!=` as well |
 ///
 /// | field | what it is |
@@ -171,8 +171,8 @@ impl Filter {
         })
     }
 
-    /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys. Where these are hidden from a person, a filter would find them out by
-    /// trying.
+    /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys.
+    /// If these are hidden from a user, a filter would reveal them by trial.
     pub fn asks_hidden(&self) -> bool {
         self.terms.iter().any(|term| match term {
             Term::Text { field: Field::Payload | Field::Header(_), .. } => true,

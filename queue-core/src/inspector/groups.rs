@@ -20,8 +20,9 @@ use crate::{
 const TRIES: u32 = 50;
 
 impl Inspector {
-    /// A group of a queue: how many of its jobs are ready and run, and its rule. Of a group that nobody knows, nothing is ready. A pause whose end has come by the
-    /// broker's clock is none, here and below.
+    /// A group of a queue: how many of its jobs are ready and run, and its rule. An unknown group
+    /// has no ready jobs. A pause whose end has passed by the broker's clock is not returned, here
+    /// and below.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
@@ -61,8 +62,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a rule that cannot be, alone or beside what is said of all groups, naming the field, its value and the way out, and for
-    /// one rule too many.
+    /// [`Error::Invalid`] for an invalid rule, or one that contradicts the rule of all groups,
+    /// naming the field, its value and the fix; and for one rule too many.
     pub async fn set_group_rule(&self, queue: &str, of: &RuleOf, change: impl Fn(&mut GroupRule)) -> Result<GroupRule> {
         for _ in 0..TRIES {
             let (expected, of_all) = self.group_rule(queue, of).await?;
@@ -82,8 +83,9 @@ impl Inspector {
         Err(Error::Internal(format!("gave up: the rule of `{of}` keeps changing")))
     }
 
-    /// Forgets what code declares of all groups of a queue, until a worker that declares it looks again, within a minute if one runs: for what no release declares any more. Gives what was
-    /// declared; what a person has set stays.
+    /// Forgets what code declares of all groups of a queue, until a worker that declares it looks
+    /// again, within a minute if one runs: for what no release declares any more. Returns the
+    /// removed declaration; the setting of an operator stays.
     ///
     /// # Errors
     /// Those of the broker.

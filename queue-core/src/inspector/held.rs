@@ -37,8 +37,10 @@ impl Inspector {
         Ok(self.workers().await?.into_iter().find(|worker| worker.id == id))
     }
 
-    /// The jobs that a worker holds now, at most `most` of them, with their progress: those that run on it, and those that it has claimed and not begun. They are
-    /// found among the active jobs of its queues, of which at most 5,000 are looked at. It takes several calls, each of which has the deadline of the client.
+    /// The jobs that a worker holds now, at most `most` of them, with their progress: those that
+    /// run on it, and those that it has claimed and not begun. They are found among the active jobs
+    /// of its queues, of which at most 5,000 are examined. It takes several calls, each of which
+    /// has the deadline of the client.
     ///
     /// ```no_run
     /// # async fn example(client: queue_core::Client) -> queue_core::Result<()> {

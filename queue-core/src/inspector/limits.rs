@@ -26,7 +26,7 @@ pub struct LimitInfo {
     pub rule: LimitRule,
     /// What code declares.
     pub declared: Option<LimitRule>,
-    /// What a person has set at run time.
+    /// The value that an operator has set at run time.
     pub set: Option<LimitRule>,
     /// How many slots are held, of all keys: one for each job that runs.
     pub held: u64,
@@ -222,8 +222,10 @@ impl Inspector {
     }
 }
 
-/// Declares the limits of a release in a queue, before its worker claims anything there, and looks at those that other releases have declared: the one that
-/// was first seen latest among those with a live worker is right, so that a rollback takes effect. Gives the names of those that hold anew.
+/// Declares the limits of a release in a queue, before its worker claims anything there, and looks
+/// at those that other releases have declared: the one that was first seen latest among those with
+/// a live worker is right, so that a rollback takes effect. Returns the names of the limits whose
+/// effective value changed.
 ///
 /// # Errors
 /// Those of the broker.

@@ -172,8 +172,10 @@ impl Inspector {
         self.run(|broker| async move { broker.audit_queues(repair).await }).await
     }
 
-    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the [`next`](Page::next) of the page before, a number
-    /// of jobs to leave out, or [`LAST`](crate::broker::LAST) for the last page. The `next` of a page is the quickest way to go on.
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the
+    /// [`next`](Page::next) of the page before, a number of jobs to leave out, or
+    /// [`LAST`](crate::broker::LAST) for the last page. The `next` of a page is the fastest way to
+    /// continue.
     ///
     /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
     /// [`change_all`](Self::change_all) changes all jobs of a state.
@@ -224,8 +226,10 @@ impl Inspector {
         Ok(record)
     }
 
-    /// Waits until a job has ended, at most for `timeout`, and gives its record, as [`show`](Self::show) does. The broker wakes it. A job that has not
-    /// ended when the time is up is no error: its record says so. [`Handle::wait`](crate::Handle::wait) gives its result as well, and its type.
+    /// Waits until a job has ended, at most for `timeout`, and gives its record, as
+    /// [`show`](Self::show) does. The broker wakes it. A job that has not ended after `timeout` is
+    /// not an error: its record has the state. [`Handle::wait`](crate::Handle::wait) gives its
+    /// result as well, and its type.
     ///
     /// ```no_run
     /// # use std::time::Duration;

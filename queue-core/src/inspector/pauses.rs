@@ -8,8 +8,9 @@ use crate::{
 };
 
 impl Inspector {
-    /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted. The reason that was given with [`because`](Self::because) is told
-    /// until it goes on. [`pause_as`](Self::pause_as) can say more.
+    /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted.
+    /// The reason of [`because`](Self::because) is shown until the end of the pause.
+    /// [`pause_as`](Self::pause_as) has more options.
     ///
     /// # Errors
     /// Those of the broker.
@@ -25,8 +26,8 @@ impl Inspector {
         self.resume_of(queue, PauseOf::Queue).await
     }
 
-    /// Stops claims of a group: its jobs wait, and those that run go on. The reason that was given with [`because`](Self::because) is told until it goes
-    /// on.
+    /// Pauses a group: its jobs wait, and running jobs continue. The reason of
+    /// [`because`](Self::because) is shown until the end of the pause.
     ///
     /// # Errors
     /// Those of [`pause_as`](Self::pause_as).
@@ -42,9 +43,10 @@ impl Inspector {
         self.resume_of(queue, PauseOf::Group(group.clone())).await
     }
 
-    /// Pauses a queue, a group or a task, and says why, who wants it, and until when (default: until [`resume_of`](Self::resume_of)). The broker keeps that. When the end has
-    /// come by the broker's clock, the next claim of a worker ends the pause; idle workers ask in time. What is paused already gets the new end and reason, so that
-    /// it may be said again.
+    /// Pauses a queue, a group or a task, with a reason, an author and an end (default: until
+    /// [`resume_of`](Self::resume_of)). The broker keeps that. When the end has come by the
+    /// broker's clock, the next claim of a worker ends the pause; idle workers ask in time. A
+    /// repeated pause replaces the end and the reason.
     ///
     /// ```
     /// use std::time::Duration;
@@ -63,16 +65,18 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a reason over [`PAUSE_REASON_MAX`](crate::broker::PAUSE_REASON_MAX) bytes, an end that does not lie in the future by
-    /// the broker's clock, and one rule of a group or one paused task too many; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) for an end, or a task, while a worker of an older release serves
-    /// the queue; those of the broker.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a reason over
+    /// [`PAUSE_REASON_MAX`](crate::broker::PAUSE_REASON_MAX) bytes, an end that is not in the
+    /// future by the broker's clock, and one rule of a group or one paused task too many;
+    /// [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) for an end, or a task, while a
+    /// worker of an older release serves the queue; those of the broker.
     pub async fn pause_as(&self, queue: &str, of: PauseOf, pausing: Pausing) -> Result<()> {
         let request = SetPause::pause(queue, of, pausing);
         request.check()?;
         self.run(|broker| async move { broker.set_pause(&request).await }).await
     }
 
-    /// Lets a queue, a group or a task go on. What was said of its pause is forgotten.
+    /// Resumes a queue, a group or a task. The data of its pause are removed.
     ///
     /// # Errors
     /// Those of the broker.
@@ -82,7 +86,8 @@ impl Inspector {
         self.run(|broker| async move { broker.set_pause(&request).await }).await
     }
 
-    /// Depth and counters of a queue, and what is said of its pause. A pause whose end has come by the broker's clock is none.
+    /// Length, counters and pause of a queue. A pause whose end has passed by the broker's clock is
+    /// not returned.
     ///
     /// # Errors
     /// [`Error::NoSuchQueue`](crate::Error::NoSuchQueue); those of the broker.

@@ -117,7 +117,7 @@ pub enum Reason {
         /// When the next job of this cost may start, if no other takes that start.
         until: Option<SystemTime>,
     },
-    /// A process died while it ran, so that it starts only where no other suspect runs.
+    /// A process crashed while it ran, so it starts only in a process without another such job.
     Suspect {
         /// At most so many suspects go first.
         jobs: u64,
@@ -129,7 +129,7 @@ pub enum Reason {
         /// How many other groups take turns with that line.
         groups: u64,
     },
-    /// The worker that ran it is dead or out of reach. The job is being taken back.
+    /// The worker that ran it is dead or out of reach. The job is being reclaimed.
     TakenBack {
         /// When its lease ended; `None`: the worker was fenced, and the job is just being taken back.
         since: Option<SystemTime>,
@@ -210,7 +210,8 @@ impl Reason {
         }
     }
 
-    /// When it is over at the latest, or at the earliest where it depends on others too. `None`: only others, or a person, end it.
+    /// The latest end of this reason, or the earliest if it also depends on other jobs. `None` if
+    /// only other jobs or an operator end it.
     pub fn until(&self) -> Option<SystemTime> {
         match self {
             Reason::NotDue { until }

@@ -76,8 +76,9 @@ pub struct JobRecord {
     pub snoozes: u32,
     /// How often a service that it calls has had enough: [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     pub rate_limited: u32,
-    /// How often a run of it was stopped because its worker stopped. Such a run is charged nothing, and the job begins anew: a job that runs
-    /// longer than the time between two deployments is released again and again.
+    /// How often a run of it was stopped because its worker stopped. Such a run is not charged, and
+    /// the job starts again from the beginning. A job that runs longer than the time between two
+    /// deployments is released repeatedly.
     pub releases: u32,
     /// When it was last released so.
     pub released_at: Option<SystemTime>,
@@ -89,7 +90,7 @@ pub struct JobRecord {
     pub retention: Option<Duration>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
-    /// Its tags: what the application said of it. (Its [`tag`](Self::tag) is another thing.)
+    /// Its tags from the application. ([`tag`](Self::tag) is unrelated.)
     pub tags: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
     pub tag: Option<String>,
@@ -120,7 +121,8 @@ pub struct JobRecord {
     /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::Inspector::why), and by a [`Walk`](crate::Walk) that
     /// [says why](crate::Walk::saying_why). The first reason is the one that has to end first.
     pub waiting: Vec<Reason>,
-    /// How far it is, if its handler has [told](crate::JobContext::progress). A list does not have it.
+    /// Its progress, if its handler has [reported](crate::JobContext::progress) any. A list does
+    /// not have it.
     pub progress: Option<Progress>,
     /// Why its stored form cannot be decoded.
     pub undecodable: Option<String>,
@@ -337,8 +339,8 @@ pub struct Page {
     /// The jobs, in the order in which they will start or have ended, without results, and with their last errors alone. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
-    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
-    /// number of jobs.
+    /// The offset of the next page, which is larger than that of this one. Only `None` marks the
+    /// last page. It need not be a number of jobs.
     pub next: Option<u64>,
 }
 

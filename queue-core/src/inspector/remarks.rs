@@ -24,15 +24,17 @@ const LAST_NET: Duration = Duration::from_secs(5);
 const MARKED: Duration = Duration::from_secs(10);
 const _: () = assert!(MARKED.as_millis() + LAST_NET.as_millis() < WATCHED.as_millis());
 
-/// How far a job is, as its handler told it with [`JobContext::progress`](crate::JobContext::progress).
+/// The progress of a job, as its handler reported it with
+/// [`JobContext::progress`](crate::JobContext::progress).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// When it was told, by the broker's clock.
+    /// When it was reported, by the broker's clock.
     pub at: SystemTime,
-    /// In which attempt. A job that runs again keeps its progress until the handler tells another.
+    /// In which attempt. A job that runs again keeps its progress until its handler reports a new
+    /// one.
     pub attempt: u32,
-    /// From 0 to 1; `None` if the handler told a value alone.
+    /// From 0 to 1; `None` if the handler reported only a value.
     pub fraction: Option<f64>,
     /// In a few words. May be empty.
     pub message: String,
@@ -43,13 +45,13 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine {
-    /// When it was told, by the broker's clock.
+    /// When it was reported, by the broker's clock.
     pub at: SystemTime,
     /// In which attempt.
     pub attempt: u32,
     /// How serious it is.
     pub level: LogLevel,
-    /// What the handler told.
+    /// The message of the handler.
     pub text: String,
 }
 
@@ -57,7 +59,7 @@ pub struct LogLine {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JobLog {
-    /// How far the job is, if its handler has told.
+    /// The progress of the job, if its handler has reported any.
     pub progress: Option<Progress>,
     /// The lines, oldest first.
     pub lines: Vec<LogLine>,
@@ -74,7 +76,8 @@ impl Progress {
         Progress { at: time(at_ms).unwrap_or(SystemTime::UNIX_EPOCH), attempt, fraction, message, value }
     }
 
-    /// The value that was told with [`progress_value`](crate::JobContext::progress_value); `None` if there was none.
+    /// The value of [`progress_value`](crate::JobContext::progress_value); `None` if there was
+    /// none.
     ///
     /// # Errors
     /// [`Error::Decode`] if it is not a `T`.
@@ -119,7 +122,8 @@ impl Inspector {
         log.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
-    /// Follows what the handler of a job tells: the lines of its log from this one on, and its progress. It is woken by the broker.
+    /// Follows the output of a handler: the lines of its log from this one on, and its progress. It
+    /// is woken by the broker.
     pub fn follow(&self, job: &JobAddress, from: u64) -> Follow {
         Follow {
             inspector: self.clone(),
@@ -169,7 +173,7 @@ impl Inspector {
     }
 }
 
-/// What the handler of a job tells, as it does. From [`Inspector::follow`].
+/// The live progress and log of a job. From [`Inspector::follow`].
 #[derive(Debug)]
 pub struct Follow {
     inspector: Inspector,

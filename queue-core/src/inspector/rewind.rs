@@ -29,8 +29,9 @@ pub struct RewindPreview {
 
 /// A rewind of a subscription, in steps of at most [`MAX_ITEMS`] jobs. From [`Inspector::rewind`].
 ///
-/// While it is under way the subscription reads nothing. If it is dropped before its end, or its process dies, that stays so, and [`SubscriptionInfo::rewinding`] says it:
-/// another rewind then does all of it.
+/// While it is under way the subscription reads nothing. If it is dropped before its end, or its
+/// process crashes, the subscription stays stopped, and [`SubscriptionInfo::rewinding`] reports it.
+/// Another rewind then repeats all steps.
 ///
 /// [`SubscriptionInfo::rewinding`]: crate::SubscriptionInfo::rewinding
 #[derive(Debug)]
@@ -78,8 +79,9 @@ impl Rewinding {
     /// The next step. False: it was the last.
     ///
     /// # Errors
-    /// [`Error::Config`] if there is no such subscription, or another rewind has taken over; [`Error::Invalid`] for a mark that is none of this log. After an error of the
-    /// broker the next step tries again.
+    /// [`Error::Config`] if there is no such subscription, or another rewind has taken over;
+    /// [`Error::Invalid`] for a mark that is not in this log. After an error of the broker the next
+    /// step tries again.
     pub async fn step(&mut self) -> Result<bool> {
         if self.ended {
             return Ok(false);
@@ -153,9 +155,11 @@ impl Rewinding {
 }
 
 impl Inspector {
-    /// Lets a subscription begin again at a mark: the oldest event, the next one, a time, or the position of an event. It is then as if it had begun there: each event from
-    /// the mark on is read, also one that was handled before, jobs that wait are cancelled, and those that run go on. A rewind to the oldest event cancels none: those of
-    /// events that have left the log still wait, and the others are replaced.
+    /// Lets a subscription begin again at a mark: the oldest event, the next one, a time, or the
+    /// position of an event. It then reads each event from the mark on, including handled events.
+    /// Its waiting jobs are cancelled, and its running jobs continue. A rewind to the oldest event
+    /// cancels none: those of events that have left the log still wait, and the others are
+    /// replaced.
     ///
     /// ```
     /// use queue_core::{Begin, prelude::*};

@@ -35,9 +35,10 @@ type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 
 /// A search for jobs, page by page. From [`Inspector::search`].
 ///
-/// A page looks at a bounded number of jobs, and says how far the search has come. What goes on is a [cursor](Found::cursor), a text: another process
-/// can go on with it. A job that matches and stays where it is is found once, however many jobs come and go between two pages. A job that goes from one state
-/// to another meanwhile may be found twice, or not at all.
+/// A page examines a bounded number of jobs, and reports the progress of the search. The position
+/// is a [cursor](Found::cursor), a string with which another process can continue. A job that
+/// matches and stays where it is is found once, however many jobs come and go between two pages. A
+/// job that goes from one state to another meanwhile may be found twice, or not at all.
 ///
 /// ```no_run
 /// # use queue_core::Client;
@@ -72,13 +73,15 @@ pub struct Search {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Found {
-    /// The jobs that match, queue by queue, as [`Inspector::list`] has them. There may be none although the search goes on.
+    /// The jobs that match, queue by queue, as [`Inspector::list`] has them. The list may be empty
+    /// although the search has not ended.
     pub jobs: Vec<JobRecord>,
-    /// How many jobs were looked at since the search began.
+    /// How many jobs were examined since the search began.
     pub looked: u64,
-    /// How many jobs there are now to be looked at, in the queues that can be read.
+    /// How many jobs there are now to examine, in the readable queues.
     pub of: u64,
-    /// Where the search goes on, for [`Search::from`]. `None`: all jobs were looked at, but for those of `unreadable` queues.
+    /// The position to continue from, for [`Search::from`]. `None` if all jobs were examined,
+    /// except those of `unreadable` queues.
     pub cursor: Option<String>,
     /// The queues that were left out, as their server is out of reach, or another program has replaced one of their keys. Each is named once.
     pub unreadable: Vec<(String, Error)>,
@@ -95,7 +98,8 @@ impl Search {
     /// Goes on where another search with the same filter and the same queues has stopped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a text that is no [cursor](Found::cursor), or is one of another filter. A cursor of other queues is told by [`next`](Self::next).
+    /// [`Error::Invalid`] for a string that is not a [cursor](Found::cursor), or belongs to another
+    /// filter. [`next`](Self::next) refuses a cursor of other queues.
     pub fn from(mut self, cursor: &str) -> Result<Self> {
         let at = At::read(cursor)
             .ok_or_else(|| Error::invalid("cursor", cursor, "is not a valid cursor; use the one that the previous page returned"))?;
@@ -111,14 +115,14 @@ impl Search {
         Ok(self)
     }
 
-    /// How many jobs a page has, at most: 1 to 500. 50 if nothing is said.
+    /// Most jobs of a page. Range: 1 to 500. Default: 50.
     #[must_use]
     pub fn page(mut self, jobs: usize) -> Self {
         self.limit = jobs.clamp(1, MAX_ITEMS);
         self
     }
 
-    /// How many jobs a page looks at, at most. 5,000 if nothing is said.
+    /// Most jobs that a page examines. Default: 5,000.
     #[must_use]
     pub fn looking_at(mut self, jobs: u64) -> Self {
         self.looks = jobs.max(1);
@@ -132,7 +136,8 @@ impl Search {
         self
     }
 
-    /// How many jobs the pages up to now have looked at, with those before the [cursor](Self::from).
+    /// How many jobs the pages have examined so far, including those before the
+    /// [cursor](Self::from).
     pub fn looked(&self) -> u64 {
         self.looked
     }

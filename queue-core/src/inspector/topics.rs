@@ -52,7 +52,7 @@ pub struct SubscriptionInfo {
     pub made: SystemTime,
     /// The types of event that its workers know, or have known.
     pub types: Vec<String>,
-    /// What becomes of events of other types.
+    /// The handling of events of other types.
     pub unknown: Unknown,
     /// How many events it has passed over, because none of its workers knew their type.
     pub skipped: u64,
@@ -206,7 +206,7 @@ impl Inspector {
     /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1 to 100).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit out of range, and for a position that is none of this log.
+    /// [`Error::Invalid`] for a limit out of range, and for a position that is not in this log.
     pub async fn events(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<EventInfo>> {
         check_name("topic", topic)?;
         if !(1..=ENTRIES_READ).contains(&limit) {
@@ -220,7 +220,8 @@ impl Inspector {
         Ok(asked.await?.into_iter().map(EventInfo::from).collect())
     }
 
-    /// Makes a subscription before its first worker does. False: it exists, and goes on where it is.
+    /// Makes a subscription before its first worker does. False if it exists; it keeps its
+    /// position.
     ///
     /// ```
     /// use queue_core::{Begin, prelude::*};

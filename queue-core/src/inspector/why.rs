@@ -17,8 +17,9 @@ const GROUPS_COUNTED: usize = 10_000;
 const GROUPS_WATCHED: usize = 2_000;
 
 impl Inspector {
-    /// Why a job does not run: its record, whose [`waiting`](JobRecord::waiting) has every reason that holds at the moment of asking, at least one. What is
-    /// said of workers may be a lease old, and numbers of jobs are upper bounds.
+    /// Why a job does not run: its record, whose [`waiting`](JobRecord::waiting) has every reason
+    /// that holds at the moment of asking, at least one. Data about workers may be one lease old,
+    /// and numbers of jobs are upper bounds.
     ///
     /// ```
     /// use queue_core::{Reason, prelude::*};
@@ -195,7 +196,8 @@ impl Inspector {
     }
 }
 
-/// How many jobs wait for what, as far as the numbers of their queue tell: those that are ready and have a worker count as `behind`, whatever their groups may.
+/// The number of waiting jobs by reason, from the counters of their queue. Ready jobs with a worker
+/// count as `behind`, even if their groups are paused or full.
 pub fn waiting_in(stats: &QueueStats) -> BTreeMap<&'static str, u64> {
     let ready = match stats {
         _ if stats.paused => "queue_paused",

@@ -13,8 +13,9 @@ use crate::{
 };
 
 impl Inspector {
-    /// The workers that are registered with any queue: one record for each worker, with all of its queues, sorted by host and process
-    /// number. A worker that has stopped stays on the list until its lease is over and another worker of the queue has noticed.
+    /// The workers that are registered with any queue: one record for each worker, with all of its
+    /// queues, sorted by host and process number. A worker that has stopped stays on the list until
+    /// its lease has expired and another worker of the queue has reclaimed it.
     ///
     /// # Errors
     /// Those of the broker.
@@ -43,10 +44,11 @@ impl Inspector {
         self.ask(until, ask).await
     }
 
-    /// What happened in a queue up to now: how many jobs started, were done, failed and died, how long they waited and ran, and how deep
-    /// the queue was. There is a row for each minute of the last two hours ([`HistorySpan::minutes`], [`HOUR`](HistorySpan::HOUR)), or for
-    /// each hour of the last two weeks ([`HistorySpan::hours`], [`DAY`](HistorySpan::DAY), [`TWO_WEEKS`](HistorySpan::TWO_WEEKS)), of all tasks
-    /// together and of each.
+    /// The history of a queue up to now: how many jobs started, were done, failed and became dead
+    /// letters, how long they waited and ran, and the length of the queue. There is a row for each
+    /// minute of the last two hours ([`HistorySpan::minutes`], [`HOUR`](HistorySpan::HOUR)), or for
+    /// each hour of the last two weeks ([`HistorySpan::hours`], [`DAY`](HistorySpan::DAY),
+    /// [`TWO_WEEKS`](HistorySpan::TWO_WEEKS)), of all tasks together and of each.
     ///
     /// Workers report about every ten seconds, so that what happened since is missing, and the last interval of a worker that was killed
     /// stays missing.
@@ -78,8 +80,10 @@ impl Inspector {
         let is_nothing = history.tasks.is_empty() && history.releases.is_empty() && history.rows.iter().all(|row| row.ready.is_none());
         self.found_of(queue, history, is_nothing).await
     }
-    /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted values alone are one [kind](FailureKind), with a
-    /// [`Fingerprint`](crate::Fingerprint). What was seen last comes first. A queue keeps 200 kinds; what was not seen for two weeks is not told.
+    /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
+    /// values alone are one [kind](FailureKind), with a [`Fingerprint`](crate::Fingerprint). What
+    /// was seen last comes first. A queue keeps 200 kinds; kinds that were not seen for two weeks
+    /// are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
     ///

@@ -3,13 +3,13 @@
 
 use super::LimitRule;
 
-/// The arrival time is never ahead by more than a burst and so many periods, or [`LONGEST_DEBT_US`] if that is more.
+/// The arrival time is at most a burst and `periods` ahead, or [`LONGEST_DEBT_US`] if that is more.
 pub const DEBT_PERIODS: i64 = 10;
 
 /// A day, in microseconds.
 pub const LONGEST_DEBT_US: i64 = 24 * 3600 * 1_000_000;
 
-/// The whole number of microseconds that so many starts take.
+/// The duration of `starts` starts, in whole microseconds.
 #[allow(clippy::cast_possible_truncation, reason = "a burst of a million at a year each is below 2^63")]
 pub fn charge(rule: &LimitRule, cost: u32) -> i64 {
     rule.rate.map_or(0, |rate| (f64::from(cost.min(rule.burst())) * rate.step()).ceil() as i64)

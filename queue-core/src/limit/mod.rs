@@ -134,7 +134,7 @@ impl LimitRule {
         LimitRule { concurrency: None, rate: None, burst: None }
     }
 
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == LimitRule::new()
     }
@@ -154,7 +154,7 @@ impl LimitRule {
         self.burst.unwrap_or(1).max(1)
     }
 
-    /// Whether what it says can be.
+    /// Whether it is valid.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming field, value, and the way out.
@@ -168,7 +168,8 @@ impl LimitRule {
         }
     }
 
-    /// For brokers: concurrency, starts, period in microseconds and burst, with colons between; what is not said is empty.
+    /// For brokers: concurrency, starts, period in microseconds and burst, with colons between;
+    /// missing fields are empty.
     pub fn stored(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         let (count, period) = (self.rate.map(|rate| u64::from(rate.count)), self.rate.map(|rate| rate.period_us));
@@ -176,7 +177,7 @@ impl LimitRule {
         format!("{concurrency}:{}:{}:{burst}", number(count), number(period))
     }
 
-    /// For brokers: reads the form in storage. What cannot be read says nothing.
+    /// For brokers: reads the form in storage. An unreadable form is read as empty.
     pub fn of_stored(stored: &str) -> Self {
         let mut parts = stored.split(':');
         let mut part = || parts.next().unwrap_or_default();
@@ -203,7 +204,8 @@ impl fmt::Display for LimitRule {
 pub struct LimitDef {
     /// Its name in the queue. Tasks that name it share it. Default: that of the task.
     pub name: &'static str,
-    /// The parameters, or fields in them, that tell its keys apart. None: one for the whole queue.
+    /// The parameters, or fields of parameters, from which its keys are derived. None: one for the
+    /// whole queue.
     pub by: &'static [&'static str],
     /// Whether each group has a key of its own.
     pub by_group: bool,

@@ -14,7 +14,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// So many by each limit of the job, unless something else is said of it.
+    /// This number for each limit of the job without a number of its own.
     pub fn set(&mut self, starts: u32) {
         self.all = Some(starts);
     }
@@ -22,7 +22,7 @@ impl Used {
     /// So many by the limit of this name. A limit that the job is not subject to changes nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a text that is no name, and for one name more than a job can have limits.
+    /// [`Error::Invalid`] for an invalid name, and for more names than a job can have limits.
     pub fn set_of(&mut self, limit: &str, starts: u32) -> Result<()> {
         check_name("limit", limit)?;
         match self.named.iter().position(|(name, _)| name == limit) {
@@ -36,7 +36,7 @@ impl Used {
         Ok(())
     }
 
-    /// By the limits of which nothing else is said, if anything.
+    /// The number for the limits without a number of their own, if there is one.
     pub fn all(&self) -> Option<u32> {
         self.all
     }
@@ -46,7 +46,7 @@ impl Used {
         self.named.iter().map(|(name, starts)| (name.as_str(), *starts))
     }
 
-    /// For brokers: by the limit of a key, if anything is said of it.
+    /// For brokers: the number for the limit of a key, if there is one.
     pub fn of(&self, key: &LimitKey) -> Option<u32> {
         self.named.iter().find(|(name, _)| key.is_of(name)).map(|(_, starts)| *starts).or(self.all)
     }

@@ -87,8 +87,8 @@ pub enum CallOutcome {
     /// It returned an error of this [kind](crate::Error::kind). A beat, which renews several leases, has the error of the first lane
     /// whose lease was not renewed.
     Failed(&'static str),
-    /// The caller dropped it before it was answered: its deadline was over, or the caller itself was dropped. The broker may have
-    /// carried it out. A call that panicked counts here, too.
+    /// The caller dropped it before it was answered: its deadline passed, or the caller itself was
+    /// dropped. The broker may have carried it out. A call that panicked counts here, too.
     Cancelled,
 }
 
@@ -103,7 +103,7 @@ impl CallOutcome {
     }
 }
 
-/// All verbs of which an [`Observe`] can hear.
+/// All verbs that an [`Observe`] can receive.
 pub fn verbs() -> impl Iterator<Item = &'static str> {
     const BROKER: &[&str] = &delegate_broker!(verbs);
     const INSPECT: &[&str] = &delegate_inspect!(verbs);

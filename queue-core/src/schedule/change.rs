@@ -12,7 +12,7 @@ use crate::{
     error::Result,
 };
 
-/// Why a schedule is paused that a person has paused.
+/// The reason of a schedule that an operator has paused.
 pub const BY_PERSON: &str = "an operator has paused it";
 
 /// So many ticks are counted that were not made for another reason than an outage.

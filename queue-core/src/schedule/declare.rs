@@ -10,7 +10,8 @@ use crate::{
     error::Result,
 };
 
-/// A schedule that code has declared, and that no live worker has declared for so long, is paused.
+/// A schedule that no live worker has declared for this time is paused, if code has declared it
+/// before.
 pub const UNDECLARED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Why it is.

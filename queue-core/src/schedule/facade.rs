@@ -132,7 +132,7 @@ impl Schedules {
         Ok((page.schedules.iter().map(|stored| ScheduleRecord::read(&queue, stored)).collect(), page.next))
     }
 
-    /// Stops the ticks of a schedule. Its jobs go on. False: it is paused already.
+    /// Pauses a schedule. Its jobs continue. False if it is already paused.
     ///
     /// # Errors
     /// [`Error::NoSuchSchedule`], here and below; those of the broker.
@@ -141,7 +141,7 @@ impl Schedules {
         paused.await
     }
 
-    /// Lets a schedule tick again. What would have ticked meanwhile is skipped. False: it is not paused.
+    /// Resumes a schedule. Ticks missed during the pause are skipped. False if it is not paused.
     ///
     /// # Errors
     /// Those of [`pause`](Self::pause).
@@ -149,7 +149,8 @@ impl Schedules {
         self.change(schedule, |changing, name, now_ms| changing.resume(name, now_ms)).await
     }
 
-    /// Removes a schedule. Its jobs stay. One that code declares comes back within a minute: pause it instead. False: there is none.
+    /// Removes a schedule. Its jobs stay. A declared schedule is created again within a minute:
+    /// pause it instead. False if there is none.
     ///
     /// # Errors
     /// Those of the broker.
@@ -224,7 +225,7 @@ impl Schedules {
         .await
     }
 
-    /// When a schedule ticks next, so many times. Fewer, if it ends before; none while it is paused.
+    /// The next `n` ticks of a schedule; fewer if it ends earlier, and none while it is paused.
     ///
     /// # Errors
     /// Those of [`pause`](Self::pause).

@@ -86,7 +86,7 @@ pub struct ScheduleRecord {
     pub catch_up: String,
     /// How old a tick may be that is made up for, in milliseconds.
     pub catch_up_window_ms: Option<u64>,
-    /// Ticks are made up to so much later, in milliseconds.
+    /// The longest delay of a tick, in milliseconds.
     pub jitter_ms: u64,
     /// The first tick is not before this time.
     #[serde(serialize_with = "utc")]
@@ -100,7 +100,7 @@ pub struct ScheduleRecord {
     pub pause_after_dead: u64,
     /// Why it is paused.
     pub paused: Option<String>,
-    /// The next tick. `None`: it is over.
+    /// The next tick. `None` if the schedule has ended.
     #[serde(serialize_with = "utc")]
     pub next: Option<SystemTime>,
     /// The last tick that was made.
@@ -113,7 +113,7 @@ pub struct ScheduleRecord {
     pub made: u64,
     /// How many were skipped.
     pub skipped: u64,
-    /// How many of its jobs died in a row.
+    /// How many of its jobs became dead letters in a row.
     pub dead_in_a_row: u64,
     /// Whether it was set at run time, so that what code declares does not change it.
     pub set_at_run_time: bool,
@@ -138,7 +138,7 @@ pub struct ScheduleRecord {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ScheduleRan {
-    /// Its tick, or when a person has started it.
+    /// Its tick, or the time at which an operator started it.
     #[serde(serialize_with = "utc")]
     pub tick: Option<SystemTime>,
     /// Its job.
@@ -222,7 +222,7 @@ impl ScheduleRecord {
         }
     }
 
-    /// When it ticks next, so many times.
+    /// Its next `n` ticks.
     ///
     /// # Errors
     /// [`Error::Invalid`] when this machine does not know its time zone.
@@ -238,7 +238,8 @@ impl ScheduleRecord {
         Ok(std::iter::from_fn(next).take(left).collect())
     }
 
-    /// Its ticks from `from` to `to`, both included, the first so many: what a [backfill](super::Schedules::backfill) makes the jobs of.
+    /// Its ticks from `from` to `to`, both included, at most the given number: those for which a
+    /// [backfill](super::Schedules::backfill) creates jobs.
     ///
     /// # Errors
     /// Those of [`next_ticks`](Self::next_ticks).

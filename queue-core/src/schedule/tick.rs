@@ -48,7 +48,7 @@ pub struct Ticks {
 /// Makes the ticks of a queue that are due, of at most so many schedules.
 ///
 /// # Errors
-/// When the broker does not say what is due.
+/// Those of the broker.
 pub async fn tick_due(broker: &DynBroker, queue: &Arc<str>, limit: usize) -> Result<DueTicks> {
     let due = broker.due_schedules(queue, limit).await?;
     let (now_ms, answered) = (due.now_ms, Instant::now());

@@ -139,8 +139,9 @@ where
     }
 }
 
-/// The command line of the program `queue` of the crate `queue-cli`: every command, without tasks. `enqueue` takes any task by its name
-/// and needs `--queue`, and `work` says that it has nothing to run.
+/// The command line of the program `queue` of the crate `queue-cli`: every command, without tasks.
+/// `enqueue` takes any task by its name and needs `--queue`. `work` fails, because there are no
+/// tasks to run.
 #[doc(hidden)]
 pub async fn operate() -> ExitCode {
     let args = match args::read_or_help() {

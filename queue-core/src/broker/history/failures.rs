@@ -23,10 +23,10 @@ pub const RELEASES_NAMED: usize = 10;
 /// So many jobs of a kind are kept: those that failed last.
 pub const JOBS_NAMED: usize = 5;
 
-/// A kind that was not seen for so long is not told any more.
+/// A kind that has not been seen for this time is no longer reported.
 pub const FAILURES_TOLD: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// What is told of a job whose process died while it ran.
+/// The failure message of a job whose worker process crashed while it ran.
 pub const CRASHED: &str = "the process that ran it died, or lost the broker";
 
 /// Longest message of a kind, in bytes.
@@ -50,8 +50,8 @@ pub struct FailureKind {
     pub first_at: SystemTime,
     /// When the last was reported, by the broker's clock.
     pub last_at: SystemTime,
-    /// Whose runs failed so, and how many of them; the task that failed last is the last, and at most 20 are kept. `*` is what has no task: jobs of
-    /// workers that died.
+    /// The tasks with this failure, and the number of their runs. The task that failed last comes
+    /// last; at most 20 are kept. `*` are jobs without a known task: those of crashed workers.
     pub tasks: Vec<(String, u64)>,
     /// The same of the releases of the workers, at most 10.
     pub releases: Vec<(String, u64)>,
@@ -131,7 +131,7 @@ impl FailureKind {
     }
 }
 
-/// For brokers: of the kinds that are kept those that are told at this time, the last seen first.
+/// For brokers: the stored kinds that are reported at this time, the last seen first.
 pub fn told(mut kinds: Vec<FailureKind>, now_ms: i64) -> Vec<FailureKind> {
     kinds.retain(|kind| kind.is_told(now_ms));
     kinds.sort_by_key(|kind| (std::cmp::Reverse(kind.last_at), std::cmp::Reverse(kind.count), kind.fingerprint));

@@ -48,7 +48,7 @@ pub const SAMPLE: &str = "";
 /// Most releases of a queue that are kept: those that were seen first last.
 pub const RELEASES_SEEN: usize = 50;
 
-/// For so many hours a broker remembers the last report of a process.
+/// The number of hours for which a broker keeps the last report of a process.
 pub const REPORTERS_HOURS: u64 = 24;
 
 /// What a worker has counted in a queue since its last report.
@@ -61,7 +61,8 @@ pub struct Report {
     pub process: ProcessId,
     /// The number of this report, from 1 on in each queue. A report whose number is not above the last is a replay and changes nothing.
     pub seq: u64,
-    /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without any says how deep the queue is, as every report does.
+    /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without tasks
+    /// still contains the length of the queue.
     pub tasks: Vec<(Arc<str>, Tally)>,
     /// How runs failed. No fingerprint twice, at most [`KINDS_REPORTED`] of them. Their times are not read.
     pub failures: Vec<FailureKind>,
@@ -102,7 +103,8 @@ impl Report {
     }
 }
 
-/// How much of a history is asked for: so many minutes, or so many hours, up to now. For [`Inspector::history`](crate::Inspector::history).
+/// The span of a history: a number of minutes or hours, up to now. For
+/// [`Inspector::history`](crate::Inspector::history).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistorySpan {
     unit: HistoryUnit,
@@ -188,7 +190,7 @@ impl HistoryUnit {
         }
     }
 
-    /// The number of the period in which this time lies.
+    /// The number of the period that contains this time.
     pub fn period(self, now_ms: i64) -> u64 {
         (now_ms / self.ms()).max(0).unsigned_abs()
     }

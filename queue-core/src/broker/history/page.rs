@@ -11,8 +11,9 @@ use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
 
 /// What happened in a queue, minute by minute or hour by hour. From [`Inspector::history`](crate::Inspector::history).
 ///
-/// There is a row for every period of the span, oldest first, also for those in which nothing happened. The last row is the current
-/// period, which is not over. Times are those of the broker.
+/// There is a row for every period of the span, oldest first, also for those in which nothing
+/// happened. The last row is the current period, which has not ended. Times are those of the
+/// broker.
 ///
 /// Workers report about every ten seconds, and a report counts in the period in which it arrives. The last interval of a worker that was
 /// killed is missing.
@@ -39,7 +40,7 @@ pub struct History {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReleaseSeen {
-    /// The release, as the worker was told it or as its executable makes it.
+    /// The release, as set for the worker or derived from its executable.
     pub release: String,
     /// When, by the broker's clock.
     pub at: SystemTime,
@@ -56,8 +57,9 @@ pub struct HistoryRow {
     pub at: SystemTime,
     /// What happened to its jobs.
     pub counts: RunCounts,
-    /// How long jobs waited for their first start, from the time at which they could start. A job that runs again, because it failed,
-    /// snoozed or crashed, does not count. A job that a person requeued counts from its enqueue. Of a task whose jobs repeat, waits are not known.
+    /// How long jobs waited for their first start, from the time at which they could start. A job
+    /// that runs again, because it failed, snoozed or crashed, does not count. A requeued job
+    /// counts from its enqueue. Waits are unknown for tasks whose jobs repeat.
     pub wait: Times,
     /// How long runs took, however they ended.
     pub run: Times,

@@ -34,7 +34,7 @@ pub struct Operation {
     pub ended_ms: Option<i64>,
     /// How many jobs there were to look at, about, when it was started.
     pub total: u64,
-    /// How many jobs were looked at. Some may have been looked at twice, after a failover.
+    /// How many jobs were examined. Some may have been looked at twice, after a failover.
     pub looked: u64,
     /// How many were changed.
     pub changed: u64,

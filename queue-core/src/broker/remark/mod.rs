@@ -89,7 +89,7 @@ impl FromStr for LogLevel {
 
 serde_as_text!(LogLevel);
 
-/// A request to store what the handlers of a lane's jobs have told.
+/// A request to store the progress and the log lines of a lane's jobs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Remarks {
@@ -101,7 +101,7 @@ pub struct Remarks {
     pub jobs: Vec<JobRemarks>,
 }
 
-/// What the handler of one job has told.
+/// The progress and the log lines of one job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct JobRemarks {
@@ -120,7 +120,7 @@ pub struct JobRemarks {
     pub lines: Vec<LineNow>,
 }
 
-/// The progress of a job, as its handler tells it.
+/// The progress of a job, as its handler reports it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressNow {
@@ -136,7 +136,7 @@ pub struct ProgressNow {
     pub value: Option<Vec<u8>>,
 }
 
-/// A line of a job's log, as its handler tells it.
+/// A line of a job's log, as its handler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineNow {
@@ -200,7 +200,7 @@ pub struct StoredProgress {
     pub attempt: u32,
     /// From 0 to 1.
     pub fraction: Option<f64>,
-    /// What the handler said; may be empty.
+    /// The message of the handler; may be empty.
     pub message: String,
     /// The encoded value.
     pub value: Option<Vec<u8>>,

@@ -39,7 +39,7 @@ pub struct ScheduleState {
     /// How many ticks were made.
     #[serde(rename = "m")]
     pub made: u64,
-    /// How many of its jobs died in a row.
+    /// How many of its jobs became dead letters in a row.
     #[serde(rename = "d")]
     pub dead: u64,
     /// So many pause it; 0: it is not paused for that.

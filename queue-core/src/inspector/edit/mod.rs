@@ -73,8 +73,10 @@ impl Edit {
         self
     }
 
-    /// The task of the job. New parameters are checked against it, and the key, the group, the limits and the tags that it declares are made of them. Without it
-    /// new parameters are taken as they are: the group, the limits and the tags of the job stay, [stale](Edited::stale_tags) ones are told, and a job whose unique key is made of parameters is refused.
+    /// The task of the job. New parameters are checked against it, and the key, the group, the
+    /// limits and the tags that it declares are made of them. Without it, new parameters are not
+    /// checked. The group, the limits and the tags of the job stay; [stale](Edited::stale_tags)
+    /// tags are reported. A job whose unique key is derived from parameters is refused.
     pub fn task(mut self, task: &'static TaskDef) -> Self {
         self.task = Some(task);
         self
@@ -156,8 +158,9 @@ pub struct Edited {
     pub changes: Vec<EditChange>,
     /// As the job was before: for [`Edit::seen`].
     pub seen: Seen,
-    /// Tags that the job keeps although each has the value of a parameter that is another one now. Without its [task](Edit::task) an edit cannot tell whether the tag is made of the
-    /// parameter: with it the tag is made anew.
+    /// Tags that the job keeps although each has the value of a parameter that is another one now.
+    /// Without its [task](Edit::task) an edit cannot determine whether the tag is derived from the
+    /// parameter; with it, the tag is derived again.
     pub stale_tags: BTreeMap<String, String>,
 }
 
@@ -188,12 +191,15 @@ impl JobRecord {
 }
 
 impl Inspector {
-    /// Edits a job that waits, in one transition: it gets all that was asked for, or stays as it is. What its key, its group and its limits are is computed
-    /// anew. A job that is ready comes to the tail of its line if its priority, group or limits change, and keeps its place otherwise. A parked job
-    /// that gets other parameters is ready again. One that waits for its next attempt keeps its failures.
+    /// Edits a job that waits, in one transition: it gets all that was asked for, or stays as it
+    /// is. Its key, its group and its limits are computed again. A job that is ready comes to the
+    /// tail of its line if its priority, group or limits change, and keeps its place otherwise. A
+    /// parked job that gets other parameters is ready again. One that waits for its next attempt
+    /// keeps its failures.
     ///
-    /// Two people do not overwrite each other: the job is changed only if it is as it was [seen](Edit::of). A job that has already what is
-    /// wanted is no error: nothing is [changed](Edited::changes) then.
+    /// Two people do not overwrite each other: the job is changed only if it is as it was
+    /// [seen](Edit::of). A job that already has the wanted values is not an error: nothing is
+    /// [changed](Edited::changes).
     ///
     /// ```
     /// use queue_core::{Edit, prelude::*};

@@ -112,13 +112,13 @@ fn states(kind: OperationKind, filter: &Filter) -> Vec<JobState> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationPreview {
-    /// How many jobs match, of those that were looked at.
+    /// How many of the examined jobs match.
     pub eligible: u64,
-    /// How many jobs were looked at.
+    /// How many jobs were examined.
     pub looked: u64,
     /// How many there are to look at, about.
     pub total: u64,
-    /// Whether all were looked at.
+    /// Whether all jobs were examined.
     pub is_whole: bool,
 }
 
@@ -126,7 +126,8 @@ impl Inspector {
     /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns jobs that were enqueued before, by the broker's clock, and have not ended since.
     /// With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other, or at those in its states if they are fewer. The reason is that of [`because`](Self::because): cancelled jobs have it.
     ///
-    /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its process dies, a worker of the queue goes on.
+    /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its
+    /// process crashes, a worker of the queue continues it.
     ///
     /// ```
     /// use queue_core::{NewOperation, OperationKind, OperationState, prelude::*};
@@ -177,7 +178,8 @@ impl Inspector {
         }
     }
 
-    /// What an operation would do: how many jobs match. It looks at about this many jobs at most, and says whether these were all.
+    /// What an operation would do: how many jobs match. It examines at most about this many jobs,
+    /// and reports whether these were all.
     ///
     /// # Errors
     /// [`Error::Invalid`], as [`start_operation`](Self::start_operation).
@@ -222,7 +224,8 @@ impl Inspector {
         found.ok_or_else(|| Error::NoSuchOperation(format!("{queue}/{id}")))
     }
 
-    /// Stops an operation: no further step is taken. What it has changed stays so. The answer says how far it is. One that has ended before stays as it is.
+    /// Stops an operation: no further step is taken. What it has changed stays so. The answer has
+    /// its progress. One that has ended before stays as it is.
     ///
     /// # Errors
     /// [`Error::NoSuchOperation`].

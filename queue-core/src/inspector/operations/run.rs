@@ -44,7 +44,8 @@ const BY_TAG: &str = "tag:";
 
 /// Takes the steps of an operation. From [`Inspector::run_operation`].
 ///
-/// It may be dropped between two steps: another one goes on, in this process or in another, once no step was taken for ten seconds.
+/// It may be dropped between two steps. Another runner, in this process or in another, continues
+/// once no step was taken for ten seconds.
 #[derive(Debug)]
 pub struct RunOperation {
     inspector: Inspector,
@@ -308,7 +309,8 @@ impl RunOperation {
 }
 
 impl Inspector {
-    /// Takes the steps of an operation that is under way. The one who has started it is its first runner; another one goes on when no step was taken for ten seconds.
+    /// Takes the steps of an operation that is under way. The process that starts it is its first
+    /// runner. Another runner takes over when no step was taken for ten seconds.
     pub fn run_operation(&self, operation: &Operation) -> RunOperation {
         RunOperation::new(self.clone(), operation.clone())
     }
