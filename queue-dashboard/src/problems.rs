@@ -152,7 +152,12 @@ fn waits_long(queue: &Queue) -> Option<Finding> {
     let text =
         format!("The oldest ready job of `{}` is {} old; {} waiting.", queue.name, span(waits), are(queue.stats.count(JobState::Ready)));
     Some(
-        Finding::new(Tone::Warn, text, "Start more workers, or raise their concurrency.").at(&[("queue", &queue.name), ("state", "ready")]),
+        Finding::new(
+            Tone::Warn,
+            text,
+            "See what its jobs wait for. If they wait for a free slot, start more workers or raise their concurrency.",
+        )
+        .at(&[("queue", &queue.name), ("state", "ready")]),
     )
 }
 
@@ -172,11 +177,12 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     // What is alike in all that were looked at is probably so in the others, too.
     let looked_at = total.min(SAMPLE as u64);
     let n = if *jobs < looked_at { *jobs } else { total.max(*jobs) };
-    let of_them = if n < total { format!("{} of the last {}", number(n), number(looked_at)) } else { number(n) };
+    let of_them = number(n);
     let word = if n == 1 { "job" } else { "jobs" };
     let of_queue = snapshot.queues.iter().find(|found| found.name == *queue);
     let pause = of_queue.and_then(|found| found.paused_tasks.iter().find(|(name, _)| name == task)).map(|(_, pause)| pause);
-    let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") };
+    let examined = if n < total { format!(" ({} {} jobs of the queue examined)", number(looked_at), state.name()) } else { String::new() };
+    let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") } + &examined;
     let (tone, text, way_out) = match state {
         JobState::Parked if !failed.is_empty() => {
             let word = if failed.len() == 1 { "release" } else { "releases" };
@@ -196,7 +202,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
             let releases = releases(&snapshot.details.workers, queue);
             let up = if releases.is_empty() { "no worker is up".to_owned() } else { format!("up: {}", releases.join(", ")) };
             let text = format!("Parked in `{queue}`: {of_them} {task}, which no live worker knows ({up}).");
-            (Tone::Bad, text, "Deploy the release that has this task, or delete the jobs.")
+            (Tone::Bad, text, "Deploy a release that has this task. Delete the jobs only if the task was removed.")
         }
         JobState::Retry => {
             let text = format!("Failing in `{queue}`: {of_them} {task} {} for another attempt.", if n == 1 { "waits" } else { "wait" });

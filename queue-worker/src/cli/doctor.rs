@@ -244,7 +244,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(problem);
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
-        let advice = "list the reasons with `jobs list --state ready`, start more workers, or check the duration of its jobs";
+        let advice = "list what its jobs wait for with `jobs list --state ready`; if they wait for a free slot, start more workers, or check how long its jobs take";
         problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
     }
     if clustered && waiting > LARGE {
