@@ -88,7 +88,7 @@ async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
     Ok(())
 }
 
-/// Says what the broker keeps, for whoever relies on it.
+/// Logs which failures the broker's jobs survive.
 pub(crate) async fn tell_durability(broker: &DynBroker) {
     let asking = broker.clone();
     let (tell, told) = oneshot::channel();
@@ -98,7 +98,7 @@ pub(crate) async fn tell_durability(broker: &DynBroker) {
             tracing::warn!(broker = broker.info().location, durability = %Durability::Volatile, "{}", Durability::Volatile.meaning())
         }
         Ok(Ok(durability)) => tracing::info!(broker = broker.info().location, %durability, "{}", durability.meaning()),
-        // It may well have gone away again; that is told by those who work with it.
+        // The broker may be unavailable again, which the other duties report.
         Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot read the durability of the broker"),
         Err(_) => {}
     }

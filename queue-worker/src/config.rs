@@ -8,14 +8,16 @@ use queue_core::{
     task::DEFAULT_MAX_ATTEMPTS,
 };
 
-/// How long a handler that was told to stop may take for it before it is dropped.
+/// How long a cancelled handler may run before it is dropped.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a handler is waited for that was told to stop and could not be dropped, because it blocks its thread.
+/// How long the worker waits for a cancelled handler that cannot be dropped because it blocks its
+/// thread.
 pub(crate) const STUCK: Duration = Duration::from_millis(500);
 
-/// With [`Worker::exit_if_stuck`](crate::Worker::exit_if_stuck), the process ends this long after such a handler was given up: time for the last
-/// answers to the broker, and for what the program does at its end.
+/// With [`Worker::exit_if_stuck`](crate::Worker::exit_if_stuck), the process exits this long after
+/// such a handler was reported as stuck. It leaves time for the last requests, and for the end of
+/// the program.
 pub(crate) const LAST_DEEDS: Duration = Duration::from_millis(1250);
 
 /// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
@@ -133,15 +135,16 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Between two beats of the heartbeat: six in a lease, and no fewer than one in five seconds. A cancel waits no longer for
-    /// its handler to hear of it; and less time lies between the ends of the leases of a dead process than between the
-    /// reclaimer's two looks, so that none of them passes for a sign of life.
+    /// Between two beats of the heartbeat: six in a lease, and no fewer than one in five seconds.
+    /// It bounds how late a handler is cancelled. It must be shorter than the time between the
+    /// reclaimer's two checks: otherwise the different ends of a crashed process's leases could
+    /// look like heartbeats.
     pub(crate) fn beat(&self) -> Duration {
         (self.lease / 6).min(Duration::from_secs(5))
     }
 
-    /// How long a handler that is told to stop, because the worker stops, may take for it before it is dropped: the last part of the
-    /// grace time.
+    /// How long a handler that is cancelled by a stop of the worker may run before it is dropped:
+    /// the last part of the grace time.
     pub(crate) fn notice(&self) -> Duration {
         (self.grace / 4).min(CANCEL_GRACE)
     }

@@ -26,7 +26,7 @@ pub(crate) trait Duty: Send + 'static {
     /// In log lines.
     const NAME: &'static str;
 
-    /// Does it until the worker is over, or there is nothing left to do.
+    /// Runs until the worker ends, or there is nothing left to do.
     fn run(self, shutdown: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
@@ -94,7 +94,8 @@ impl Supervisor {
         Supervisor { broker, shutdown, restarts }
     }
 
-    /// Runs a duty until the worker is over. After a panic it begins anew, made from its configuration.
+    /// Runs a duty until the worker ends. After a panic it is built again from its configuration,
+    /// and restarted.
     pub(crate) fn start<D: Duty>(&self, make: impl Fn() -> D + Send + 'static) {
         let (shutdown, over, restarts) = (self.shutdown.clone(), self.shutdown.clone(), self.restarts.clone());
         self.broker.spawn(Box::pin(async move {
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics in its second pass, and says how many there were.
+    /// Panics in its second pass, and counts the passes.
     struct Clumsy {
         passes: usize,
         told: mpsc::UnboundedSender<usize>,
@@ -161,7 +162,7 @@ mod tests {
         assert!(made.load(Ordering::Relaxed) >= 2);
         assert!(restarts.0.lock().unwrap()["clumsy"].0 >= 1);
         shutdown.cancel();
-        // The duty, and whatever could make another one, is dropped.
+        // The duty and its constructor are dropped.
         while passes.recv().await.is_some() {}
     }
 }

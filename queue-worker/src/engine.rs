@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) middleware: Stack,
     pub(crate) health: Option<SocketAddr>,
-    /// What it was told to be.
+    /// Its configuration.
     pub(crate) release: Option<String>,
     /// The schedules that its code declares.
     pub(crate) schedules: Vec<Prepared>,
@@ -81,7 +81,7 @@ pub(crate) struct Plan {
 pub(crate) struct Shared {
     pub(crate) broker: DynBroker,
     pub(crate) process: ProcessId,
-    /// What it says of itself when a lane registers.
+    /// The record that it sends when a lane registers.
     pub(crate) info: WorkerInfo,
     /// Its release.
     pub(crate) release: Arc<str>,
@@ -114,7 +114,7 @@ pub(crate) struct Shared {
     pub(crate) stuck: AtomicUsize,
     /// How many handlers have ended.
     pub(crate) finished: AtomicU64,
-    /// Whether the worker was told to stop: nothing is started any more.
+    /// Whether the worker has a stop request: no job is started any more.
     pub(crate) stopping: AtomicBool,
     /// Whether a person has asked it to claim nothing.
     pub(crate) quiet: AtomicBool,
@@ -122,16 +122,16 @@ pub(crate) struct Shared {
     pub(crate) reached: AtomicBool,
     /// When the broker last answered.
     pub(crate) contact: LeaseClock,
-    /// When the pump last looked at its clock.
+    /// When the pump last read its clock.
     pub(crate) pulse: LeaseClock,
     pub(crate) restarts: Arc<Restarts>,
     /// What has happened to jobs and was not reported yet.
     pub(crate) tallies: Tallies,
     pub(crate) failures: Failures,
     pub(crate) reports: tokio::sync::Mutex<Reports>,
-    /// What handlers have told of their jobs and is not stored yet.
+    /// Progress and log lines of handlers that are not stored yet.
     pub(crate) scribe: Desk,
-    /// How the broker was when it was last looked at.
+    /// The condition of the broker at the last check.
     condition: Mutex<Condition>,
     pub(crate) outage: Arc<Outage>,
 }
@@ -229,7 +229,7 @@ impl Shared {
         *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
 
-    /// How the broker was when it was last looked at.
+    /// The condition of the broker at the last check.
     pub(crate) fn condition(&self) -> Condition {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -245,7 +245,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let broker = plan.client.broker().clone();
     let (info, release) = tokio::select! {
         info = identity::info(plan.release.clone(), plan.registry.names()) => info,
-        // It was told to stop, or nobody can tell it any more.
+        // It has a stop request, or the sender of such requests is gone.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     };
     let shared = Arc::new(Shared::new(&plan, info, &release));
@@ -267,13 +267,13 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     }
     tokio::select! {
         reached = arrival::reach(&shared) => reached?,
-        // It was told to stop, or nobody can tell it any more.
+        // It has a stop request, or the sender of such requests is gone.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
     tokio::select! {
         // No job is claimed before its limits are known.
         declared = arrival::declare_limits(&shared) => declared?,
-        // It was told to stop, or nobody can tell it any more.
+        // It has a stop request, or the sender of such requests is gone.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
     arrival::tell_durability(&broker).await;

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::{engine::Shared, http::Answer, time::now, tuning::STALLED};
 
-/// Lines that the log of the command line has dropped in this process, since nobody read standard error.
+/// Log lines of the command line that were dropped in this process because standard error was not
+/// read.
 pub(crate) static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// The body of both answers.

@@ -16,14 +16,15 @@ use crate::{engine::Shared, lane::LaneId, pump::QueueState, time::now};
 pub(crate) struct Beat {
     pub(crate) lane: LaneId,
     pub(crate) generation: u32,
-    /// How the worker works, if it was a beat that says so.
+    /// The mode of the worker, if the heartbeat carries it.
     pub(crate) said: Option<WorkerMode>,
     pub(crate) answer: Result<Extended, Error>,
 }
 
-/// A beat for every lane that holds something, or has a turn on its way: that one may have been carried out, and its reply
-/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed. One lane, the speaker, beats in any case, and
-/// says what the worker uses: `speakers` has its number, by queue.
+/// A beat for every lane that holds something, or has a turn on its way: that one may have been
+/// carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
+/// registers again when it is needed. One lane, the speaker, always sends heartbeats, which carry
+/// the load of the worker: `speakers` has its number, by queue.
 pub(crate) fn due(queues: &[QueueState], shared: &Shared, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut beats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
@@ -48,8 +49,9 @@ pub(crate) fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<Lan
     last.filter(is_named).or_else(|| queues.iter().enumerate().flat_map(lanes).find(is_named))
 }
 
-/// The lanes that speak, by queue: the speaker's, and one of every queue in which the worker has to be known not to work, or has last said so. Its
-/// idle lanes there would lapse, as it sends no turns.
+/// The lanes whose heartbeats carry a mode, by queue: that of the speaker, and one of every queue
+/// in which the worker is not, or was last not, working. Its idle lanes there would lapse, as it
+/// sends no turns.
 pub(crate) fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
     let of = |(queue, state): (usize, &QueueState)| match speaker {
         Some(speaker) if speaker.queue == queue => Some(speaker.lane),
@@ -59,7 +61,7 @@ pub(crate) fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: Wor
     queues.iter().enumerate().map(of).collect()
 }
 
-/// Sends the beats of one tick. Its answers say from when on the renewed leases count.
+/// Sends the beats of one tick. Its answers have the time from which the renewed leases count.
 pub(crate) async fn send(shared: Arc<Shared>, beats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<Beat>) {
     let sent = now();
     let requests: Vec<Extend> = beats.iter().map(|(_, _, extend)| extend.clone()).collect();

@@ -21,7 +21,7 @@ impl Hints {
         Hints { shared, events }
     }
 
-    /// Until nobody listens any more.
+    /// Until there is no listener any more.
     async fn forward(self) {
         let of_each = self.shared.queues.iter().enumerate().map(|(queue, name)| {
             let (mut hints, events) = (self.shared.broker.hints(name), self.events.clone());

@@ -60,7 +60,7 @@ impl Pass for Historian {
     }
 }
 
-/// Sends a report of each queue in which something happened, or of which nothing was told for long.
+/// Sends a report of each queue that was active, or had no report for a long time.
 pub(crate) async fn tell(shared: &Shared) -> Told {
     let mut reports = shared.reports.lock().await;
     reports.0.resize_with(shared.queues.len(), Reported::default);
@@ -110,7 +110,7 @@ impl Reported {
             }
             Err(error) => {
                 let Report { queue, seq, .. } = report;
-                // An outage is told by those who work with the broker, and that it is full, by the monitor.
+                // Other duties report an outage, and the monitor reports a full broker.
                 if error.is_transient() || matches!(error, Error::BrokerFull { .. }) {
                     tracing::debug!(%queue, seq, %error, "cannot write the history of the queue yet, retrying");
                 } else {

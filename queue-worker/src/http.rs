@@ -48,7 +48,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Answers clients. If the address cannot be listened on any more, it says so in the log, and answers nobody.
+/// Answers clients. If it cannot listen on the address any more, it logs that, and stops answering.
 pub(crate) struct Http {
     shared: Arc<Shared>,
     listener: io::Result<tokio::net::TcpListener>,

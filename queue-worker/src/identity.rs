@@ -11,10 +11,11 @@ use queue_core::broker::{TEXT_MAX, WorkerInfo};
 /// The release of workers for which the program sets none.
 pub(crate) const RELEASE: &str = "QUEUE_RELEASE";
 
-/// What is told of a release or a host that cannot be found out.
+/// The text for an unknown release or host.
 const UNKNOWN: &str = "unknown";
 
-/// What a worker of this release says of itself, and its release. Without one, the executable is read, on a thread that may block.
+/// The record of a worker of this release, and its release. Without one, the executable is read, on
+/// a thread that may block.
 pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> (WorkerInfo, String) {
     let release = match release {
         Some(release) => release,
@@ -24,8 +25,8 @@ pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &s
     (WorkerInfo::new(&host(), std::process::id(), &release, tasks), release)
 }
 
-/// The release that a worker was told to be: by the program, else by the environment. An environment that names none has an empty one, which is a
-/// [problem].
+/// The configured release of a worker: from the program, else from the environment. An environment
+/// that names none has an empty one, which is a [problem].
 pub(crate) fn release(set: Option<&str>) -> Option<String> {
     let of_environment = || std::env::var_os(RELEASE).map(|release| release.to_string_lossy().into_owned());
     set.map(ToOwned::to_owned).or_else(of_environment)
@@ -87,7 +88,7 @@ fn digest_of(mut file: impl Read) -> io::Result<u64> {
     let mut mix = |word: u64| digest = (digest.rotate_left(5) ^ word).wrapping_mul(SPREAD);
     loop {
         let read = fill(&mut file, &mut buffer)?;
-        // Zeros behind the end of the file are told apart by its length.
+        // The length distinguishes files that differ only in zeros at the end.
         let words = buffer[..read].chunks(8);
         words.for_each(|word| {
             let mut bytes = [0; 8];

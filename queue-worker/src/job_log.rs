@@ -113,12 +113,12 @@ fn level_of(level: Level) -> LogLevel {
     }
 }
 
-/// What the worker says of a job is about the job, and not by it.
+/// Events of the worker about a job are not part of the job's log.
 fn is_ours(target: &str) -> bool {
     ["queue_core", "queue_worker"].contains(&target.split("::").next().unwrap_or_default())
 }
 
-/// Where a line of the crate `log` comes from, as `tracing-log` says it.
+/// The origin of a line of the crate `log`, in the fields of `tracing-log`.
 fn is_of_log(field: &str) -> bool {
     matches!(field, "log.target" | "log.module_path" | "log.file" | "log.line")
 }

@@ -31,7 +31,7 @@ pub(crate) struct Lane {
     pub(crate) late: bool,
     /// Endings of its deliveries that wait for its next turn.
     pub(crate) finishes: Vec<Finish>,
-    /// What is told of those endings among them, and among those on their way, that make dead letters.
+    /// The log entries of results, collected or in flight, that create dead letters.
     pub(crate) burials: Vec<Burial>,
     /// How many travel with the turn that is on its way.
     pub(crate) sending: usize,
@@ -44,12 +44,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Whether the broker should have an entry that still stands.
+    /// Whether the broker should have an entry with a valid lease.
     pub(crate) fn is_leased(&self) -> bool {
         self.name.is_some() && self.lease.until() > now()
     }
 
-    /// Whether it holds something, or may: its lease has to stand.
+    /// Whether it holds jobs, or may hold some: its lease must not expire.
     pub(crate) fn is_used(&self) -> bool {
         self.held > 0 || self.in_flight || !self.finishes.is_empty()
     }
@@ -124,8 +124,9 @@ pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost
     }
 }
 
-/// Releases what a turn has claimed for a lane that was given up meanwhile: its jobs need not wait for the end of its lease. This is
-/// sent once. If it does not arrive, the jobs come back when the lease has run out.
+/// Releases the jobs that a turn has claimed for a lane that was abandoned in the meantime, so they
+/// do not wait for the end of its lease. This is sent once. If it does not arrive, the jobs come
+/// back when the lease has run out.
 pub(crate) fn give_back(shared: &Shared, end: TurnEnd) {
     let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
     let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
@@ -155,7 +156,7 @@ async fn wait(shared: &Shared, waiting: &mut Option<Waiting>, patience: &mut Pat
     }
     *waiting = None;
     shared.outage.answered();
-    // Credentials that are being rotated, or a bug: no job is given up for it.
+    // Credentials that are being rotated, or a bug: no job is abandoned for it.
     if patience.is_news() {
         tracing::error!(queue, tries, %error, "the broker rejected a request, retrying");
     }

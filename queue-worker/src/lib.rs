@@ -67,20 +67,25 @@
 //! `docs/README.md` of the repository lists all pages in the order of reading, from `tutorial.md` to `on-call.md`, and has the glossary.
 //! `configuration.md` and `command-line.md` are the reference.
 
-// How the parts fit. The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
+// How the parts fit. The worker's own work runs on the broker's I/O thread, so a handler that
+// blocks its runtime does not delay it:
 //
 // - `arrival` waits for a broker that cannot be reached yet.
-// - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
-// - `heartbeat` renews leases and brings cancels.
-// - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough; `operator` goes on with operations whose runner is gone.
+// - `pump` claims and finishes. It owns the slots and the lanes; no other part assigns jobs to
+//   them.
+// - `heartbeat` renews leases and receives cancels.
+// - `reclaimer` reclaims the jobs of crashed workers; `janitor` removes expired records; `operator`
+//   resumes operations whose runner has stopped.
 // - `monitor` checks whether the broker is full, or its file is gone.
-// - `hints` tells the pump what the broker announces.
-// - `tallies` counts, `failures` counts what failed, and `historian` sends that to the history of the queues.
-// - `scribe` stores what handlers tell of their jobs.
+// - `hints` forwards the broker's announcements to the pump.
+// - `tallies` counts jobs, `failures` counts failures, and `historian` sends both to the history of
+//   the queues.
+// - `scribe` stores the progress and log lines of handlers.
 // - `job_log` is a layer of `tracing` for the logs of jobs; without its feature, it is `no_job_log`.
-// - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
-// - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the
-//   log, and an outage two.
+// - `metrics` reports to the facade of that name, with the feature `metrics`; without it, it is
+//   `no_metrics`.
+// - `http` answers probes, and `health` computes the answers. `letters` and `outage` see to it that
+//   a dead letter is one line of the log, and an outage two.
 //
 // `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes. `run` runs the jobs,
 // on the runtime that called `Worker::run`. `cli` is the command line: it uses the `Worker` as any application does.

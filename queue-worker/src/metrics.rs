@@ -35,7 +35,7 @@ use crate::{
 /// Tasks of a queue, at most, that have a label of their own.
 const MOST_TASKS: usize = 200;
 
-/// The states of which the depth is told: those that do not grow with the retention.
+/// The states whose number of jobs is reported: those that do not grow with the retention.
 const DEPTHS: [JobState; 7] =
     [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held, JobState::Dead];
 
@@ -153,7 +153,7 @@ impl TaskMetrics {
     }
 }
 
-/// Jobs of dead workers were taken back. It is rare.
+/// Jobs of crashed workers were reclaimed. It is rare.
 pub(crate) fn reclaimed(queue: &str, jobs: usize, crashed: usize) {
     metrics::counter!("queue_reclaims_total", "queue" => queue.to_owned()).increment(jobs as u64);
     metrics::counter!("queue_crashes_total", "queue" => queue.to_owned()).increment(crashed as u64);
@@ -167,7 +167,7 @@ pub(crate) fn ticked(queue: &str, late: &[Duration], skipped: u64) {
     late.iter().for_each(|late| seconds.record(*late));
 }
 
-/// What the worker uses, as it says with a beat.
+/// The load of the worker, as its heartbeats report it.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
 pub(crate) fn used(load: &broker::WorkerLoad) {
     if let Some(memory) = load.memory {
@@ -230,7 +230,7 @@ pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
             Kind::Histogram => metrics::describe_histogram!(name, unit, about),
         }
     }
-    // What never happened is told as zero: a rate needs a beginning.
+    // Counters start at zero, because a rate needs a first value.
     metrics::counter!("queue_broker_reconnects_total").increment(0);
     dropped();
     metrics::counter!("queue_enqueue_refused_total", "reason" => "broker_full").increment(0);
@@ -290,7 +290,8 @@ impl Pass for Gauges {
     async fn tick(&mut self) -> usize {
         let mut read = 0;
         for (at, queue) in self.shared.queues.iter().enumerate() {
-            // Without an answer the last figures stay; `queue_broker_calls_total` says so.
+            // Without an answer the last figures stay; `queue_broker_calls_total` counts the
+            // failure.
             let Ok(stats) = self.shared.broker.stats(queue).await else { continue };
             read += 1;
             let handles = self.handles.entry(at).or_insert_with(|| QueueMetrics::new(queue));
@@ -302,7 +303,8 @@ impl Pass for Gauges {
                 let total = stats.total(event);
                 match last.replace(total) {
                     None => counter.absolute(total),
-                    // The counters of the broker were lost and begin anew: this one goes on.
+                    // The counters of the broker were lost and start at zero; this counter
+                    // continues.
                     Some(last) => counter.increment(total.checked_sub(last).unwrap_or(total)),
                 }
             }

@@ -45,7 +45,7 @@ impl Pass for Monitor {
                 news
             }
             Err(error) => {
-                // Those who work with it say so.
+                // Other duties report an outage.
                 tracing::debug!(broker, %error, "cannot read the broker's condition");
                 None
             }
@@ -56,7 +56,7 @@ impl Pass for Monitor {
 /// The name of [`Trouble::Evicting`].
 const EVICTING: &str = "evicting";
 
-/// Which trouble was told last, and when.
+/// The last reported trouble, and the time of the report.
 #[derive(Default)]
 struct Told(Option<(&'static str, Instant)>);
 
@@ -84,7 +84,7 @@ impl Told {
         news
     }
 
-    /// A lost file is told by the broker itself, which is the first to know.
+    /// The broker itself reports a lost file, because it notices first.
     fn news(&mut self, trouble: Option<&Trouble>, now: Instant) -> Option<News> {
         match trouble {
             None => self.0.take().map(|_| News::Over),

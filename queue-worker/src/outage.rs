@@ -33,7 +33,7 @@ struct State {
     ended: Option<Instant>,
     /// Requests that have met with it and have no answer yet.
     waiting: usize,
-    /// When it was last told that the broker has lost data.
+    /// When a loss of data was last reported.
     loss_told: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Outage {
     pub(crate) fn met(self: &Arc<Self>, sent: Instant, error: &Error) -> Waiting {
         let mut state = self.lock();
         state.waiting += 1;
-        // What was sent during the latest and has failed only now is no new one.
+        // A request that was sent during the latest outage and fails now does not start a new one.
         let since = state.ended.map_or(sent, |ended| sent.max(ended));
         state.begun.get_or_insert_with(|| Begun { since, error: error.to_string(), told: false });
         self.is_on.store(true, Ordering::Relaxed);
@@ -94,7 +94,8 @@ impl Outage {
         }
     }
 
-    /// The broker does not know a lane whose lease stands. One line for all lanes and queues.
+    /// The broker does not know a lane whose lease has not expired. One line for all lanes and
+    /// queues.
     pub(crate) fn data_lost(&self, now: Instant) {
         if self.lock().loss_told.replace(now).is_some_and(|told| now.saturating_duration_since(told) < TOLD_AGAIN) {
             return;

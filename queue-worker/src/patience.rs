@@ -25,7 +25,8 @@ impl Patience {
         self.tries
     }
 
-    /// Whether the latest is worth a line: an outage is told at its start, and if it lasts for seconds ever more rarely.
+    /// Whether the latest failure is logged: an outage is logged at its start, and then less and
+    /// less often.
     pub(crate) fn is_news(&self) -> bool {
         self.tries == 1 || (self.tries >= 8 && self.tries.is_power_of_two())
     }

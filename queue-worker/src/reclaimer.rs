@@ -48,7 +48,7 @@ pub(crate) struct Reclaimer {
     shared: Arc<Shared>,
     /// Between the two checks of a lane.
     confirm: Duration,
-    /// Queues are checked in so many groups, one after the other, evenly, and not all at once.
+    /// Queues are checked in this number of groups, evenly spread over time.
     groups: usize,
     /// Between two groups.
     step: Duration,
@@ -67,9 +67,9 @@ pub(crate) struct Checked {
     pub(crate) queues: usize,
     /// Lanes that are overdue, and wait for their second check.
     pub(crate) overdue: usize,
-    /// Jobs that were taken back.
+    /// Jobs that were reclaimed.
     pub(crate) moved: usize,
-    /// Queues that could not be checked, or whose jobs could not be taken back.
+    /// Queues that could not be checked, or whose jobs could not be reclaimed.
     pub(crate) failed: usize,
 }
 
@@ -101,7 +101,7 @@ impl Reclaimer {
         (from..self.shared.queues.len().min(from + CHECKED_TOGETHER)).collect()
     }
 
-    /// Jobs of this queue could not be taken back.
+    /// Jobs of this queue could not be reclaimed.
     fn failed(&mut self, queue: usize, error: &Error) {
         let name = &self.shared.queues[queue];
         if error.is_transient() {
@@ -109,7 +109,7 @@ impl Reclaimer {
             tracing::debug!(queue = %name, %error, "the reclaimer restarts its pass");
             return;
         }
-        // That is an answer, and says nothing of other queues.
+        // That is an answer, and does not concern other queues.
         self.seen.retain(|(of, _), _| *of != queue);
         self.refusals.failed();
         if self.refusals.is_news() {
@@ -164,7 +164,7 @@ impl Pass for Reclaimer {
     }
 }
 
-/// The broker may stand still: nothing that was seen before counts.
+/// The broker may be hanging: earlier observations do not count.
 fn start_over(seen: &mut Seen) {
     seen.clear();
 }
@@ -202,11 +202,13 @@ fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant
     Found { confirmed, fenced }
 }
 
-/// Fences who is confirmed to be dead, and takes back what it held: how many jobs.
+/// Fences the lanes that are confirmed to be dead, reclaims their jobs, and returns the number of
+/// jobs.
 async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Result<usize> {
     let name = &*shared.queues[queue];
     let Found { confirmed, mut fenced } = found?;
-    // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
+    // An idle worker polls rarely; this check is frequent enough to detect whether the broker is
+    // reachable.
     shared.heard();
     if !confirmed.is_empty() {
         fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);

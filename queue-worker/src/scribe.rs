@@ -27,7 +27,7 @@ pub(crate) struct Desk {
     last: Mutex<mpsc::UnboundedReceiver<Last>>,
 }
 
-/// A handler has ended: what it has told is stored at once.
+/// A handler has ended: its progress and log lines are stored at once.
 struct Last {
     context: JobContext,
     stored: oneshot::Sender<()>,
@@ -41,7 +41,8 @@ impl Desk {
         (Desk { told: Mutex::new(told), send_last, last: Mutex::new(last) }, tell)
     }
 
-    /// Stores what a handler that has ended has told, if the broker takes it in time. Its ending does not wait for longer.
+    /// Stores the progress and log lines of an ended handler, if the broker answers in time. Its
+    /// ending does not wait for longer.
     pub(crate) async fn store(&self, context: &JobContext) {
         let (stored, done) = oneshot::channel();
         if self.send_last.send(Last { context: context.clone(), stored }).is_ok() {
@@ -96,7 +97,7 @@ impl Duty for Scribe {
     }
 }
 
-/// Stores what these have told, as much of each as fits into one request.
+/// Stores progress and log lines of these jobs, as much of each as fits into one request.
 async fn send(shared: &Shared, contexts: Vec<JobContext>) {
     // With about how many bytes each has.
     let (mut requests, mut bytes): (Vec<Remarks>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -124,7 +125,7 @@ async fn send(shared: &Shared, contexts: Vec<JobContext>) {
         let (queue, jobs) = (request.queue.clone(), request.jobs.len());
         match answer {
             Ok(Ok(_)) => {}
-            // Its numbers tell the broker what it has already.
+            // By its numbers, the broker recognizes lines that it already has.
             Err(_) => put_back(&contexts, request),
             Ok(Err(error)) if error.is_transient() => put_back(&contexts, request),
             Ok(Err(error)) => {

@@ -104,7 +104,7 @@ impl Control {
         (Control(sender), receiver)
     }
 
-    /// What tells the same worker, and does not stop it when dropped.
+    /// Another handle of the same worker, which does not stop it when dropped.
     pub(crate) fn sender(&self) -> watch::Sender<Stage> {
         self.0.clone()
     }
@@ -124,7 +124,7 @@ impl Drop for Control {
     }
 }
 
-/// There is no way back.
+/// A stop cannot be undone.
 fn advance(stage: &watch::Sender<Stage>, to: Stage) {
     stage.send_if_modified(|stage| {
         let later = to > *stage;
@@ -133,13 +133,14 @@ fn advance(stage: &watch::Sender<Stage>, to: Stage) {
     });
 }
 
-/// A process that was told to stop ends within this time after its grace time, or after the second signal.
+/// A stopping process exits within this time after its grace time, or after the second signal.
 const EXIT: Duration = Duration::from_secs(3);
 
 /// A process that is asked to exit and does not is aborted after this time.
 const ABORT: Duration = Duration::from_secs(1);
 
-/// Ends the process with this code after this time, whatever its other threads do, unless what it returns is dropped before.
+/// Exits the process with this code after this time, even if other threads hang, unless the
+/// returned guard is dropped before.
 pub(crate) fn exit_after(time: Duration, code: i32) -> mpsc::Sender<()> {
     let (armed, disarmed) = mpsc::channel();
     let ends = move || {
@@ -228,7 +229,7 @@ impl Signals {
     }
 }
 
-/// Whether whoever has started this process wants it to ignore a signal, as `nohup` does. Known on Linux alone.
+/// Whether this process was started with the signal ignored, as by `nohup`. Known on Linux alone.
 #[cfg(unix)]
 fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -83,7 +83,7 @@ impl Tallies {
         }
     }
 
-    /// Jobs of dead workers were taken back.
+    /// Jobs of crashed workers were reclaimed.
     pub(crate) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
         if charged + buried > 0 {
             let mut queues = self.lock();

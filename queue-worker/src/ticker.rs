@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
     queues: Vec<Queue>,
-    /// When a problem was last told.
+    /// When a problem was last logged.
     told: Option<Instant>,
 }
 
@@ -86,7 +86,7 @@ impl Ticker {
         let asked = tick_due(&self.shared.broker, &self.shared.queues[queue], TICKS_TOGETHER);
         match tokio::time::timeout(TICK_PATIENCE, asked).await {
             Ok(Ok(ticks)) => Some(ticks),
-            // An outage is told by those who work with the broker.
+            // Other duties report an outage.
             Ok(Err(error)) => {
                 tracing::debug!(queue = &*self.shared.queues[queue], %error, "cannot read the schedules of the queue");
                 None

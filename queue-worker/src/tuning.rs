@@ -22,8 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 /// of a quarter: 1,000 queues reach 0.88 of one instead of 0.73 (decision 006).
 pub(crate) const PARTS: usize = 2;
 
-/// A turn that is in flight for longer is not waited for: its server may stand still. Longer than any answer of a healthy server
-/// near by. Not measured.
+/// The pump does not wait longer for a turn in flight: its server may hang. Longer than any answer
+/// of a healthy server near by. Not measured.
 pub(crate) const YOUNG: Duration = Duration::from_millis(20);
 
 /// Seconds for which a job is taken to hold its slot before the first has ended. Long: a new worker sends each turn at once.
@@ -40,8 +40,8 @@ pub(crate) const GAIN: f64 = 1.0 / 16.0;
 /// one job as for twenty (decision 006).
 pub(crate) const SMALLEST_PART: usize = 16;
 
-/// Claims, at most, of one turn, and plain acks. At 6 µs a job (`server_us`), the script of a full turn takes about 1.5 ms, in which the
-/// broker answers nobody else.
+/// Claims, at most, of one turn, and plain acks. At 6 µs a job (`server_us`), the script of a full
+/// turn takes about 1.5 ms, in which the broker answers no other request.
 pub(crate) const MOST_WORK: usize = 256;
 
 /// Queues, at most, among which the free slots are divided at once: turns for more would carry less than a part.
@@ -81,19 +81,22 @@ pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
 /// of a turn, 10 workers with 100 idle queues each cost 1.3 % of a core instead of 3.3 (decision 006).
 pub(crate) const POLLED_TOGETHER: Duration = Duration::from_millis(200);
 
-/// A handler that does not come to its next `await` for so long is reported: it holds up the others of its runtime. Longer than a busy
-/// machine leaves a thread without a core.
+/// A handler that does not reach its next `await` within this time is reported: it delays the
+/// others of its runtime. Longer than a busy machine leaves a thread without a core.
 pub(crate) const BLOCKS: Duration = Duration::from_secs(3);
 
-// What handlers tell of their jobs.
+// Progress and log lines of handlers.
 
-/// Between two requests that store progress and logs of running jobs. More often is seen by nobody, and costs the server.
+/// Between two requests that store progress and logs of running jobs. A higher frequency is not
+/// visible to users, and loads the server.
 pub(crate) const REMARKED: Duration = Duration::from_millis(250);
 
-/// The ending of a job waits for so long, at most, for what its handler has told last. Longer would hold up jobs for what none depends on.
+/// The longest time for which the result of a job waits for the last progress and log lines of its
+/// handler. Longer would hold up jobs for what none depends on.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A request that stores progress and logs is given up for now after so long: those of other queues go to other servers.
+/// The time after which a request that stores progress and logs is abandoned, because those of
+/// other queues go to other servers.
 pub(crate) const REMARK_PATIENCE: Duration = Duration::from_millis(500);
 
 // Tries.
@@ -101,7 +104,7 @@ pub(crate) const REMARK_PATIENCE: Duration = Duration::from_millis(500);
 /// The first pause before a request without an answer is sent again; it doubles with each. A server that restarts is met again soon.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest such pause: after an outage of any length work goes on within it.
+/// The longest such pause: after an outage of any length, work continues within this time.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Before a duty that has panicked is started again. Without it, one that always panics would take a core.
@@ -110,11 +113,12 @@ pub(crate) const RESTART: Duration = Duration::from_secs(1);
 /// A duty that panics more often in a row makes the process unwell (`/health`): five tries take about as many seconds.
 pub(crate) const MOST_RESTARTS: u32 = 5;
 
-/// A duty that ran for so long before it panicked begins a new row.
+/// A panic after this running time starts a new count of panics.
 pub(crate) const LASTING: Duration = Duration::from_secs(60);
 
-/// The pump looks at its clock once a second, on a thread that nothing blocks. If it has not for so long, the process is unwell: longer than
-/// a machine that pages or is stopped for a moment takes, and short enough that a worker that stands still is soon replaced.
+/// The pump looks at its clock once a second, on a thread that nothing blocks. The time without
+/// progress after which the process is reported as unhealthy: longer than a pause by paging or a
+/// short stop, and short enough that a hanging worker is soon replaced.
 pub(crate) const STALLED: Duration = Duration::from_secs(20);
 
 // The other duties.
@@ -125,13 +129,15 @@ pub(crate) const CHECKED_TOGETHER: usize = 16;
 /// Between two looks of the reclaimer, at least, however many queues it has.
 pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(2);
 
-/// Sweeps, at most, of one look at a queue with fenced lanes; the next look goes on. Other queues are served in between.
+/// Most sweeps in one check of a queue with fenced lanes; the next check continues. Other queues
+/// are served in between.
 pub(crate) const RECLAIM_STEPS: usize = 200;
 
-/// Between two rounds of the janitor: what was kept long enough stays up to so much longer.
+/// Between two rounds of the janitor: expired records stay up to this much longer.
 pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
-/// Between two looks for operations whose runner is gone: one read of each queue. A person who has started one and left waits up to so much longer.
+/// Between two looks for operations whose runner is gone: one read of each queue. An operation
+/// whose starter has left waits up to this much longer.
 pub(crate) const OPERATIONS: Duration = Duration::from_secs(40);
 
 /// For how long one queue is swept in one round. While something is left, the next round follows at once. Longer would keep other queues waiting.
@@ -140,7 +146,8 @@ pub(crate) const SWEPT_FOR: Duration = Duration::from_secs(1);
 /// Between two rounds while something is left. Each call is followed by a pause as long as the call: the broker has half of its time for jobs.
 pub(crate) const SWEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// Looks, at most, at schedules of one queue that are due far ahead, in one round; the next round goes on.
+/// Most checks of schedules of one queue with a far next tick in one round; the next round
+/// continues.
 pub(crate) const CALLS: usize = 50;
 
 /// Rounds between two looks for damage. It reads more than a sweep.
@@ -175,13 +182,14 @@ pub(crate) const CALL_PATIENCE: Duration = Duration::from_secs(30);
 #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "for metrics"))]
 pub(crate) const QUEUES_READ: Duration = Duration::from_secs(15);
 
-/// Of a queue in which nothing happens a report is sent after this time: it says how deep the queue is.
+/// A report of an idle queue is sent after this time: it has the length of the queue.
 pub(crate) const DEPTH_TOLD: Duration = Duration::from_secs(55);
 
-/// Trouble that lasts is told again after this time.
+/// Persistent trouble is logged again after this time.
 pub(crate) const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// The broker has not answered for so long before a line says so: a connection that broke and was made anew is no outage.
+/// The time without an answer after which an outage is logged: a connection that broke and was
+/// reopened is not an outage.
 pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(500);
 
 /// A client of the HTTP endpoint has this long to ask, and as long to listen.

@@ -8,12 +8,14 @@ use queue_core::broker::WorkerLoad;
 /// A share of CPU is that of at least so long. Beats may come within milliseconds of each other, and what one request costs would be most of such a time.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// The CPU share is that of the time between two looks. A look that comes within [`SPAN`] of the one before it repeats what that one told.
+/// The CPU share is that of the time between two looks. Within [`SPAN`] of the last sample, that
+/// sample is returned again.
 #[derive(Debug)]
 pub(crate) struct Usage {
     /// When the CPU time was read last, and what it was.
     last: Option<(Instant, Duration)>,
-    /// The share then, in thousandths of one core. Unknown until the process has been looked at for a [`SPAN`].
+    /// The share then, in thousandths of one core. Unknown until the process has been sampled for a
+    /// [`SPAN`].
     share: Option<u64>,
 }
 
@@ -58,7 +60,7 @@ fn memory() -> Option<u64> {
     if cfg!(target_os = "linux") { resident(&std::fs::read_to_string("/proc/self/status").ok()?) } else { None }
 }
 
-/// What `/proc/self/status` says of it, in its own kilobytes of 1,024.
+/// The value in `/proc/self/status`, in units of 1,024 bytes.
 fn resident(status: &str) -> Option<u64> {
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?;
     kilobytes.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -70,7 +70,7 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Handlers that ended while the worker ran, with whatever ending.
+    /// Handlers that ended while the worker ran, with any outcome.
     pub finished: u64,
     /// Jobs that were released because they had not ended within the grace time.
     pub released: u64,
@@ -451,7 +451,8 @@ impl Worker {
     }
 }
 
-/// How many crashes bury a job of the tasks that say so, by all their names. It is kept for as long as the process lives: a worker is started once.
+/// The number of crashes that buries a job, for tasks that declare it, by all their names. It is
+/// kept for as long as the process lives: a worker is started once.
 fn crashes_of(registry: &Registry) -> &'static [(&'static str, u32)] {
     let of_task = |task: &'static TaskDef| Some((task, task.max_crashes?));
     let named =

@@ -14,7 +14,7 @@ use crate::engine::Shared;
 /// Limits of a queue, at most, that have a label of their own.
 const MOST_LIMITS: usize = 100;
 
-/// What is told of a limit: slots that are held, jobs that wait for a slot, jobs that wait for the rate.
+/// The figures of a limit: held slots, jobs that wait for a slot, jobs that wait for the rate.
 type Figures = [u64; 3];
 
 /// The gauges of the limits of one queue, by their labels.

@@ -30,8 +30,9 @@ pub(super) struct TurnDone {
 }
 
 impl Pump {
-    /// Gives back what is reserved for turns that are not answered in time: the server of one queue is no matter of the others.
-    /// Jobs that such an answer brings in the end, and that find no slot or may not run, are released at once.
+    /// Releases the reservations of turns that are not answered in time, so a slow server of one
+    /// queue does not affect the others. Jobs that such an answer brings in the end, and that find
+    /// no slot or may not run, are released at once.
     pub(super) fn look_at_turns(&mut self, now: Instant) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
@@ -69,7 +70,7 @@ impl Pump {
         }
         state.introduced = true;
         if lane.generation != generation {
-            // It was given up while this turn was on its way.
+            // It was abandoned while this turn was in flight.
             state.work.ask(Reason::Lost);
             give_back(&self.shared, end);
             return self.look_for_suspects();
@@ -131,8 +132,8 @@ impl Pump {
             self.suspects.told(id.queue, answer.suspects);
             let poll = poll_interval(answer.lanes);
             let due = answer.next_due;
-            // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
-            // older than it.
+            // The broker read its clock about half-way. Never later than the time of a hint
+            // received in the meantime: this answer may be older than the hint.
             let looked = sent + now.saturating_duration_since(sent) / 2;
             self.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
         }
@@ -141,8 +142,8 @@ impl Pump {
             if let Some(slot) = self.take_slot(id, &delivery, now) {
                 jobs.push((slot, delivery));
             } else {
-                // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
-                // told to stop.
+                // Revoked since, or claimed by a turn whose slots were reassigned, or by one that
+                // was in flight when the worker got its stop request.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
                 self.unanswered += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
@@ -164,7 +165,7 @@ impl Pump {
             jobs,
         };
         if let Err(lost) = self.batches.send(batch) {
-            // The application's runtime is gone: nobody will run anything here any more.
+            // The application's runtime has ended: no job can run here any more.
             for (slot, _) in lost.0.jobs {
                 self.ended(slot, Ending::Release, None, now);
             }
@@ -209,8 +210,9 @@ impl Pump {
         Some(slot)
     }
 
-    /// R11. A lane whose lease had run out is alone concerned. If it should have stood, the broker is an older copy of itself,
-    /// and what it told the other lanes is as doubtful.
+    /// R11. A lane whose lease had run out is alone concerned. If its lease should not have
+    /// expired, the broker is an older copy of itself, and its answers to the other lanes are
+    /// equally doubtful.
     pub(super) fn forgotten(&mut self, id: LaneId) {
         let state = &mut self.queues[id.queue];
         let lane = &state.lanes[id.lane];

@@ -14,13 +14,14 @@ impl Pump {
         if self.stopping.is_some() { WorkerMode::Stops } else { self.mode }
     }
 
-    /// Takes in what was asked last. A request comes with every beat that says what the worker uses, and counts once. Nothing takes a stop back.
+    /// Takes in what was asked last. A request arrives with every heartbeat that carries the load,
+    /// and counts once. Nothing takes a stop back.
     pub(super) fn asked(&mut self, ask: &WorkerAsk) {
         if ask.number <= self.heard {
             return;
         }
         self.heard = ask.number;
-        // Who has asked hears of it at once.
+        // The requester is notified at once.
         self.beat_at = now();
         let by = ask.by.as_str();
         match ask.mode {

@@ -26,14 +26,15 @@ impl Pump {
     pub(super) fn look_at_clock(&mut self) {
         let now = now();
         let is_due = self.wakes.first().is_some_and(|(wake, _)| *wake <= now);
-        // Calm queues that come soon are looked at together: the requests of a moment travel as one.
+        // Quiet queues that are due soon are polled together, so that their requests are sent as
+        // one.
         let soon = if is_due { now + POLLED_TOGETHER } else { now };
         let together: Vec<usize> = self.wakes.range(..(soon, 0)).map(|(_, queue)| *queue).collect();
         for queue in together {
             if self.queues[queue].wake > now && !self.queues[queue].work.is_calm() {
                 continue;
             }
-            // The answer says when to look again.
+            // The answer has the time of the next poll.
             self.set_wake(queue, now + far());
             self.poll(queue, now);
         }
@@ -64,14 +65,15 @@ impl Pump {
         heartbeat::due(&self.queues, &self.shared, &speakers, load)
     }
 
-    /// What the worker says of itself.
+    /// The record of the worker.
     pub(super) fn load(&mut self, now: Instant) -> WorkerLoad {
         let load = self.usage.load(self.slots.len() - self.free.len(), self.slots.len(), now).working(self.mode(), self.heard);
         metrics::used(&load);
         load
     }
 
-    /// The first beat follows the first registration, and is that of the speaker alone: a worker that has not yet said what it uses cannot be asked for anything.
+    /// The first beat follows the first registration, and is that of the speaker alone: a worker
+    /// cannot be controlled before its first report.
     pub(super) fn speak_first(&mut self) {
         if self.speaker.is_none() && self.stopping.is_none() {
             let mut due = self.due(now());
@@ -82,8 +84,8 @@ impl Pump {
         }
     }
 
-    /// Looks for work that nobody has told of. Where there was none, a look costs less than a turn, which has to come only often
-    /// enough for the lease.
+    /// Looks for work that was not announced. Where there was none, a look costs less than a turn,
+    /// which has to come only often enough for the lease.
     fn poll(&mut self, queue: usize, now: Instant) {
         let state = &mut self.queues[queue];
         let fresh = now + self.shared.settings.lease / 2;
@@ -124,7 +126,8 @@ impl Pump {
             }
             match answer {
                 Ok(extended) => {
-                    // An idle lane is kept by its turns, which also say what is new in its queue.
+                    // An idle lane is kept alive by its turns, which also report new jobs of its
+                    // queue.
                     if lane.is_used() || !turns {
                         lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
                     }

@@ -56,7 +56,7 @@ use crate::{
     worker::Stopped,
 };
 
-/// What the pump is told.
+/// The messages to the pump.
 pub(crate) enum Event {
     /// A handler begins; from now on it can be cancelled.
     Begun { slot: SlotId, context: JobContext, isolation: bool },
@@ -89,9 +89,9 @@ struct Held {
     since: Instant,
     suspect: bool,
     handler: Option<Handler>,
-    /// When and why it was told to stop.
+    /// When and why it was cancelled.
     told: Option<(Instant, CancelCause)>,
-    /// It did not stop; said once.
+    /// It did not stop; logged once.
     stuck: bool,
     /// How often its handler was polled, as seen last, and since when it is so.
     polls: (u32, Instant),
@@ -114,7 +114,7 @@ pub(crate) struct QueueState {
     introduced: bool,
     /// What is known of its work, and so why it is asked.
     work: Work,
-    /// Since when a turn is put off that would carry little.
+    /// Since when a small turn is postponed.
     waits: Option<Instant>,
     /// Claims that are under way.
     claiming: usize,
@@ -126,7 +126,7 @@ pub(crate) struct QueueState {
     workers: usize,
     parked: bool,
     resumed: Option<Instant>,
-    /// How the worker works, as it has last said in this queue.
+    /// The mode that the worker has last reported in this queue.
     pub(crate) said: WorkerMode,
 }
 
@@ -142,8 +142,9 @@ impl QueueState {
     }
 }
 
-/// It is no duty that is done in passes: turns, beats and looks are streamed side by side, and a pass that waited for one would hold up
-/// the others. It is not started again either: what it knows of the slots and lanes dies with it, and the worker ends.
+/// It does not work in passes: turns, heartbeats and checks are concurrent, and a pass that waited
+/// for one would delay the others. It is not restarted either: its knowledge of the slots and lanes
+/// is lost in a crash, and the worker ends.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     queues: Vec<QueueState>,
@@ -165,7 +166,7 @@ pub(crate) struct Pump {
     /// How far the queue is that was served least.
     least_served: Served,
     pace: Pace,
-    /// Since when it is put off to share out a few free slots.
+    /// Since when the distribution of a few free slots is postponed.
     sharing_waits: Option<Instant>,
     received: mpsc::UnboundedReceiver<Event>,
     batches: mpsc::UnboundedSender<Batch>,
@@ -179,7 +180,7 @@ pub(crate) struct Pump {
     /// Polls of calm queues: which, and whether it is still calm.
     looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
-    /// The lane that says what the worker uses.
+    /// The lane that reports the load of the worker.
     speaker: Option<LaneId>,
     usage: Usage,
     /// How people have asked it to work, and the number of the last request that it has taken in.
@@ -202,7 +203,8 @@ impl Pump {
     ) -> Self {
         let now = now();
         let capacity = shared.settings.concurrency;
-        // One queue has nobody to wait for, and in strict order none is passed over because another is quicker.
+        // A single queue waits for no other, and in strict order no queue is skipped because
+        // another is faster.
         let introduces = configs.len() > 1 && !shared.settings.strict_order;
         let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
             name: shared.queues[index].clone(),
@@ -360,7 +362,7 @@ impl Pump {
         }
     }
 
-    /// Tells the handlers of the slots that `which` says to stop.
+    /// Cancels the handlers of the slots that `which` selects.
     fn cancel(&mut self, cause: CancelCause, which: impl Fn(&Held) -> bool) {
         for held in self.slots.iter_mut().flatten().filter(|held| which(held)) {
             held.told.get_or_insert((now(), cause));

@@ -21,7 +21,7 @@ pub(super) struct Pace {
     turn: f64,
     /// In the order in which they were sent.
     young: VecDeque<(Instant, LaneId)>,
-    /// When what waits for one of them should be looked at again, should none be answered.
+    /// When waiting queues are checked again if none of the turns is answered.
     waits: Option<Instant>,
 }
 
@@ -50,7 +50,7 @@ impl Pace {
         self.turn += (took.as_secs_f64().min(LONGEST_HELD) - self.turn) * GAIN;
     }
 
-    /// Plans are made: what is no longer young is forgotten.
+    /// For planning: removes old entries.
     pub(super) fn begin(&mut self, now: Instant) {
         while self.young.front().is_some_and(|(sent, _)| now >= *sent + YOUNG) {
             self.young.pop_front();
@@ -58,8 +58,9 @@ impl Pace {
         self.waits = None;
     }
 
-    /// Whether a turn with so many items goes out now, of a queue that has no more than `most` at a time: one that carries much,
-    /// one that nothing of its queue (`idle`) or of others goes before, and one that has waited, since `waits`, for long enough.
+    /// Whether a turn with `items` items of a queue with at most `most` at a time is sent now: if
+    /// it is large, if no other turn of its queue (`idle`) or of others is in flight, or if it has
+    /// waited long enough, since `waits`.
     pub(super) fn goes(&mut self, items: usize, most: usize, idle: bool, waits: &mut Option<Instant>, now: Instant) -> bool {
         let much = self.part().max(self.slots.div_ceil(8)).min(most);
         let until = waits.unwrap_or(now) + PATIENCE;
@@ -72,7 +73,7 @@ impl Pace {
         false
     }
 
-    /// Whether fewer turns are under way than there are with so many a second: with a server near by, none.
+    /// Whether fewer turns are in flight than at this rate per second; with a nearby server, none.
     fn has_room(&self, items: usize) -> bool {
         let at_once = ((self.turn * TURNS) as usize).max(1);
         self.young.len() < at_once || items >= self.part()

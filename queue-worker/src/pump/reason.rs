@@ -1,6 +1,7 @@
 //! Why a queue is asked for work.
 
-/// Why a queue is asked. A claim spends the reason; [`Backlog`](Reason::Backlog) stands until an answer says otherwise.
+/// Why a queue is asked. A claim consumes the reason; [`Backlog`](Reason::Backlog) stays until an
+/// answer clears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The worker has begun, and knows nothing of the queue.
@@ -11,11 +12,12 @@ pub(super) enum Reason {
     Looked,
     /// Suspects wait in it, and one may run now.
     Suspects,
-    /// A lane was forgotten or given up: its jobs are in the queue again.
+    /// A lane was lost or abandoned: its jobs are in the queue again.
     Lost,
-    /// The broker has announced work, as of this time of its clock, if that is known: an answer from later says the same, or better.
+    /// The broker has announced work, as of this time of its clock, if known: a later answer
+    /// supersedes it.
     Announced(Option<i64>),
-    /// The latest answer said that there is more.
+    /// The latest answer reported more jobs.
     Backlog,
 }
 
@@ -26,7 +28,7 @@ impl Reason {
     }
 }
 
-/// What the latest answer to a claim said.
+/// The latest answer to a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Latest {
     /// There is more.
@@ -64,7 +66,7 @@ impl Work {
         self.latest == Latest::Calm
     }
 
-    /// There may be work, whatever has been answered.
+    /// There may be work, independent of the answers so far.
     pub(super) fn ask(&mut self, reason: Reason) {
         self.news = Some(reason);
     }
@@ -101,7 +103,7 @@ impl Work {
             self.found_all = as_of;
             self.news = self.news.filter(|news| news.as_of().is_none() || news.as_of() >= as_of);
         } else {
-            // Should the broker's clock have been put back, what was before says nothing any more.
+            // If the broker's clock was set back, earlier times are not comparable any more.
             self.found_all = self.found_all.min(as_of);
         }
     }

@@ -9,7 +9,7 @@ use crate::tuning::{LEAD, MOST_PARTS};
 /// keep the largest weight exact.
 pub(super) type Served = i128;
 
-/// What it grows by with so many jobs.
+/// The growth for this number of jobs.
 pub(super) fn served(jobs: usize, weight: u32) -> Served {
     ((jobs as i128) << 32) / i128::from(weight.max(1))
 }
@@ -37,7 +37,8 @@ impl Pump {
         let mut least = None;
         let mut claimants = Vec::new();
         for (index, queue) in self.queues.iter_mut().enumerate() {
-            // One whose server stands still takes nothing from the others; in strict order none is passed over.
+            // A queue whose server hangs takes no slots from the others; in strict order no queue
+            // is skipped.
             let hungry = queue.is_hungry() && (strict || queue.can_send());
             let claiming = queue.claiming > 0;
             if !hungry && !claiming {
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(by_weight(&claimants(&[(3, 99, true, false), (1, 99, true, false)]), 40, 1), [(0, 30), (1, 10)]);
     }
 
-    /// What two queues of weights 3 and 1 get in so many rounds of so many free slots.
+    /// The slots of two queues with weights 3 and 1, for a number of rounds and of free slots.
     fn in_rounds(rounds: usize, free: usize, part: usize) -> [usize; 2] {
         let mut both = claimants(&[(3, 999, true, false), (1, 999, true, false)]);
         let mut got = [0; 2];

@@ -28,9 +28,9 @@ use crate::{
 
 /// The times of a stop.
 pub(super) struct Stopping {
-    /// When handlers are told to stop, so that they can by the end of the grace time.
+    /// When handlers are cancelled, so that they can stop by the end of the grace time.
     notice: Instant,
-    /// Handlers were told to stop; one that still runs then is stuck.
+    /// Handlers were cancelled; one that still runs then is stuck.
     hurried: Option<Instant>,
     /// Since when nothing runs.
     idle: Option<Instant>,
@@ -39,7 +39,7 @@ pub(super) struct Stopping {
 }
 
 impl Pump {
-    /// Whether there is a further stage to be told of.
+    /// Whether there is a further stage to report.
     pub(super) fn listens(&self) -> bool {
         self.stopping.as_ref().is_none_or(|stopping| stopping.hurried.is_none())
     }
@@ -95,7 +95,8 @@ impl Pump {
         }
     }
 
-    /// Names the handlers that do not stop. If the process is to end without them, it does from now on whatever they do.
+    /// Names the handlers that do not stop. If the process is to exit without them, the exit is now
+    /// scheduled.
     fn give_up(&self) {
         if let Some(code) = self.shared.settings.exit {
             shutdown::exit_soon(LAST_DEEDS, code);
@@ -107,7 +108,7 @@ impl Pump {
         }
     }
 
-    /// When something has to be looked at again.
+    /// The time of the next check.
     pub(super) fn next_step_of_stop(&self) -> Option<Instant> {
         let stopping = self.stopping.as_ref()?;
         let now = now();
@@ -125,8 +126,8 @@ impl Pump {
         self.queues.iter().flat_map(|queue| &queue.lanes).map(|lane| lane.finishes.len() + lane.sending).sum()
     }
 
-    /// Ends the leases of lanes that hold nothing, so that nobody waits for them. The others say that their worker leaves: when their leases
-    /// are over, nothing is charged.
+    /// Ends the leases of lanes without jobs, so that no reclaimer waits for them. The other lanes
+    /// report that their worker leaves: when their leases expire, no crash is charged.
     pub(super) async fn leave(mut self) -> Stopped {
         for held in self.slots.iter().flatten() {
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];

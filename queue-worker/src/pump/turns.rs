@@ -55,7 +55,7 @@ impl Pump {
         if self.strangers.is_empty() || self.stopping.is_some() {
             return;
         }
-        // The server of one queue is no matter of the others here, too.
+        // Here, too, the server of one queue must not affect the others.
         self.introducing.retain(|(since, queue)| !self.queues[*queue].introduced && now < *since + LATE);
         while self.introducing.len() < MOST_INTRODUCED {
             let Some(queue) = self.strangers.pop() else { return };
@@ -64,7 +64,8 @@ impl Pump {
         }
     }
 
-    /// A quiet worker sends no claims, which would register it again in a queue whose broker has forgotten all of its lanes; and without a beat nobody could ask it to go on.
+    /// A quiet worker sends no claims. In a queue whose broker has lost all of its lanes, it
+    /// registers again, because it cannot be resumed without heartbeats.
     fn register_quiet(&mut self) {
         if self.mode() != WorkerMode::Quiet {
             return;
@@ -93,12 +94,12 @@ impl Pump {
         }));
     }
 
-    /// When the next ones may be introduced, whatever becomes of those before.
+    /// When the next ones may be introduced, independent of the ones before.
     pub(super) fn next_introduction(&self) -> Option<Instant> {
         self.introducing.first().filter(|_| !self.strangers.is_empty()).map(|(since, _)| *since + LATE)
     }
 
-    /// Whether a turn of this queue with so many items goes out now.
+    /// Whether a turn of this queue with `items` items is sent now.
     fn is_worth(&mut self, queue: usize, items: usize, now: Instant) -> bool {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().all(|lane| !lane.in_flight);
@@ -120,7 +121,7 @@ impl Pump {
         true
     }
 
-    /// Claims through an idle lane: the one with most endings to hand in, or a new one.
+    /// Claims through an idle lane: the one with most results to submit, or a new one.
     fn send_claim(&mut self, queue: usize, claim: usize, now: Instant) -> bool {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.in_flight).max_by_key(|(_, lane)| lane.finishes.len());

@@ -16,7 +16,7 @@ use queue_core::{
 use super::{Run, inject::Options};
 use crate::{config::FailedAttempt, letters::address};
 
-/// A job does not wait longer than this, whatever its handler says.
+/// The longest delay that a handler can request.
 const LONGEST: Duration = queue_core::client::LONGEST;
 
 /// How often a job is rate limited before it is buried.
@@ -55,7 +55,7 @@ impl Run {
             (Outcome::Cancel(reason), _) => Ending::Cancel { reason },
             (Outcome::Bury(why), _) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },
             (Outcome::Undecodable(problem), _) => self.unreadable(task, problem, context),
-            // A panic, and what says that it was stopped without having been told to.
+            // A panic, or a handler that returned `Stopped` without having been cancelled.
             (other, _) => self.failed(task, options, None, other.to_string().into(), context),
         }
     }

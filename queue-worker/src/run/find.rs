@@ -35,7 +35,7 @@ impl Run {
     }
 }
 
-/// Where in the envelope its payload lies.
+/// The position of its payload in the envelope.
 pub(super) fn payload_range(envelope: &[u8], payload: &[u8]) -> Range<usize> {
     let start = payload.as_ptr().addr() - envelope.as_ptr().addr();
     start..start + payload.len()

@@ -59,7 +59,7 @@ impl Run {
         outcome
     }
 
-    /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
+    /// Log lines of the handler belong to its job, and to the trace of its producer.
     fn span(&self, context: &JobContext, waited: bool) -> tracing::Span {
         let job = address(&self.queue, context.id());
         let span =
@@ -72,7 +72,7 @@ impl Run {
     }
 }
 
-/// Polls a run until it returns. If it is told to stop and does not return soon, it is dropped.
+/// Polls a run until it returns. If it is cancelled and does not return soon, it is dropped.
 async fn poll<'a>(
     begin: impl FnOnce() -> BoxFuture<'a, Outcome>,
     thread: Option<&Thread>,
@@ -154,7 +154,7 @@ impl Thread {
         }
     }
 
-    /// Waits until no handler has run in it for so long.
+    /// Waits until no handler has run in it for this time.
     async fn is_left_for(&self, patience: Duration) {
         loop {
             self.is_left().await;

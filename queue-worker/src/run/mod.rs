@@ -109,15 +109,16 @@ impl Run {
         let began = now();
         let outcome = self.handle(known.handler, call, &context, had_to).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
-        // What it has told goes before its ending: that one takes the tag away.
+        // Store progress and log first: the ending clears the tag they need.
         if context.has_told() {
-            // Boxed, so that the run of a job that tells nothing is no larger.
+            // Boxed, to keep the runs of jobs without progress and log lines small.
             Box::pin(self.shared.scribe.store(&context)).await;
         }
         Ok(self.ending(outcome, known.handler.task, &options, &context))
     }
 
-    /// Not after the worker was told to stop while the job waited for a thread, nor when it has lost touch with the broker.
+    /// Not if the worker got a stop request while the job waited for a thread, nor if it has lost
+    /// contact with the broker.
     fn may_start(&self) -> Result<(), Ending> {
         let must_not = self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now();
         if must_not { Err(Ending::Release) } else { Ok(()) }
@@ -136,8 +137,8 @@ impl Run {
     }
 }
 
-/// The one answer that every delivery gets (R8). A run that dies without one, with its runtime or by a bug, is answered when it
-/// is dropped: no slot is lost.
+/// The one answer that every delivery gets (R8). A run that ends without an answer, with its
+/// runtime or by a bug, is answered when it is dropped, so no slot is lost.
 struct Answer {
     events: mpsc::UnboundedSender<Event>,
     slot: SlotId,
@@ -154,7 +155,7 @@ impl Answer {
         Answer { events, slot, shared: shared.clone(), given: false, is_last: is_last.into() }
     }
 
-    /// False: nobody listens any more.
+    /// False if there is no listener any more.
     fn begins(&self, context: JobContext, isolation: bool) -> bool {
         self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
     }

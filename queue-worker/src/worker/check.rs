@@ -116,7 +116,7 @@ impl Worker {
     pub(super) fn group_rules(&self) -> Result<GroupRules, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut said, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
-        // One that only names the parameter says nothing of the rule.
+        // A task that only names the parameter declares no rule.
         for task in self.registry.tasks().filter(|task| served.contains(task.queue) && !task.group_rule.is_empty()) {
             let (other, rule) = *said.entry(task.queue).or_insert((task.name, task.group_rule));
             if rule != task.group_rule {
@@ -214,7 +214,7 @@ impl Worker {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let mut said: BTreeMap<(&str, &str), (&str, LimitRule)> = BTreeMap::new();
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
-            // One that only names a limit says nothing of it.
+            // A task that only names a limit declares no values for it.
             for limit in task.limits.iter().filter(|limit| !limit.rule.is_empty()) {
                 let (other, rule) = *said.entry((task.queue, limit.name)).or_insert((task.name, limit.rule));
                 if rule != limit.rule {

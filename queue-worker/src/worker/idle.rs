@@ -37,13 +37,13 @@ impl Worker {
     }
 }
 
-/// Ends when two looks at all queues find nothing to do, and nothing that was enqueued in between: a job may put its successor into a queue that
-/// was looked at before.
+/// Ends when two checks of all queues find no work and no enqueue in between: a job may enqueue its
+/// successor into a queue that was already checked.
 async fn idle(inspector: Inspector, queues: Vec<String>) {
     let mut pause = FIRST;
     let mut before = None;
     loop {
-        // A broker that does not answer says nothing.
+        // A broker that does not answer reports nothing.
         let found = looked(&inspector, &queues).await.ok().flatten();
         if found.is_some() && found == before {
             return;
