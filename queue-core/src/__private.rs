@@ -30,7 +30,7 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
     Some(if at > now { at } else { at + Duration::from_secs(DAY) })
 }
 
-/// JSON as it was written, with each float as its text says.
+/// JSON in its original form, with each float as written.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -84,8 +84,9 @@ impl Given<false> {
     }
 }
 
-/// A payload struct about to be handled. Its two `handle` are told apart by method lookup, which prefers the one without a
-/// reference: a struct without a [`Handler`] is told of it by [`Returned`] alone, and not by its run too.
+/// A payload struct about to be handled. Method lookup prefers the `handle` without a reference. A
+/// struct without a [`Handler`] therefore gets one compiler error, from [`Returned`], and none from
+/// its run.
 #[derive(Debug)]
 pub struct Handling<H>(pub H);
 
@@ -125,7 +126,8 @@ impl<H: Handler> TaskReturn for Returned<H> {
     }
 }
 
-/// In scope where serde derives for a struct: if it refuses an attribute, it tells so, and what is missing then is not told too.
+/// In scope where serde derives for a struct: if serde rejects an attribute, its error is the only
+/// one; missing impls cause no further errors.
 pub trait NotDerived {
     /// This compiles, and the program does not.
     ///

@@ -79,7 +79,7 @@ impl Ringer {
                     self.0.changed.notify_one();
                 }
             }
-            // It may have rung for a time that nobody waited for in the end.
+            // It may have fired for a time that no caller waits for any more.
             self.0.rings.notified().await;
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value, value::RawValue};
 
 use crate::codec::{self, Digits, Problem};
 
-/// The key of the one entry of a map that stands for binary.
+/// The key of the single entry of a map that represents binary.
 const MARKER: &str = "$base64";
 
 /// Whether a key would be taken for the marker, or for one that was escaped: `$base64`, `$$base64`, ...

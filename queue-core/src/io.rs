@@ -30,7 +30,7 @@ impl IoThread {
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                // Ends when the sender is dropped, whatever tasks are left.
+                // Ends when the sender is dropped, even if tasks are left.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_background();
             })

@@ -58,8 +58,8 @@ pub trait Middleware: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs a job, or what is left of the way to its handler: [`Next::run`] goes on with the next middleware, and behind the last
-    /// with the handler. Default: that alone.
+    /// Runs a job, or what is left of the way to its handler: [`Next::run`] continues with the next
+    /// middleware, and after the last one with the handler. Default: that alone.
     ///
     /// - What it returns is how the run ended. It may return the outcome that it got, or another: [`Outcome::failed`] makes
     ///   one of any error. Without a call of [`Next::run`] the handler does not run.

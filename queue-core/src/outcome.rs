@@ -376,9 +376,10 @@ thread_local! {
     static SHOWN: RefCell<Option<Option<Outcome>>> = const { RefCell::new(None) };
 }
 
-/// The outcome in an error that is nothing but a wrapper: a boxed `anyhow::Error` or `eyre::Report`, and what `thiserror` calls
-/// transparent. Such an error is of a type that nobody can name and passes over its content in its sources, but it has no
-/// words of its own: whatever shows an outcome and nothing else is that outcome.
+/// The outcome in an error that is nothing but a wrapper: a boxed `anyhow::Error` or
+/// `eyre::Report`, and what `thiserror` calls transparent. Such an error has a private type, and
+/// its sources skip its content. It adds no text: an error that displays exactly like an outcome is
+/// that outcome.
 fn wrapped(error: &(dyn StdError + 'static)) -> Option<Outcome> {
     SHOWN.set(Some(None));
     let text = error.to_string();

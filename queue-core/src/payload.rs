@@ -31,13 +31,14 @@ pub(crate) use crate::any_json::to_value;
 )]
 pub trait Payload: Serialize + DeserializeOwned + 'static {}
 
-// It is the message above that is to be read, not which half of serde is missing first. Whether it is `Send` is not asked
-// here: the future that holds it tells that already.
+// It is the message above that is to be read, not which half of serde is missing first. `Send` is
+// not checked here, because the future that holds the value requires it anyway.
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
 
-/// The access of generated code to a payload parameter of type `T`. Only [`of`](Self::of) has a bound, so that a type that
-/// does not fit is told once; it is the function's bound and not the type's, so that it is told in our words.
+/// The access of generated code to a payload parameter of type `T`. Only [`of`](Self::of) has a
+/// bound, so an unsuitable type gives one compiler error. The bound is on the function and not on
+/// the type, so that the error has the text of this crate.
 pub struct Param<T> {
     encode: fn(&mut Vec<u8>, &T, Form) -> Result<(), codec::Problem>,
     decode: fn(&[u8]) -> Result<T, String>,
@@ -79,7 +80,8 @@ impl<T> fmt::Debug for Param<T> {
     }
 }
 
-/// Writes a payload, parameter by parameter. The first problem is kept and told by [`finish`](Self::finish).
+/// Writes a payload, parameter by parameter. The first problem is kept, and
+/// [`finish`](Self::finish) returns it.
 #[derive(Debug)]
 pub struct PayloadWriter {
     bytes: Vec<u8>,

@@ -75,7 +75,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// What holds where nothing is said.
+    /// The default.
     pub const DEFAULT: Backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(24 * 3600) };
 
     /// The delay after the `attempt`-th failure (from 1), without jitter.

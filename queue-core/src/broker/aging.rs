@@ -25,8 +25,8 @@ pub enum Aging {
     AsDeclared,
 }
 
-/// What was said of aging in a queue, as stored: the milliseconds of the interval that holds (0 for none), a colon, and this record. Brokers read the first part
-/// alone.
+/// The stored aging of a queue: the milliseconds of the interval that holds (0 for none), a colon,
+/// and this record. Brokers read the first part alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgingRecord {
@@ -131,7 +131,7 @@ pub struct SetAging {
     pub queue: Arc<str>,
     /// What was read; empty if there was nothing.
     pub expected: Vec<u8>,
-    /// What is to be stored, see [`AgingRecord::encode`]; empty: nothing is said any more.
+    /// The new stored form, see [`AgingRecord::encode`]; empty to remove it.
     pub stored: Vec<u8>,
 }
 

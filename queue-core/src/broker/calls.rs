@@ -12,7 +12,8 @@ pub(crate) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(LONGEST)
 }
 
-/// Runs `work` on the broker's I/O thread, whatever runtime this is called from, or none. Dropping the caller does not end it.
+/// Runs `work` on the broker's I/O thread, called from any runtime or from none. Dropping the
+/// caller does not end it.
 pub(crate) async fn on_broker<T: Send + 'static>(broker: &DynBroker, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
     let (sender, receiver) = oneshot::channel();
     broker.spawn(Box::pin(async move {

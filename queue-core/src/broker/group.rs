@@ -173,7 +173,7 @@ pub enum GroupList {
     Line {
         /// The group.
         group: GroupName,
-        /// At most so many jobs, 1 to 500.
+        /// Most jobs to return. Range: 1 to 500.
         jobs: usize,
     },
 }

@@ -29,7 +29,7 @@ pub struct Announcer(watch::Sender<Latest>);
 #[derive(Clone, Debug)]
 pub struct Hints {
     latest: watch::Receiver<Latest>,
-    /// The count of the latest that it has heard.
+    /// The number of the latest announcement that it has received.
     seen: u64,
 }
 
@@ -53,7 +53,7 @@ const REMEMBERED: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Announcers<K> {
     by_name: HashMap<K, Announcer>,
-    /// They are looked through when there are so many.
+    /// They are cleaned up when there are this many.
     tidied_at: usize,
 }
 

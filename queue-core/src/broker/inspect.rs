@@ -242,15 +242,16 @@ pub trait Inspect: Send + Sync {
     /// Depth and counters of a queue.
     async fn stats(&self, queue: &str) -> Result<QueueStats>;
 
-    /// What happened in a queue up to now, as its workers [reported](super::Broker::report) it. Without anything for a queue that nobody knows.
+    /// What happened in a queue up to now, as its workers [reported](super::Broker::report) it.
+    /// Empty for an unknown queue.
     async fn history(&self, queue: &str, span: HistorySpan) -> Result<History>;
 
-    /// How runs of a queue have failed, as its workers [reported](super::Broker::report) it: what was seen last comes first. Empty for a queue that
-    /// nobody knows.
+    /// How runs of a queue have failed, as its workers [reported](super::Broker::report) it: what
+    /// was seen last comes first. Empty for an unknown queue.
     async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>>;
 
-    /// The workers with a lane in this queue: their records, lanes and leases. The lease of some may have run out. Empty for a queue that
-    /// nobody knows.
+    /// The workers with a lane in this queue: their records, lanes and leases. The lease of some
+    /// may have run out. Empty for an unknown queue.
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the `next` of the page before, a number of jobs to
@@ -272,8 +273,8 @@ pub trait Inspect: Send + Sync {
     /// [`MAX_ITEMS`](super::MAX_ITEMS). Numbers of jobs that go first are exact among a hundred, and may be larger than the truth beyond.
     async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
 
-    /// What the handlers of a job have [told](super::Broker::remark): its progress, and the lines of its log from this number on, 0 for all that
-    /// are kept. `None` if the broker does not have the job.
+    /// The [progress](super::Broker::remark) of a job, and the lines of its log from this number
+    /// on; 0 for all stored lines. `None` if the broker does not have the job.
     async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
 
     /// Schedules of a queue, with their definitions and states.
@@ -292,8 +293,8 @@ pub trait Inspect: Send + Sync {
     /// Who holds a key; `None` if it is free.
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
-    /// Takes a key from whoever holds it, and says who that was. The job that held the key goes on. The job that is `held` for the key gets it, and
-    /// may start.
+    /// Releases a key, and returns the job that held it. The job that held the key continues. The
+    /// job that is `held` for the key gets it, and may start.
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
     /// Groups of a queue, with their rules.
@@ -341,8 +342,9 @@ pub trait Inspect: Send + Sync {
     /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has taken stays in its queue. False: there is none.
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool>;
 
-    /// Asks something of a worker that has said in this queue, with a beat, what it uses. It hears of it with its next beat of that kind. The request goes with the
-    /// last lane of the worker in this queue. Works on a full broker.
+    /// Sends a request to a worker that has reported its load in this queue with a heartbeat. It
+    /// receives the request with its next heartbeat of that kind. The request goes with the last
+    /// lane of the worker in this queue. Works on a full broker.
     async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked>;
 
     /// One bounded step of a [rewind](super::Rewind) of a subscription.
@@ -351,11 +353,13 @@ pub trait Inspect: Send + Sync {
     /// [`Error::Invalid`] for a mark that is no position of this log.
     async fn rewind(&self, request: &Rewind) -> Result<Rewound>;
 
-    /// What is paused in a queue, but for groups, whose pause stands with their rule.
+    /// The pauses of a queue and its tasks. The pause of a group is part of its rule.
     async fn pauses(&self, queue: &str) -> Result<Pauses>;
 
-    /// Pauses a queue, a group or a task, or lets it go on; enqueues and endings continue. What is paused gets the new end and reason. When an end has come, the next turn
-    /// that is made after it ends the pause. [`next_due`](super::TurnAnswer::next_due) takes the end into account, so that idle lanes come in time.
+    /// Pauses or resumes a queue, a group or a task; enqueues and endings continue. What is paused
+    /// gets the new end and reason. When an end has come, the next turn that is made after it ends
+    /// the pause. [`next_due`](super::TurnAnswer::next_due) takes the end into account, so that
+    /// idle lanes come in time.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an end that has passed by the broker's clock, and for one [rule](super::GROUP_RULES) of a group or one

@@ -32,7 +32,7 @@ impl Extend {
         Extend { queue: queue.into(), lane, answered, lease, load: None, leaving: false }
     }
 
-    /// The same, with what its worker uses. A worker says so with one of its lanes.
+    /// The same, with what its worker uses. A worker reports it with one of its lanes.
     #[must_use]
     pub fn saying(mut self, load: WorkerLoad) -> Self {
         self.load = Some(load);
@@ -53,7 +53,8 @@ impl Extend {
 pub struct Extended {
     /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
-    /// What was asked last of the worker, for a beat that [says](Extend::saying) what that uses. It comes with every such beat.
+    /// The latest request to the worker, for a heartbeat that [carries its load](Extend::saying).
+    /// It comes with every such beat.
     pub asked: Option<WorkerAsk>,
 }
 
@@ -121,11 +122,13 @@ impl OverdueLanes {
 
 /// How the crash of a process is charged to the jobs that it held.
 ///
-/// If the process held suspects, each suspect is charged one crash. If it held none, each of its jobs is charged one crash and becomes a
-/// suspect. A job that has run for longer than it may have when its process died is suspected no more: it is judged like its neighbours. So the job that kills its process is found, and the jobs beside it are not punished. If the process has another lane whose
-/// lease stands, it has not died: the broker had forgotten the lane, and nothing is charged. All lanes of a process should
-/// therefore have the same lease and be renewed together. Nothing is charged to the jobs of a lane that has said that it is
-/// [leaving](Extend::leaving).
+/// If the process held suspects, each suspect is charged one crash. If it held none, each of its
+/// jobs is charged one crash and becomes a suspect. A job that has run longer than before its last
+/// crash is no longer a suspect: it is treated like any other job. So the job that kills its
+/// process is found, and the jobs beside it are not punished. If the process has another lane with
+/// a valid lease, it has not crashed: the broker had lost the lane, and no crash is charged. All
+/// lanes of a process should therefore have the same lease and be renewed together. No crash is
+/// charged to the jobs of a lane that has reported that it is [leaving](Extend::leaving).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashRule {
     /// The number of crashes that buries a job. Default: 3.

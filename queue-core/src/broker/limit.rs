@@ -25,7 +25,8 @@ pub const KINDS_COUNTED: usize = 1000;
 /// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
 pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
 
-/// A limit as stored: what holds, then NUL, then what was said of it. Brokers read the first part alone.
+/// A limit as stored: the effective value, then NUL, then its settings and declarations. Brokers
+/// read the first part alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitRecord {
@@ -69,7 +70,7 @@ impl LimitRecord {
     pub fn rule(&self) -> LimitRule {
         let declared = self.declared().unwrap_or_default();
         let rule = self.set().map_or(declared, |set| set.over(declared));
-        // A burst that was declared beside a rate is none without it.
+        // A burst that was declared with a rate has no effect without the rate.
         LimitRule { burst: rule.burst.filter(|_| rule.rate.is_some()), ..rule }
     }
 

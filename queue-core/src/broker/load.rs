@@ -8,16 +8,19 @@ use crate::codec;
 /// The first element of a load as stored.
 const VERSION: u64 = 1;
 
-/// What a worker uses, as it says itself with one lane about every fifth second ([`Extend::saying`](super::Extend::saying)).
+/// The load of a worker, as it reports it with one lane about every five seconds
+/// ([`Extend::saying`](super::Extend::saying)).
 ///
-/// Memory and CPU are those of its whole process. Several workers in one process each tell all of it.
+/// Memory and CPU are those of its whole process. Each of several workers in one process reports
+/// the load of the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerLoad {
-    /// Resident memory of its process, in bytes. `None`: its system does not tell.
+    /// Resident memory of its process, in bytes. `None` if its system does not report it.
     pub memory: Option<u64>,
-    /// CPU time that its process has used since the beat before, in thousandths of one core: 1,500 is one core and a half. `None`: its system
-    /// does not tell, or there was no beat before.
+    /// CPU time that its process has used since the beat before, in thousandths of one core: 1,500
+    /// is one core and a half. `None` if its system does not report it, or before the second
+    /// heartbeat.
     pub cpu_millis: Option<u64>,
     /// How many of its slots hold a job.
     pub busy: u64,
@@ -27,7 +30,7 @@ pub struct WorkerLoad {
     pub mode: WorkerMode,
     /// The number of the last request that it has taken in; 0 before the first. See [`WorkerAsk`](super::WorkerAsk).
     pub heard: u64,
-    /// How long ago it said so, by the broker's clock.
+    /// How long ago it was reported, by the broker's clock.
     pub age: Duration,
 }
 
@@ -75,7 +78,8 @@ impl WorkerLoad {
         stored
     }
 
-    /// What is stored of a worker, read at this time. What is damaged, or of a newer library, says nothing.
+    /// What is stored of a worker, read at this time. A damaged form, or one of a newer library, is
+    /// read as empty.
     pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
         let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;

@@ -88,9 +88,11 @@ pub const RECLAIM_ITEMS: usize = 100;
 
 /// A store of jobs: Redis, SQLite, or a wrapper around another broker.
 ///
-/// Every method is one atomic transition, or a bounded series of them where its documentation says so. Each has a deadline of its own:
-/// without an answer it returns [`Error::Ambiguous`](crate::Error::Ambiguous). A method retries a request only if the request was
-/// certainly not carried out. Requests over [`MAX_ITEMS`] are a caller's mistake and are refused.
+/// Every method is one atomic transition, or a bounded series of them if its documentation states
+/// so. Each has a deadline of its own: without an answer it returns
+/// [`Error::Ambiguous`](crate::Error::Ambiguous). A method retries a request only if the request
+/// was certainly not carried out. Requests over [`MAX_ITEMS`] are a caller's mistake and are
+/// refused.
 ///
 /// The trait is sealed until 1.0: methods will be added.
 #[async_trait]
@@ -107,12 +109,12 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Connects to the broker and checks what work needs: version, credentials, schema, and settings that would lose jobs (an
     /// eviction policy).
     ///
-    /// # Errors
-    /// One that says what to change; [`Error::Unavailable`](crate::Error::Unavailable) when it cannot be reached.
+    /// # Errors An error that names the change to make; [`Error::Unavailable`](crate::Error::Unavailable) when it cannot be reached.
     async fn check(&self) -> Result<()>;
 
-    /// Registers a lane or a producer, and returns its name and the broker's time (R1). Not idempotent: a repeated request makes a second name, which nobody
-    /// uses and which is removed after its lease. Also adds the queue to the list of all queues.
+    /// Registers a lane or a producer, and returns its name and the broker's time (R1). Not
+    /// idempotent: a repeated request creates a second name, which is not used and is removed after
+    /// its lease. Also adds the queue to the list of all queues.
     ///
     /// The first lane of a worker in a queue stores the worker's [record](WorkerInfo) there. The record stays as it is until the worker has
     /// no lane in this queue any more, however its lanes went.
@@ -120,9 +122,10 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job, in order.
     ///
-    /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that exists is answered, not stored. Then the
-    /// [key](NewJob::unique) is asked for: a job whose key another one holds is skipped, changes that one, or waits for it as `held`.
-    /// Jobs of one request are looked at in order, so that they see the keys of those before them.
+    /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that
+    /// exists is answered, not stored. Then the [key](NewJob::unique) is asked for: a job whose key
+    /// another one holds is skipped, changes that one, or waits for it as `held`. Jobs of one
+    /// request are processed in order, so that they see the keys of those before them.
     ///
     /// At the [address of a topic](topic_address) the jobs are events: each is appended to the log of the topic, and answered `Stored`.
     /// The client also calls this on the application's threads, in any runtime or in none.
@@ -141,19 +144,22 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// What acknowledged jobs survive, at least. A server whose settings cannot be read may keep more.
     async fn durability(&self) -> Result<Durability>;
 
-    /// How much room there is, and whether the broker refuses new jobs. Workers ask about once per beat, people with `status` and
-    /// `doctor`. A broker that cannot tell answers [`Condition::default`].
+    /// How much room there is, and whether the broker refuses new jobs. Workers ask about once per
+    /// beat, people with `status` and `doctor`. A broker that cannot determine it returns
+    /// [`Condition::default`].
     async fn condition(&self) -> Result<Condition>;
 
     /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to [`Turn::claim`] jobs, in one transition (R2 to
     /// R5).
     ///
-    /// An ending whose tag no longer stands is stale: it changes nothing, and its position is in [`TurnAnswer::stale`].
-    /// In the queue of a [subscription](Subscribe) it first reads on in the log of the topic, while fewer jobs could start than [`Turn::claim`] asks for and fewer than
-    /// [`MOST_TAKEN`] have not ended, and makes a job of each entry. A full broker does without that, and carries out the rest.
+    /// An ending whose tag is no longer stored is stale: it changes nothing, and its position is in
+    /// [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) it first reads on in the
+    /// log of the topic, while fewer jobs could start than [`Turn::claim`] asks for and fewer than
+    /// [`MOST_TAKEN`] have not ended, and makes a job of each entry. A full broker does without
+    /// that, and carries out the rest.
     ///
-    /// A replay (`seq` = last) writes nothing and returns the same stale positions and deliveries. In a replay, a delivery whose tag no
-    /// longer stands is [`void`](Delivery::void).
+    /// A replay (`seq` = last) writes nothing and returns the same stale positions and deliveries.
+    /// In a replay, a delivery whose tag is no longer stored is [`void`](Delivery::void).
     ///
     /// # Errors
     /// `Forgotten` if the lane has no entry, or `seq` is more than one above the last; `Old` if it is below the last.
@@ -195,8 +201,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// or wrong; only a poll is certain.
     fn hints(&self, queue: &str) -> Hints;
 
-    /// The schedules of a queue that are due, at most `limit`, the first due first. They are handed out: for [`HANDED_OUT`] nobody else gets
-    /// them, so that of many workers one ticks. That saves work and no more: what they decide is compared when it is
+    /// The schedules of a queue that are due, at most `limit`, the first due first. They are handed
+    /// out: no other worker gets them for [`HANDED_OUT`], so that only one of many workers ticks.
+    /// That saves work and no more: what they decide is compared when it is
     /// [set](Self::set_schedule).
     async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules>;
 
@@ -210,13 +217,16 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Announcements that a schedule of a queue is due at a time before all others, or now. A hint may be lost.
     fn tick_hints(&self, queue: &str) -> Hints;
 
-    /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same transition the mark that somebody waits for its end:
-    /// for [`WATCHED`], unless the job has ended. While a mark stands, the end of the job is [announced](Self::ending_hints), and takes the
-    /// mark along. Whoever waits for longer sets it again. No more than [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an
-    /// older release serves the queue: who waits must look now and then as well.
+    /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same transition
+    /// the mark that somebody waits for its end: for [`WATCHED`], unless the job has ended. While a
+    /// mark is valid, the end of the job is [announced](Self::ending_hints), and removes the mark.
+    /// Whoever waits for longer sets it again. No more than [`MOST_WATCHED`] jobs of a queue are
+    /// marked, and none while a worker of an older release serves the queue: who waits must look
+    /// now and then as well.
     ///
-    /// If the job is acknowledged without retention while the mark stands, it is kept for [`WATCHED_KEEP`], with its result if the ending brings
-    /// one. Workers bring it while they [hear](Self::watch_hints) that somebody watches a job of the queue.
+    /// If the job is acknowledged without retention while the mark is valid, it is kept for
+    /// [`WATCHED_KEEP`], with its result if the ending has one. Workers send results while
+    /// [announcements](Self::watch_hints) show that a job of the queue is watched.
     ///
     /// # Errors
     /// `BrokerFull`, and then no mark was set.
@@ -225,13 +235,16 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may have. A hint may be lost or wrong.
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints;
 
-    /// Announcements that a program [watches](Self::watch) a job of a queue, or that a job of it was cancelled while it ran: its worker hears of it with its
-    /// next [beat](Self::extend). Not every mark is announced, but one in a second at least. A hint may be lost.
+    /// Announcements that a program [watches](Self::watch) a job of a queue, or that a job of it
+    /// was cancelled while it ran: its worker receives the cancel with its next
+    /// [heartbeat](Self::extend). Not every mark is announced, but one in a second at least. A hint
+    /// may be lost.
     fn watch_hints(&self, queue: &str) -> Hints;
 
-    /// Stores what the handlers of a lane's jobs have told: progress, and lines of their logs. One answer per job, in order: whether it was
-    /// stored. If its tag no longer stands it is not, and nothing is changed. Everything is numbered within its delivery, so that a request that
-    /// comes again changes nothing, and one that comes late puts no progress back. It renews no lease.
+    /// Stores the progress and the log lines of a lane's jobs. One answer per job, in order:
+    /// whether it was stored. If its tag is no longer stored, nothing is changed. Everything is
+    /// numbered within its delivery, so that a request that comes again changes nothing, and one
+    /// that comes late puts no progress back. It renews no lease.
     ///
     /// If somebody [watches](Self::watch) the job, the change is [announced](Self::remark_hints). No handler waits for it, and no job depends on it.
     ///
@@ -240,25 +253,30 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// serves the queue.
     async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>>;
 
-    /// Announcements that the handler of this job has told something, if somebody [watches](Self::watch) the job. A hint may be lost or wrong.
+    /// Announcements of new progress or log lines of this job, if it is [watched](Self::watch). A
+    /// hint may be lost or wrong.
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints;
 
-    /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most: until then the broker keeps the last [`TRANSITIONS_KEPT`]
-    /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; that which stands the longest holds. Without a mark no transition is noted.
+    /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most:
+    /// until then the broker keeps the last [`TRANSITIONS_KEPT`]
+    /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; the one that is
+    /// valid the longest applies. Without a mark no transition is noted.
     ///
     /// # Errors
     /// `BrokerFull`, and then no mark was set; `FeatureUnknown` while a worker of an older release serves the queue.
     async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed>;
 
-    /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True: it was made. One that exists keeps its cursor, whatever the request
-    /// says of its begin.
+    /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True: it
+    /// was made. An existing subscription keeps its cursor, and ignores the start in the request.
     ///
     /// # Errors
     /// `BrokerFull`, and then nothing was changed.
     async fn subscribe(&self, request: &Subscribe) -> Result<bool>;
 
-    /// One bounded step of removing what the [retention](Retention) of a topic does not keep: the oldest entries of its log, at most [`TRIM_STEP`]. An entry that a
-    /// subscription has not read stays for as long as the limit of the lag says. If it goes nevertheless, that subscription has lost it, which is counted.
+    /// One bounded step of removing what the [retention](Retention) of a topic does not keep: the
+    /// oldest entries of its log, at most [`TRIM_STEP`]. An unread entry of a subscription is kept
+    /// up to the limit of the lag. If it goes nevertheless, that subscription has lost it, which is
+    /// counted.
     async fn trim_topic(&self, topic: &str) -> Result<Trimmed>;
 
     #[doc(hidden)]

@@ -21,7 +21,8 @@ pub enum Party {
     Lane {
         /// The term: the length of its lease. Turns and beats of the lane must not ask for more.
         lease: Duration,
-        /// What its worker says of itself. The broker stores it with the first lane of the worker in this queue.
+        /// The record of its worker. The broker stores it with the first lane of the worker in this
+        /// queue.
         info: WorkerInfo,
         /// Whether the broker has forgotten the lane in whose place it registers, although that one's lease stood: the broker has lost data,
         /// or is an older copy of itself. The broker notes the time, see [`QueueStats::lost_at`](super::QueueStats::lost_at).
@@ -46,13 +47,13 @@ pub struct Register {
 }
 
 impl Register {
-    /// A request of a lane whose worker says nothing of itself.
+    /// A request of a lane without a worker record.
     pub fn lane(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
         let party = Party::Lane { lease, info: WorkerInfo::default(), lost: false };
         Register { queue: queue.into(), party, process, until: None }
     }
 
-    /// A lane of this worker. A producer says nothing.
+    /// A lane of this worker. A producer has no record.
     #[must_use]
     pub fn with_info(mut self, of_worker: WorkerInfo) -> Self {
         if let Party::Lane { info, .. } = &mut self.party {
@@ -82,7 +83,8 @@ impl Register {
 pub struct Registered {
     /// The name, which was never used before.
     pub name: PartyName,
-    /// The broker's time, in milliseconds since 1970. A producer goes on counting from it, to say when its jobs were enqueued.
+    /// The broker's time, in milliseconds since 1970. A producer derives the enqueue times of its
+    /// jobs from it.
     pub now_ms: i64,
     /// False if no lane is registered with the queue, and no job was ever claimed from it: no worker has served it. For a producer.
     pub served: bool,

@@ -71,7 +71,8 @@ impl fmt::Display for PauseOf {
     }
 }
 
-/// What is said of a pause when it is asked for. Default: no reason and no end, so that the pause lasts until it is resumed.
+/// The options of a pause. Default: no reason and no end, so that the pause lasts until it is
+/// resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pausing {
@@ -104,14 +105,14 @@ impl Pausing {
         self
     }
 
-    /// Why. An empty reason is none.
+    /// Why. An empty reason is not stored.
     #[must_use]
     pub fn because(mut self, reason: impl AsRef<str>) -> Self {
         self.reason = Some(reason.as_ref()).filter(|reason| !reason.is_empty()).map(Into::into);
         self
     }
 
-    /// Who pauses. An empty name is none.
+    /// Who pauses. An empty name is not stored.
     #[must_use]
     pub fn by(mut self, who: impl Into<String>) -> Self {
         self.by = Some(cut(who.into(), PAUSED_BY_MAX)).filter(|who| !who.is_empty()).map(Into::into);
@@ -149,7 +150,7 @@ fn past(until: &str) -> Error {
     Error::invalid("until", until, "is not in the future by the broker's clock; use a later time, or leave it out")
 }
 
-/// Pauses something, or lets it go on. What is paused already gets the new end and reason.
+/// Pauses or resumes something. What is paused already gets the new end and reason.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetPause {
@@ -157,7 +158,7 @@ pub struct SetPause {
     pub queue: Arc<str>,
     /// What of it.
     pub of: PauseOf,
-    /// How it pauses; `None`: it goes on.
+    /// The pause; `None` to resume.
     pub pause: Option<Pausing>,
 }
 
@@ -172,7 +173,7 @@ impl SetPause {
         SetPause { queue: queue.into(), of, pause: None }
     }
 
-    /// Pauses a queue without more words, or lets it go on.
+    /// Pauses a queue without options, or resumes it.
     pub fn of_queue(queue: impl Into<Arc<str>>, paused: bool) -> Self {
         SetPause { queue: queue.into(), of: PauseOf::Queue, pause: paused.then(Pausing::new) }
     }
@@ -214,7 +215,8 @@ impl SetPause {
     }
 }
 
-/// A pause that holds: who paused, when, why and until when. What is `None` is not known, or was not said.
+/// A pause that holds: who paused, when, why and until when. A `None` field is unknown, or was not
+/// given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pause {
@@ -224,7 +226,7 @@ pub struct Pause {
     pub until: Option<SystemTime>,
     /// Why.
     pub reason: Option<String>,
-    /// Who paused, or said last why and until when.
+    /// Who paused it, or last changed the reason and the end.
     pub by: Option<String>,
 }
 
@@ -251,13 +253,13 @@ impl Pause {
         until.is_none_or(|until| until > now_ms).then_some(since)
     }
 
-    /// For brokers: since when it is paused, until when, and what is said of it, as it is stored.
+    /// For brokers: the stored form of begin, end and options.
     pub fn end_of_stored(stored: &str) -> Option<(i64, Option<i64>, &str)> {
         let mut parts = stored.splitn(3, ':');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok(), parts.next()?))
     }
 
-    /// For brokers: the pause of a group, which stands behind its rule.
+    /// For brokers: the pause of a group, which is stored after its rule.
     pub fn of_rule(stored: &str) -> Option<Self> {
         GroupRule::of_stored(stored).paused.then(|| Pause::of_stored(&GroupRule::reason_of_stored(stored).unwrap_or_default()))
     }
@@ -309,7 +311,7 @@ fn time(ms: i64) -> Option<SystemTime> {
     u64::try_from(ms).ok().and_then(|ms| UNIX_EPOCH.checked_add(Duration::from_millis(ms)))
 }
 
-/// A pause of a queue, as a broker tells it.
+/// A pause of a queue, as a broker returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPause {
@@ -328,7 +330,8 @@ impl StoredPause {
     }
 }
 
-/// The pauses of a queue but for those of its groups, which stand with their [rules](super::StoredGroup::pause).
+/// The pauses of a queue and its tasks. Those of groups are part of their
+/// [rules](super::StoredGroup::pause).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pauses {

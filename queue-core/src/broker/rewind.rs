@@ -63,7 +63,7 @@ pub enum RewindStep {
     Cancel {
         /// Of the rewind.
         token: String,
-        /// Why, if that is said.
+        /// The reason, if there is one.
         reason: Option<String>,
         /// Which, at most [`MAX_ITEMS`].
         ids: Vec<JobId>,
@@ -94,7 +94,7 @@ impl Rewind {
         check_name("subscription", &self.name)
     }
 
-    /// For brokers: a position that is none of this log.
+    /// For brokers: the error for a position that is not in this log.
     pub fn unknown(position: &str) -> Error {
         Error::invalid("position", position, "is not a position in this log; use one that `topics read` has printed")
     }

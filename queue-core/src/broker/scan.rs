@@ -47,7 +47,7 @@ pub struct Scan {
     pub tag: Option<(String, String)>,
     /// Whether it meets the jobs that move as well: see [`meeting_movers`](Self::meeting_movers).
     pub meets_movers: bool,
-    /// By a tag: whether the first step says how many jobs of the queue have it.
+    /// With a tag: whether the first step returns the number of jobs with it.
     pub counts: bool,
 }
 
@@ -72,8 +72,8 @@ impl Scan {
         self
     }
 
-    /// For brokers: whether it has to go through all jobs of the queue. A scan through the places of these states would pass over a job that goes meanwhile from one that is still to come
-    /// to one that lies behind.
+    /// For brokers: whether it has to go through all jobs of the queue. A scan by state would miss
+    /// a job that moves from a state not yet scanned to one already scanned.
     pub fn goes_through_all(&self) -> bool {
         self.tag.is_none() && self.meets_movers && goes_through_all(&self.states)
     }
@@ -105,29 +105,36 @@ pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Scanned {
-    /// Jobs in the states that were asked for, as [`StoredJob::listed`] has them. There may be none although the scan goes on.
+    /// Jobs in the states that were asked for, as [`StoredJob::listed`] has them. The list may be
+    /// empty although the scan has not ended.
     pub jobs: Vec<StoredJob>,
-    /// Where it goes on; `None` alone says that it has ended. It names the last job that was looked at, so that no job that stays where it is is passed over,
-    /// or seen twice, although other jobs come and go.
+    /// The position to continue from; only `None` means that it has ended. The cursor is the last
+    /// job examined. A job that does not move is returned exactly once, even if other jobs come and
+    /// go.
     pub next: Option<Vec<u8>>,
-    /// Of each of the jobs, where a scan goes on behind it. A broker may leave it empty for a scan that [meets the jobs that move](Scan::meeting_movers), whose order may have no place of a single job.
+    /// The position after each of the jobs. A broker may leave it empty for a scan that [meets the
+    /// jobs that move](Scan::meeting_movers), whose order may have no place of a single job.
     pub places: Vec<Vec<u8>>,
-    /// How many jobs were looked at: those of all states if the scan [goes through all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the states.
+    /// How many jobs were examined: those of all states if the scan [goes through
+    /// all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the
+    /// states.
     pub looked: u64,
-    /// How many jobs were read for that, those in other states as well, if they are more than were looked at.
+    /// How many jobs were read, including those in other states, if they are more than were
+    /// examined.
     pub read: u64,
-    /// Of a scan by a tag: how many jobs of the queue have it. The first step says so, unless it is [not to](Scan::uncounted).
+    /// Of a scan by a tag: how many jobs of the queue have it. The first step returns it, unless it
+    /// is [disabled](Scan::uncounted).
     pub of: Option<u64>,
 }
 
 impl Scanned {
-    /// A step: jobs, where a scan goes on behind each of them, and where this one goes on.
+    /// A step: jobs, the position after each of them, and the position to continue from.
     pub fn new(jobs: Vec<(StoredJob, Vec<u8>)>, next: Option<Vec<u8>>) -> Self {
         let (jobs, places): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         Scanned { looked: jobs.len() as u64, read: 0, jobs, next, places, of: None }
     }
 
-    /// A step of a scan that has looked at others as well.
+    /// A step of a scan that has also examined other jobs.
     #[must_use]
     pub fn looked_at(mut self, jobs: u64) -> Self {
         self.looked = jobs;

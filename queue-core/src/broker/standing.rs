@@ -6,10 +6,10 @@ use crate::address::JobId;
 /// Most holders of slots that are named.
 pub const HOLDERS_NAMED: usize = 10;
 
-/// Most places of a list that are looked through from either end, to say how many jobs stand before one.
+/// Most entries of a list that are examined from either end to count the jobs before one.
 pub const PLACES_LOOKED_AT: u64 = 10_000;
 
-/// Where a job stands, read in one transition.
+/// The position of a job, read in one transition.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Standing {
@@ -19,10 +19,11 @@ pub struct Standing {
     pub now_ms: i64,
     /// Whether its queue is paused.
     pub paused: bool,
-    /// Of a job that is `held`: who holds its key. `None`: nobody does, and the job waits for its time alone.
+    /// Of a job that is `held`: who holds its key. `None` if no job holds it; the job then only
+    /// waits for its time.
     pub holder: Option<JobId>,
-    /// Of a job that is `active`: how long the lease of its lane still stands, in milliseconds, below zero if it is over. `None`: the lane was fenced,
-    /// and the job is being taken back.
+    /// For an `active` job: the remaining lease of its lane, in milliseconds; negative if it has
+    /// expired. `None` if the lane was fenced, and the job is being reclaimed.
     pub lease_left_ms: Option<i64>,
     /// Of a job that is `ready`.
     pub line: Option<Line>,
@@ -35,11 +36,12 @@ impl Standing {
     }
 }
 
-/// Where a ready job stands in its line: that of its group, or that of plain jobs.
+/// The position of a ready job in its line: that of its group, or that of jobs without a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// At most so many jobs of this line start before it, unless others come that go first. Suspects are a line of their own.
+    /// The maximum number of jobs of this line that start before it, unless jobs with precedence
+    /// arrive. Suspects are a line of their own.
     pub ahead: u64,
     /// How many other groups take turns with this line. Plain jobs are one group.
     pub groups: u64,

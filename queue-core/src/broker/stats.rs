@@ -44,16 +44,20 @@ pub struct QueueStats {
     pub workers: u64,
     /// Whether it is paused.
     pub paused: bool,
-    /// By whom, since when, why and until when, if it is. [`Inspector::stats`](crate::Inspector::stats) says it, and a broker does not.
+    /// By whom, since when, why and until when, if it is.
+    /// [`Inspector::stats`](crate::Inspector::stats) sets it; a broker does not.
     pub pause: Option<Pause>,
     /// How often its jobs rise by one priority while they wait; `None`: they do not.
     pub aging: Option<Duration>,
-    /// When the broker was last found to have lost data of this queue, or to have gone back to an older copy of itself (a flush, a restored
-    /// backup, a failover): a worker that registered anew had a lease which stood, and the broker did not know it. By the broker's clock.
+    /// When the broker was last found to have lost data of this queue, or to have been restored
+    /// from an older copy (flush, backup, failover): a worker with an unexpired lease registered
+    /// again, because the broker did not know it. By the broker's clock.
     pub lost_at: Option<SystemTime>,
-    /// How long ago the oldest ready job could start for the first time: the age of the first job of each priority is looked at, also of the ten
-    /// groups whose turn comes first, or else of ten others, which may be shut, by the broker's clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
-    /// repeat. Of a job that a person requeued the age counts from its enqueue.
+    /// How long ago the oldest ready job could start for the first time: the oldest of the first
+    /// jobs of each priority, including those of the ten groups that are next in turn, or else of
+    /// ten others, which may be paused or full. By the broker's clock. `None` if no job is ready,
+    /// or if it is not known: not of a job that has failed or snoozed before, and not of a task
+    /// whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
     pub oldest: Option<Duration>,
     /// Without those that are 0.
     jobs: BTreeMap<JobState, u64>,
@@ -88,7 +92,7 @@ impl QueueStats {
         set(&mut self.jobs, state, jobs);
     }
 
-    /// Notes since when a ready job could start, in broker milliseconds, of each that was looked at. For brokers.
+    /// Records since when each examined ready job could start, in broker milliseconds. For brokers.
     #[doc(hidden)]
     pub fn note_ready_since(&mut self, since_ms: i64, now_ms: i64) {
         let age = Duration::from_millis(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0));
@@ -161,7 +165,7 @@ pub enum Counter {
     Cancelled,
     /// Jobs that expired.
     Expired,
-    /// Jobs that were taken back from a dead worker.
+    /// Jobs that were reclaimed from a crashed worker.
     Reclaimed,
     /// Of the reclaimed jobs, those that were charged with a crash.
     Crashed,

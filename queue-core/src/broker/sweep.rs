@@ -19,7 +19,8 @@ impl Default for KeepLimits {
     }
 }
 
-/// The producer of a [relay](super::Enqueue::relayed) is forgotten after so many times the age of others: its requests are sent again until they are answered.
+/// The producer of a [relay](super::Enqueue::relayed) is kept this many times longer than others,
+/// because its requests are repeated until they are answered.
 pub const RELAY_AGE: u32 = 30;
 
 /// How long a sweeper that has left expired entries keeps other sweepers away after each of its calls: longer than it takes to sweep a few other queues.

@@ -29,13 +29,13 @@ pub const ENTRIES_READ: usize = 100;
 /// Most entries that one call of [`Broker::trim_topic`](super::Broker::trim_topic) looks at.
 pub const TRIM_STEP: usize = 500;
 
-/// How long a topic keeps an event if nothing was said of it.
+/// How long a topic keeps an event by default.
 pub const DEFAULT_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// For how long a topic waits for its slowest subscription if nothing was said of it.
+/// How long a topic waits for its slowest subscription by default.
 pub const DEFAULT_LAG: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Makes a subscription, or says which types of event its workers know.
+/// Creates a subscription, or adds the types of event that its workers handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Subscribe {
@@ -45,10 +45,10 @@ pub struct Subscribe {
     pub name: Arc<str>,
     /// Where it begins, if it does not exist yet.
     pub begin: Begin,
-    /// The types of event that its workers know, beside those that others have said. None: nothing is said of them.
+    /// The types of event that its workers handle, in addition to the known ones. None: nothing is
+    /// said of them.
     pub types: Vec<String>,
-    /// The handling of events of other types. `None`: nothing is said of that, and what was said
-    /// before holds.
+    /// The handling of events of other types. `None` to keep the stored value.
     pub unknown: Option<Unknown>,
 }
 
@@ -58,7 +58,7 @@ impl Subscribe {
         Subscribe { topic: topic.into(), name: name.into(), begin, types: Vec::new(), unknown: None }
     }
 
-    /// The same with what becomes of events of types that they do not know.
+    /// The same with the handling of events of unknown types.
     #[must_use]
     pub fn unknown(mut self, unknown: Unknown) -> Self {
         self.unknown = Some(unknown);
@@ -83,7 +83,7 @@ impl Subscribe {
     }
 }
 
-/// What a topic keeps. A field of `None` was not said.
+/// What a topic keeps. A field of `None` is not changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Remove events older than this.
@@ -107,7 +107,7 @@ impl Retention {
         self.lag.unwrap_or(DEFAULT_LAG)
     }
 
-    /// What holds when these fields are said as well.
+    /// The result of applying these fields.
     #[must_use]
     pub fn with(self, said: Retention) -> Retention {
         Retention {
@@ -264,7 +264,8 @@ impl StoredSubscription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredEvent {
-    /// Where it is in the log: [`Inspect::read_topic`](super::Inspect::read_topic) goes on behind it.
+    /// Where it is in the log: [`Inspect::read_topic`](super::Inspect::read_topic) continues after
+    /// it.
     pub position: String,
     /// When it was added, in broker milliseconds since 1970.
     pub at_ms: i64,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::JobState;
 use crate::address::JobId;
 
-/// How long the mark of a watcher that [follows](super::Broker::follow) a queue stands, at most.
+/// The longest validity of the mark of a watcher that [follows](super::Broker::follow) a queue.
 pub const FOLLOWED: Duration = Duration::from_secs(15);
 
-/// How long the mark of a program that [watches](super::Broker::watch) a job stands.
+/// The validity of the mark of a program that [watches](super::Broker::watch) a job.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
 /// How long a job without retention is kept after its end if a program [watched](super::Broker::watch) it then.
@@ -21,10 +21,11 @@ pub const MOST_WATCHED: usize = 10_000;
 /// At most 10,000 transitions of a queue, the last ones, are kept for the watchers that follow it.
 pub const TRANSITIONS_KEPT: u64 = 10_000;
 
-/// One request tells of at most 1,000 transitions; on Redis alone. Those beyond are lost, and counted as such.
+/// One request reports at most 1,000 transitions; only on Redis. Those beyond are lost, and counted
+/// as such.
 pub const TOLD_AT_ONCE: u64 = 1_000;
 
-/// At most 200 bytes of the reason of a transition are told, as whole characters.
+/// At most 200 bytes of the reason of a transition are reported, cut at a character.
 pub const REASON_TOLD: usize = 200;
 
 /// The position at which a watcher of a queue starts, or whether it may continue.
@@ -35,7 +36,7 @@ pub struct Followed {
     pub last: Option<u64>,
     /// Whether a mark stood before, so that every transition since then has a number.
     pub stood: bool,
-    /// What tells the life of a server from that of another one, which may lack the last transitions.
+    /// The identity of a server's run; another server may lack the last transitions.
     pub life: String,
 }
 

@@ -12,7 +12,8 @@ use crate::{
 /// Which jobs of a group are cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleared {
-    /// Those that wait: they are ready, scheduled, wait for a retry or for a key, or are parked. Those that run go on.
+    /// Those that wait: they are ready, scheduled, wait for a retry or for a key, or are parked.
+    /// Running jobs continue.
     Waiting,
     /// Those that run as well.
     All,

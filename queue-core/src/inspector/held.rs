@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Active jobs, at most, that are looked at for those of one worker.
+/// Most active jobs that are examined to find those of one worker.
 const LOOKED_AT: usize = 5_000;
 
 /// Calls that are on their way at once.

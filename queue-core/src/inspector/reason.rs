@@ -119,19 +119,20 @@ pub enum Reason {
     },
     /// A process crashed while it ran, so it starts only in a process without another such job.
     Suspect {
-        /// At most so many suspects go first.
+        /// The maximum number of suspects before it.
         jobs: u64,
     },
     /// Others go first.
     Behind {
-        /// At most so many jobs of its line: those of its group, or those without one.
+        /// The maximum number of jobs of its line before it: those of its group, or those without
+        /// one.
         jobs: u64,
         /// How many other groups take turns with that line.
         groups: u64,
     },
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.
     TakenBack {
-        /// When its lease ended; `None`: the worker was fenced, and the job is just being taken back.
+        /// When its lease ended; `None` if the worker was fenced, and the job is being reclaimed.
         since: Option<SystemTime>,
     },
     /// It runs.

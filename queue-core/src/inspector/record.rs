@@ -324,7 +324,7 @@ impl Running {
         Some(Running { since: time(claim.parse().ok()?)?, worker, host: String::new(), pid: 0, release: String::new() })
     }
 
-    /// Adds what the record of the worker says.
+    /// Adds the data of the worker's record.
     pub(super) fn find(&mut self, workers: &[WorkerRecord]) {
         if let Some(worker) = workers.iter().find(|worker| worker.id == self.worker) {
             (self.host, self.pid, self.release) = (worker.host.clone(), worker.pid, worker.release.clone());

@@ -163,7 +163,7 @@ impl Inspector {
             let job = job.clone();
             async move {
                 match broker.watch(&job.queue, &job.id).await {
-                    // A broker that is full, or on which this user may not write, is looked at all the same.
+                    // A full broker, and one on which this user may not write, can still be read.
                     Err(Error::BrokerFull { .. } | Error::AccessDenied { .. }) => broker.show(&job.queue, &job.id).await,
                     watched => watched,
                 }
@@ -199,7 +199,7 @@ impl Follow {
     pub async fn next(&mut self) -> Result<Option<JobLog>> {
         let mut net = FIRST_NET;
         while !self.over {
-            // It listens before it looks: what is told in between is heard.
+            // It subscribes before it reads, so reports in between are not missed.
             let (mut told, mut ended) = self.hints.take().unwrap_or_else(|| {
                 let broker = &self.inspector.broker;
                 (broker.remark_hints(&self.job.queue, &self.job.id), broker.ending_hints(&self.job.queue, &self.job.id))
@@ -226,7 +226,7 @@ impl Follow {
         Ok(None)
     }
 
-    /// What is new. The state is read first, so that a job that has ended by then has told everything.
+    /// What is new. The state is read first, so that the log of an ended job is complete.
     async fn look(&mut self) -> Result<Option<JobLog>> {
         let state = if self.marked.is_none_or(|at| at.elapsed() >= MARKED) {
             let state = self.inspector.watched_state(&self.job).await?;

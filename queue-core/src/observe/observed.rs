@@ -16,7 +16,7 @@ use crate::{
     outcome::drop_walled,
 };
 
-/// A broker whose calls an observer hears of.
+/// A broker that reports its calls to an observer.
 pub(crate) struct Observed {
     inner: DynBroker,
     observer: Box<dyn Observe>,
@@ -37,7 +37,8 @@ impl Observed {
     }
 }
 
-/// A call that has begun. It tells the observer when it is dropped, also if its caller did not wait for the answer.
+/// A call that has begun. It reports to the observer when it is dropped, even if its caller did not
+/// wait for the answer.
 struct Running<'a> {
     observer: &'a dyn Observe,
     verb: &'static str,
@@ -48,7 +49,8 @@ struct Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let elapsed = self.begun.elapsed();
-        // The answer is worth more than its figure. What the panic says was printed by the application's panic hook.
+        // The answer is worth more than its figure. The application's panic hook has printed the
+        // message of the panic.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed))) {
             drop_walled(panic);
         }

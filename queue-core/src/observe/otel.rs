@@ -66,7 +66,7 @@ struct Headers<'a>(&'a mut BTreeMap<String, String>);
 
 impl Injector for Headers<'_> {
     fn set(&mut self, key: &str, value: String) {
-        // An empty `tracestate` says nothing.
+        // An empty `tracestate` is ignored.
         if !value.is_empty() {
             self.0.insert(key.to_owned(), value);
         }

@@ -18,8 +18,9 @@ pub const BY_PERSON: &str = "an operator has paused it";
 /// So many ticks are counted that were not made for another reason than an outage.
 const COUNTED: u64 = 10_000;
 
-/// A clock that is put back by less than this makes no tick again that it has made: the next one comes when its time has come. A clock that was
-/// further ahead was wrong, and what it has made stands for nothing.
+/// A clock that is put back by less than this makes no tick again that it has made: the next one
+/// comes when its time has come. A clock that was further ahead was wrong, and the times it set are
+/// ignored.
 pub(super) const SET_BACK: Duration = Duration::from_secs(24 * 3600);
 
 /// A schedule, as it is read and changed.
@@ -48,7 +49,7 @@ impl Changing {
             state.runs = now_ms.unsigned_abs();
             state.next_ms = rules.next(first);
         } else if (&old.expression, &old.zone, old.start_ms) != (&body.expression, &body.zone, body.start_ms) {
-            // On a machine without the old zone nobody knows what was to be.
+            // A machine without the old zone cannot compute the old ticks.
             let passed = ReadRules::of(name, &old).ok().and_then(|old| old.passed(state.next_ms, now_ms, COUNTED));
             skip(state, now_ms, "skipped: the schedule was changed", passed);
             state.next_ms = rules.next(first);
@@ -94,7 +95,8 @@ impl Changing {
         Ok(true)
     }
 
-    /// Brings the next tick back, if it lies further ahead than any clock could have set it that was not ahead by more than [`SET_BACK`]. True: it did.
+    /// Repairs the next tick if it is further ahead than a clock that is at most [`SET_BACK`] ahead
+    /// could have set it. True: it did.
     pub(super) fn clamp(&mut self, name: &str, now_ms: i64) -> Result<bool> {
         let Some(stored) = self.state.next_ms else { return Ok(false) };
         let rules = ReadRules::of(name, &self.definition.body)?;
@@ -108,7 +110,7 @@ impl Changing {
         Ok(true)
     }
 
-    /// When it is looked at next.
+    /// The time of its next check.
     pub(super) fn due(&self, name: &str, now_ms: i64) -> Result<Option<i64>> {
         Ok(due(&ReadRules::of(name, &self.definition.body)?, &self.state, now_ms))
     }

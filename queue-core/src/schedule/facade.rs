@@ -289,8 +289,8 @@ fn no_such(schedule: &ScheduleAddress) -> Error {
     Error::NoSuchSchedule { schedule: schedule.to_string(), nearest: None }
 }
 
-/// Reads a schedule, changes it, and sets it, again and again until nobody else has changed it meanwhile. `what` gets a new one if there is
-/// none, and gives `None` if nothing is to be set.
+/// Reads a schedule, changes it, and writes it; repeats this if the schedule was changed in
+/// between. `what` gets a new one if there is none, and gives `None` if nothing is to be set.
 pub(super) async fn change<T>(
     broker: &DynBroker,
     queue: &Arc<str>,

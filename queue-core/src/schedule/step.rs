@@ -18,7 +18,7 @@ pub(super) struct Step {
     pub(super) jobs: Vec<TickJob>,
     /// The job to be cancelled.
     pub(super) stop: Option<JobId>,
-    /// When the schedule is looked at again.
+    /// The time of the next check of the schedule.
     pub(super) due_ms: Option<i64>,
     /// How late each tick is that is made, in milliseconds.
     pub(super) late_ms: Vec<i64>,
@@ -104,7 +104,7 @@ impl Step {
     }
 }
 
-/// When a schedule is looked at next.
+/// The time of the next check of a schedule.
 pub(super) fn due(rules: &ReadRules<'_>, state: &ScheduleState, now_ms: i64) -> Option<i64> {
     match state {
         ScheduleState { paused: Some(_), .. } => None,

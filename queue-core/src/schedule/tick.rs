@@ -92,7 +92,8 @@ async fn tick_one(broker: &DynBroker, queue: &Arc<str>, mut stored: StoredSchedu
     Ok(Ticks { name, ..Ticks::default() })
 }
 
-/// A schedule hears of the end of its last job, unless that was lost with other data: then it must not wait for ever.
+/// A schedule is notified of the end of its last job, unless the job was lost with other data; it
+/// must not wait forever in that case.
 async fn forget_lost(broker: &DynBroker, queue: &str, state: &mut ScheduleState) -> Result<()> {
     let Some(id) = running_id(state) else {
         state.running = None;

@@ -106,7 +106,7 @@ impl FailureKind {
         name_jobs(&mut self.jobs, told.jobs.iter().cloned());
     }
 
-    /// Whether it is told to people at this time.
+    /// Whether it is reported at this time.
     fn is_told(&self, now_ms: i64) -> bool {
         // A clock may have been set back.
         time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_TOLD)
@@ -138,7 +138,7 @@ pub fn told(mut kinds: Vec<FailureKind>, now_ms: i64) -> Vec<FailureKind> {
     kinds
 }
 
-/// Adds counts by name. The names that were told come last; the first go.
+/// Adds counts by name. The latest names come last; the first ones are dropped.
 fn count_names(names: &mut Vec<(String, u64)>, told: &[(String, u64)], most: usize) {
     for (name, count) in told {
         let known = names.iter().position(|(known, _)| known == name).map_or(0, |at| names.remove(at).1);

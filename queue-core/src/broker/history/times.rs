@@ -130,7 +130,7 @@ impl Times {
         flat
     }
 
-    /// Reads what [`flat`](Self::flat) gave, in whatever order. What is no bucket is skipped.
+    /// Reads the output of [`flat`](Self::flat), in any order. What is no bucket is skipped.
     pub(super) fn of_flat(flat: &[u64]) -> Self {
         let [sum_us, pairs @ ..] = flat else { return Times::default() };
         let mut times = Times { buckets: Vec::new(), sum_us: *sum_us };

@@ -21,7 +21,8 @@ pub enum OperationKind {
     Cancel,
     /// As [`Change::Delete`].
     Delete,
-    /// Removes all jobs that wait: those that are ready, scheduled, held or parked, or wait for a retry. Nothing is left of them. Those that run go on.
+    /// Removes all jobs that wait: those that are ready, scheduled, held or parked, or wait for a
+    /// retry. Nothing is left of them. Running jobs continue.
     Drain,
     /// Removes all jobs but those that run: those that wait, and the records of those that have ended.
     Purge,
@@ -117,11 +118,11 @@ impl FromStr for OperationKind {
 pub enum OperationState {
     /// It is under way.
     Running,
-    /// All jobs were looked at.
+    /// All jobs were examined.
     Completed,
     /// A person has stopped it.
     Stopped,
-    /// It cannot go on.
+    /// It cannot continue.
     Failed,
 }
 

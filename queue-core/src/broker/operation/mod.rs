@@ -28,7 +28,7 @@ use crate::{
 /// How many operations of a queue are kept: the one that is under way, and the last that have ended.
 pub const OPERATIONS_KEPT: usize = 20;
 
-/// A runner whose last step is this long ago is taken to be gone: another one may go on.
+/// A runner whose last step is this long ago is considered gone: another one may take over.
 pub const OPERATION_LEASE: Duration = Duration::from_secs(10);
 
 /// Most jobs that a step requeues: their envelopes travel with it.
@@ -97,9 +97,9 @@ pub struct OperationStep {
     pub step: u64,
     /// What is done to jobs.
     pub part: OperationPart,
-    /// Where the next step goes on.
+    /// The position of the next step.
     pub position: Option<String>,
-    /// How many more jobs were looked at.
+    /// How many more jobs were examined.
     pub looked: u64,
     /// How many more of them are not concerned.
     pub skipped: u64,
@@ -112,8 +112,9 @@ pub struct OperationStep {
 /// What a step does to jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationPart {
-    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`]: those that are in one of the states, and were enqueued by the time the operation was started. A
-    /// job may have changed since it was looked at, and another one may have its id.
+    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`]: those that are in one of
+    /// the states, and were enqueued by the time the operation was started. A job may have changed
+    /// since it was examined, and another one may have its id.
     Change {
         /// In which way.
         change: Change,
@@ -243,7 +244,8 @@ impl Operate {
                 if !operation.is_running() || !(is_mine || *at_once || operation.is_left(now)) {
                     return Ok(Operated::Other(operation.clone()));
                 }
-                // Also for the one who has it: a step of before that comes late is none of the next ones.
+                // Also for its current runner: a late step from before must not count as one of the
+                // next.
                 operation.runner = Some(runner.to_string());
                 operation.step += 1;
                 operation.stepped_ms = now;
@@ -279,7 +281,7 @@ impl Operate {
     }
 }
 
-/// A word that stands between spaces.
+/// A word without spaces.
 fn check_word(what: &'static str, word: &str) -> Result<()> {
     let is_word = (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && word != "-";
     if is_word { Ok(()) } else { Err(Error::invalid(what, word, "is not 1 to 64 letters, digits and `-`")) }

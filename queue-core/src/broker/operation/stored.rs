@@ -34,7 +34,7 @@ pub struct Operation {
     pub ended_ms: Option<i64>,
     /// How many jobs there were to look at, about, when it was started.
     pub total: u64,
-    /// How many jobs were examined. Some may have been looked at twice, after a failover.
+    /// How many jobs were examined. Some may have been examined twice, after a failover.
     pub looked: u64,
     /// How many were changed.
     pub changed: u64,
@@ -42,13 +42,13 @@ pub struct Operation {
     pub skipped: u64,
     /// How many could not be changed, because another job holds their unique key.
     pub failed: u64,
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     pub problem: Option<String>,
     /// How many steps were taken.
     pub step: u64,
     /// Who takes the steps.
     pub runner: Option<String>,
-    /// Where the next step goes on.
+    /// The position of the next step.
     pub position: Option<String>,
     /// Whether it is the answer to its start: then the one who has it is its runner.
     pub(crate) is_own: bool,
@@ -89,7 +89,8 @@ impl Operation {
         self.state == OperationState::Running
     }
 
-    /// Whether it is under way and its runner is gone, by the broker's time: another one may go on.
+    /// Whether it is running and its runner is gone, by the broker's time: another one may take
+    /// over.
     pub fn is_left(&self, now_ms: i64) -> bool {
         let lease = i64::try_from(OPERATION_LEASE.as_millis()).unwrap_or(i64::MAX);
         self.is_running() && (self.runner.is_none() || self.stepped_ms.saturating_add(lease) <= now_ms || self.stepped_ms > now_ms)
@@ -100,7 +101,7 @@ impl Operation {
         format!("{}/{}", self.queue, self.id)
     }
 
-    /// Which part of the jobs was looked at, in percent; 100 only if it is completed.
+    /// The share of examined jobs, in percent; 100 only if it is completed.
     pub fn percent(&self) -> u64 {
         match self.state {
             OperationState::Completed => 100,
@@ -180,13 +181,13 @@ impl Operation {
     }
 }
 
-/// What is said of an operation when it is started, in one line: a JSON array.
+/// The parameters of an operation, in one line: a JSON array.
 pub(super) fn definition(filter: &str, by: Option<&str>, reason: Option<&str>) -> String {
     serde_json::to_string(&(filter, by, reason)).unwrap_or_default()
 }
 
 impl StartOperation {
-    /// For brokers: what is said of it, as it is stored.
+    /// For brokers: its stored form.
     pub fn definition(&self) -> String {
         definition(&self.filter, self.by.as_deref(), self.reason.as_deref())
     }

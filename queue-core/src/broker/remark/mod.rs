@@ -97,7 +97,7 @@ pub struct Remarks {
     pub queue: Arc<str>,
     /// The lane that holds the jobs.
     pub lane: PartyName,
-    /// What was told of each, at most [`MAX_ITEMS`](super::MAX_ITEMS).
+    /// Progress and log lines by job, at most [`MAX_ITEMS`](super::MAX_ITEMS).
     pub jobs: Vec<JobRemarks>,
 }
 
@@ -113,8 +113,8 @@ pub struct JobRemarks {
     pub attempt: u32,
     /// Its progress, if that has changed.
     pub progress: Option<ProgressNow>,
-    /// The number of the first of the lines among all that this delivery has told, from 0. A number that was left out stands for a line that
-    /// was dropped.
+    /// The number of the first line among all lines of this delivery, from 0. A missing number
+    /// means a dropped line.
     pub first: u64,
     /// The lines, oldest first.
     pub lines: Vec<LineNow>,
@@ -124,9 +124,9 @@ pub struct JobRemarks {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressNow {
-    /// Grows with each change that the delivery tells. A smaller number changes nothing.
+    /// Grows with each change of progress in the delivery. A smaller number changes nothing.
     pub seq: u64,
-    /// How long ago it was told.
+    /// How long ago it was reported.
     pub age: Duration,
     /// From 0 to 1.
     pub fraction: Option<f64>,
@@ -140,7 +140,7 @@ pub struct ProgressNow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineNow {
-    /// How long ago it was told.
+    /// How long ago it was reported.
     pub age: Duration,
     /// How serious it is.
     pub level: LogLevel,
@@ -162,7 +162,7 @@ impl Remarks {
 }
 
 impl JobRemarks {
-    /// Nothing is told of this delivery yet.
+    /// This delivery has reported nothing yet.
     pub fn new(id: JobId, claim: u64, attempt: u32) -> Self {
         JobRemarks { id, claim, attempt, progress: None, first: 0, lines: Vec::new() }
     }
@@ -176,7 +176,7 @@ impl JobRemarks {
 }
 
 impl ProgressNow {
-    /// A change of the progress. A fraction outside of 0 to 1 is brought inside; one that is no number is none.
+    /// A change of the progress. A fraction outside 0 to 1 is clamped; NaN is stored as none.
     pub fn new(seq: u64, fraction: Option<f64>, message: impl Into<String>, value: Option<Vec<u8>>) -> Self {
         let fraction = fraction.filter(|fraction| !fraction.is_nan()).map(|fraction| fraction.clamp(0.0, 1.0));
         ProgressNow { seq, age: Duration::ZERO, fraction, message: crate::text::cut(message.into(), PROGRESS_MESSAGE), value }
@@ -184,7 +184,7 @@ impl ProgressNow {
 }
 
 impl LineNow {
-    /// A line that is told now.
+    /// A line that is logged now.
     pub fn new(level: LogLevel, text: impl Into<String>) -> Self {
         LineNow { age: Duration::ZERO, level, text: crate::text::cut(text.into(), LINE_MAX) }
     }
@@ -194,7 +194,7 @@ impl LineNow {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StoredProgress {
-    /// When it was told, in broker milliseconds since 1970.
+    /// When it was reported, in broker milliseconds since 1970.
     pub at_ms: i64,
     /// In which attempt.
     pub attempt: u32,
@@ -210,7 +210,7 @@ pub struct StoredProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredLine {
-    /// When it was told, in broker milliseconds since 1970.
+    /// When it was reported, in broker milliseconds since 1970.
     pub at_ms: i64,
     /// In which attempt.
     pub attempt: u32,
@@ -235,14 +235,14 @@ pub struct StoredRemarks {
 }
 
 impl StoredProgress {
-    /// A progress that was told at this time.
+    /// A progress that was reported at this time.
     pub fn new(at_ms: i64, attempt: u32, now: &ProgressNow) -> Self {
         StoredProgress { at_ms, attempt, fraction: now.fraction, message: now.message.clone(), value: now.value.clone() }
     }
 }
 
 impl StoredLine {
-    /// A line that was told at this time.
+    /// A line that was logged at this time.
     pub fn new(at_ms: i64, attempt: u32, now: &LineNow) -> Self {
         StoredLine { at_ms, attempt, level: now.level, text: now.text.clone() }
     }

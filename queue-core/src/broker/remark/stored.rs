@@ -12,7 +12,7 @@ use crate::codec;
 /// The log of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// The last delivery that has told something, and the number of its next line.
+    /// The last delivery that has logged a line, and the number of its next line.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis a script compares it"))]
     claim: u64,
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis a script appends"))]
@@ -113,7 +113,7 @@ fn numbers<const N: usize>(mut bytes: &[u8]) -> Option<([u64; N], &[u8])> {
     Some((found, bytes))
 }
 
-/// When something was told, by the broker's clock.
+/// The time of a report, by the broker's clock.
 #[cfg(feature = "sqlite")]
 pub(crate) fn stored_at(now_ms: i64, age: std::time::Duration) -> i64 {
     now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)).max(0)
@@ -124,7 +124,7 @@ pub(crate) fn progress_stored(attempt: u32, now: &ProgressNow) -> Vec<u8> {
     codec::pack(&(attempt, now.fraction, &now.message, &now.value)).unwrap_or_default()
 }
 
-/// The delivery and number of a stored progress, and what it says.
+/// The delivery, the number and the value of a stored progress.
 pub(crate) fn progress_of(bytes: &[u8]) -> Option<((u64, u64), StoredProgress)> {
     let ([claim, seq, at], packed) = numbers::<3>(bytes)?;
     let (attempt, fraction, message, value): (u32, Option<f64>, String, Option<Vec<u8>>) = codec::unpack(packed).ok()?;
@@ -154,7 +154,7 @@ mod tests {
         log.append(&told(7, 0, &["a", "b: ü"]), 1000);
         let mut log = Log::read(&log.written());
         log.append(&told(7, 1, &["b: ü", "c"]), 1001);
-        // Two were dropped on their way; the next delivery counts anew.
+        // Two were dropped in transit; the next delivery starts at 0.
         log.append(&told(7, 5, &["f"]), 1002);
         log.append(&told(9, 0, &["g"]), 1003);
         let log = Log::read(&log.written());

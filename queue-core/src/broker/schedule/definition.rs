@@ -14,7 +14,8 @@ pub struct ScheduleDefinition {
     /// What holds.
     #[serde(rename = "b")]
     pub body: ScheduleBody,
-    /// Whether a person, or the application at run time, has said so: that outlives what code declares.
+    /// Whether an operator, or the application at run time, has set it: that overrides
+    /// declarations.
     #[serde(rename = "p", skip_serializing_if = "is_false")]
     pub by_person: bool,
     /// What releases of the workers declare, the first seen first.

@@ -24,7 +24,8 @@ pub use state::{ScheduleEvent, ScheduleRun, ScheduleState};
 /// request has waited.
 pub const CLOCK_MOVED: Duration = Duration::from_secs(5);
 
-/// A schedule that was handed out is handed out again after this time, if nothing was set since: its worker died.
+/// A schedule that was handed out is handed out again after this time if it has not changed since:
+/// its worker has crashed.
 pub const HANDED_OUT: Duration = Duration::from_secs(1);
 
 /// How long the jobs of a backfill, and those that a person started, are remembered: so that the same one is made once.
@@ -137,8 +138,8 @@ pub struct SetSchedule {
     pub set: Option<ScheduleSet>,
     /// The jobs that are stored, at most [`TICK_JOBS`].
     pub jobs: Vec<TickJob>,
-    /// A job of this schedule that is to be cancelled. If it runs, it keeps its tag until its ending, or until its lane is fenced, and is
-    /// cancelled then, whatever the ending says but that the job is done or dead.
+    /// A job of this schedule that is to be cancelled. If it runs, it stays active until its
+    /// ending, or until its lane is fenced. Any ending other than done or dead then cancels it.
     pub stop: Option<JobId>,
 }
 
@@ -180,7 +181,7 @@ pub struct ScheduleSet {
     pub definition: Option<Vec<u8>>,
     /// The encoded state.
     pub state: Vec<u8>,
-    /// When it is looked at next, in broker milliseconds. `None`: not until it is changed.
+    /// The time of the next check, in broker milliseconds. `None`: not until it is changed.
     pub due_ms: Option<i64>,
     /// Whether code declares it.
     pub declared: bool,

@@ -13,7 +13,7 @@ use crate::{
     text::cut,
 };
 
-/// Jobs that are looked at together.
+/// Jobs that are examined together.
 const LOOKED_AT_ONCE: usize = 250;
 
 /// An operation that is to be started with [`Inspector::start_operation`].

@@ -24,7 +24,8 @@ use crate::{
 /// Most jobs that one step changes.
 const CHANGED_AT_ONCE: usize = 200;
 
-/// So often, at least, a runner says how far it is: well within [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
+/// The longest time between two progress reports of a runner: well within
+/// [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
 /// While jobs of the queue run, a runner rests for this many times as long as the last step took: the workers have four fifths of the server.
@@ -123,7 +124,7 @@ impl RunOperation {
                     .await?;
                 Ok(!self.is_over())
             }
-            // It may have been carried out: what is stored says so.
+            // It may have been carried out: the stored operation shows it.
             Err(error) => {
                 self.is_mine = false;
                 Err(error)

@@ -16,7 +16,8 @@ pub(super) struct At {
     pub(super) queue: String,
     #[serde(rename = "p")]
     pub(super) place: Option<Vec<u8>>,
-    /// Of the filter, and of the queues that were named: a cursor of others would pass over jobs. A search that begins has not said its queues yet.
+    /// Of the filter, and of the queues that were named: a cursor of others would pass over jobs. A
+    /// new search has no queues yet.
     #[serde(rename = "f")]
     pub(super) filter: u32,
     #[serde(rename = "n")]
@@ -33,12 +34,12 @@ impl At {
     }
 }
 
-/// What tells filters apart in a cursor.
+/// The digest of the filter in a cursor.
 pub(super) fn check(filter: &Filter) -> u32 {
     check_of(&filter.to_string())
 }
 
-/// What tells searches of other queues apart. In which order they are named does not matter.
+/// The digest of the queues in a cursor. In which order they are named does not matter.
 pub(super) fn check_queues(queues: &[String]) -> u32 {
     let queues: BTreeSet<&str> = queues.iter().map(String::as_str).collect();
     check_of(&queues.into_iter().collect::<Vec<_>>().join(" "))
