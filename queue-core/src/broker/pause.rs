@@ -393,7 +393,7 @@ mod tests {
     fn what_cannot_be_is_refused_with_a_way_out() {
         let refused = |pausing: Pausing| SetPause::pause("mail", PauseOf::Queue, pausing).check().unwrap_err().to_string();
         assert!(refused(Pausing::new().because("x".repeat(1025))).contains("has 1025 bytes; use at most 1024"));
-        assert!(refused(Pausing::new().lasting(Duration::ZERO)).starts_with("until `0s` does not lie in the future"));
+        assert!(refused(Pausing::new().lasting(Duration::ZERO)).starts_with("until `0s` is not in the future"));
         assert!(refused(Pausing::new().lasting(2 * LONGEST)).contains("without an end"));
         assert!(SetPause::pause("mail", PauseOf::Queue, Pausing::new().because("x".repeat(1024))).check().is_ok());
         assert!(SetPause::of_queue("no name", false).check().is_err());
