@@ -103,7 +103,7 @@ impl Group {
         if seen.is_empty() {
             return Err(Error::new(
                 group.span(),
-                "write `group(by = tenant, cap = 2)`: a group says which parameter names it, or what holds for all",
+                "write `group(by = tenant, cap = 2)`: a group has the parameter that names it, or a rule for all groups",
             ));
         }
         match cap {

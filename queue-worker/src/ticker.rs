@@ -115,7 +115,12 @@ impl Ticker {
         let (name, queue) = (&*ticks.name, &*self.shared.queues[queue]);
         metrics::ticked(queue, &ticks.late, ticks.skipped);
         if ticks.skipped > 0 {
-            tracing::info!(queue, schedule = name, skipped = ticks.skipped, "ticks of a schedule were skipped; `schedules show` says why");
+            tracing::info!(
+                queue,
+                schedule = name,
+                skipped = ticks.skipped,
+                "ticks of a schedule were skipped; `schedules show` prints the reason"
+            );
         }
         if let Some(error) = &ticks.problem {
             if error.is_transient() {

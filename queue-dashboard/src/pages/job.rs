@@ -227,7 +227,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Dead => {
             let why = match job.reason.map(|reason| reason.name()) {
-                Some("crashed") => format!("its process died {} while it ran", times(job.crashes)),
+                Some("crashed") => format!("its process crashed {} while it ran", times(job.crashes)),
                 Some("undecodable") => "it cannot be decoded".to_owned(),
                 Some("buried") => "its handler buried it".to_owned(),
                 _ => format!("it failed {}", times(job.failures)),

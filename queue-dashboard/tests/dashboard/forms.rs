@@ -238,7 +238,7 @@ async fn an_operation_that_has_ended_is_not_stopped(bed: Bed) {
     assert!(refused.status == 409 && plain(&refused.body).contains(&format!("href=\"/queue/{page}\"")), "{}", refused.body);
     // Nothing goes on by itself where no worker is.
     let shown = site.get(&format!("/{page}")).await.body;
-    assert!(shown.contains("No worker that is up serves mail") && !shown.contains("goes on within a minute"), "{shown}");
+    assert!(shown.contains("No worker that is up serves mail") && !shown.contains("resumes it within a minute"), "{shown}");
     let form = [("queue", "mail"), ("id", started.id.as_str())];
     let stopped = site.post("operate", "/operations/stop", &form).await;
     assert_eq!(stopped.headers["location"], "/queue/operations?queue=mail&did=stopped");

@@ -240,7 +240,7 @@ async fn a_start_without_an_answer_names_the_operation_that_may_have_begun() {
     put(&client, 1).await;
     let error = silent.inspector().start_operation("orders", &NewOperation::all_of(OperationKind::Drain)).await.unwrap_err();
     let begun = client.inspector().operations("orders").await.unwrap().remove(0);
-    let says = format!("`operations show {}` says whether the operation has begun", begun.address());
+    let says = format!("`operations show {}` prints whether the operation has started", begun.address());
     assert!(error.is_ambiguous() && error.to_string().contains(&says), "{error}");
 }
 

@@ -97,7 +97,7 @@ impl NewOperation {
 fn without_answer(error: Error, queue: &str, id: &str) -> Error {
     match error {
         Error::Ambiguous { broker, problem, cause } => {
-            let problem = format!("{problem}; `operations show {queue}/{id}` says whether the operation has begun");
+            let problem = format!("{problem}; `operations show {queue}/{id}` prints whether the operation has started");
             Error::Ambiguous { broker, problem, cause }
         }
         error => error,
