@@ -212,7 +212,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         browser.wait("document.querySelector('h1').textContent === 'Watch'");
         browser.write("[name=filter]", "queue=mail task=send_mail\u{e007}");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
-        browser.wait_for_text("Nothing has happened since this page was opened.");
+        browser.wait_for_text("No transitions since this page was opened.");
         browser
     });
     // It has begun once the mark is set, and the stream reads behind it.

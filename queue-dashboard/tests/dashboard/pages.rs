@@ -57,7 +57,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("", "No queue yet"),
         ("/queues", "No queue yet"),
         ("/jobs", "Nothing waits"),
-        ("/jobs?state=dead", "Jobs that fail for good would be here"),
+        ("/jobs?state=dead", "Jobs that failed permanently are listed here"),
         ("/schedules", "No schedule yet"),
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
