@@ -9,7 +9,7 @@ use super::Worker;
 /// Each worker applies its own limits when it ends jobs and every minute or so, so all workers of a queue should have the same.
 /// Where a limit is exceeded, the oldest are removed first.
 impl Worker {
-    /// Most done jobs with a retention that each queue keeps. Range: any number; 0 keeps none.
+    /// Most done jobs with a retention that each queue keeps.
     /// Default: 1,000,000.
     pub fn retention_count(mut self, jobs: u64) -> Self {
         self.settings.sweep.keep.count = jobs;
