@@ -215,8 +215,8 @@ mod tests {
             ("0 0 0 * *", "0", "1 to 31"),
             ("0 0 * 13 *", "13", "1 to 12"),
             ("0 0 * * 8", "8", "0 to 7"),
-            ("0 9 * * MON-FRY", "FRY", "`FRY` is no weekday"),
-            ("0 9 * JANE *", "JANE", "`JANE` is no month"),
+            ("0 9 * * MON-FRY", "FRY", "`FRY` is not a weekday"),
+            ("0 9 * JANE *", "JANE", "`JANE` is not a month"),
             ("0 9 * * FRI-MON", "FRI-MON", "goes backwards"),
             ("5-1 * * * *", "5-1", "goes backwards"),
             ("*/0 * * * *", "0", "step"),
@@ -246,7 +246,7 @@ mod tests {
             ("@every soon", "soon", "not an interval"),
             ("@every 10ms", "10ms", "a second"),
             ("@every 100years", "100years", "ten years"),
-            ("0 0 9 * * ü", "ü", "`ü` is no weekday"),
+            ("0 0 9 * * ü", "ü", "`ü` is not a weekday"),
         ] {
             let (problem, at) = problem(text);
             assert!(problem.contains(words), "{text}: {problem}");

@@ -343,7 +343,7 @@ mod tests {
         assert!(problem(GroupRule { weight: Some(1001), ..rule }, &of).contains("divide"));
         assert!(problem(GroupRule { cap: Some(2), order: Some(GroupOrder::Ordered), ..rule }, &of).contains("contradicts"));
         assert!(problem(GroupRule { max_size: Some(0), ..rule }, &of).contains("at least 1"));
-        assert!(problem(GroupRule { cap: Some(2), ..rule }, &RuleOf::Plain).contains("weight alone"));
+        assert!(problem(GroupRule { cap: Some(2), ..rule }, &RuleOf::Plain).contains("only a weight"));
         assert!(problem(GroupRule { paused: true, ..rule }, &RuleOf::Others).contains("pause the queue"));
         assert!(GroupRule { cap: Some(0), ..rule }.check(&of).is_ok());
     }

@@ -187,7 +187,7 @@ mod tests {
         for (options, told) in [
             ("name = \"billing\"", "from = \\\"start\\\""),
             ("from = \"now\"", "name = \\\"billing\\\""),
-            ("name = \"billing\", from = \"yesterday\"", "is no time"),
+            ("name = \"billing\", from = \"yesterday\"", "is not a time"),
             ("name = \"billing\", from = \"now\", unknown = \"drop\"", "write \\\"park\\\" or \\\"skip\\\""),
         ] {
             let (count, text) = problems(options, BILL);

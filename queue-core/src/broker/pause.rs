@@ -398,6 +398,6 @@ mod tests {
         assert!(SetPause::pause("mail", PauseOf::Queue, Pausing::new().because("x".repeat(1024))).check().is_ok());
         assert!(SetPause::of_queue("no name", false).check().is_err());
         let past = SetPause::pause("mail", PauseOf::Queue, Pausing::new().until(UNIX_EPOCH)).past().to_string();
-        assert!(past.starts_with("until `1970-01-01T00:00:00Z` does not lie in the future"), "{past}");
+        assert!(past.starts_with("until `1970-01-01T00:00:00Z` is not in the future"), "{past}");
     }
 }

@@ -74,7 +74,7 @@ fn what_is_malformed_says_how() {
     let problem = |bytes: &[u8]| Envelope::decode(bytes).unwrap_err().to_string();
     assert!(problem(b"").contains("too few"));
     assert!(problem(b"\x01").contains("too few"));
-    assert!(problem(b"\x00\x01t\0\0\0\0\0\0\x80").contains("no version"));
+    assert!(problem(b"\x00\x01t\0\0\0\0\0\0\x80").contains("versions start at 1"));
     assert!(problem(b"\x01\x00\0\0\0\0\0\0\x80").contains("length of its task's name is 0"));
     assert!(problem(b"\x01\x05task").contains("length of its task's name is 5, and 4 bytes follow"));
     assert!(problem(b"\x01\x01\xff\0\0\0\0\0\0\x80").contains("UTF-8"));

@@ -306,7 +306,7 @@ fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
         assert_eq!(schedule.clamp("nightly", NOW).unwrap(), is_wrong, "{expression}, {ahead}");
         assert_eq!(schedule.state.next_ms, if is_wrong { right } else { stored }, "{expression}, {ahead}");
         assert_eq!(schedule.state.made, made);
-        let told = schedule.events().iter().any(|event| event.0.starts_with("brought back: the next tick was 20"));
+        let told = schedule.events().iter().any(|event| event.0.starts_with("repaired: a wrong clock had set the next tick to 20"));
         assert_eq!(told, is_wrong, "{:?}", schedule.events());
         assert!(!schedule.clamp("nightly", NOW).unwrap(), "once");
     }

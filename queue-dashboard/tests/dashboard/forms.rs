@@ -238,7 +238,7 @@ async fn an_operation_that_has_ended_is_not_stopped(bed: Bed) {
     assert!(refused.status == 409 && plain(&refused.body).contains(&format!("href=\"/queue/{page}\"")), "{}", refused.body);
     // Nothing goes on by itself where no worker is.
     let shown = site.get(&format!("/{page}")).await.body;
-    assert!(shown.contains("No worker that is up serves mail") && !shown.contains("resumes it within a minute"), "{shown}");
+    assert!(shown.contains("No live worker serves mail") && !shown.contains("resumes it within a minute"), "{shown}");
     let form = [("queue", "mail"), ("id", started.id.as_str())];
     let stopped = site.post("operate", "/operations/stop", &form).await;
     assert_eq!(stopped.headers["location"], "/queue/operations?queue=mail&did=stopped");
@@ -324,5 +324,5 @@ async fn a_worker_that_has_stopped_in_order_is_not_silent(bed: Bed) {
     assert!(page.contains(">stops<") && !page.contains(">silent<"), "{page}");
     let refused = site.post("operate", "/workers/resume", &[("id", id)]).await;
     assert_eq!(refused.status, 409, "{}", refused.body);
-    assert!(!site.get("").await.body.contains("was last heard of"), "it is no finding");
+    assert!(!site.get("").await.body.contains("The last heartbeat of worker"), "it is no finding");
 }

@@ -183,7 +183,7 @@ async fn a_job_says_why_it_does_not_run(bed: Bed) {
     let site = bed.site().await;
     let page = site.get("/jobs/mail/two").await.body;
     assert!(page.contains("Why it does not run"), "{page}");
-    assert!(page.contains("No worker that is up serves its queue") && page.contains("Behind at most 1 other"), "{page}");
+    assert!(page.contains("No live worker serves its queue") && page.contains("Behind at most 1 other"), "{page}");
     bed.client.inspector().pause("mail").await.unwrap();
     let page = site.get("/jobs/mail/one").await.body;
     assert!(page.contains("Its queue is paused") && !page.contains("Behind"), "{page}");
@@ -452,7 +452,7 @@ async fn operations_are_listed_and_stopped(bed: Bed) {
     assert_eq!(site.post("view", "/operations/stop", &form).await.status, 403);
     let all = [("all", "yes"), ("queue", "mail"), ("state", "ready"), ("sure", "yes"), ("back", "jobs")];
     let refused = site.post("operate", "/jobs/cancel", &all).await;
-    assert!(refused.status == 409 && refused.body.contains("is under way"), "{}", refused.body);
+    assert!(refused.status == 409 && refused.body.contains("is still running"), "{}", refused.body);
     let answer = site.post("operate", "/operations/stop", &form).await;
     assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/operations?queue=mail&did=stopped"));
     let page = site.get("/operations?queue=mail&did=stopped").await.body;
@@ -668,8 +668,8 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     let span = |from, to| [named, ("from", from), ("to", to)];
     let ask = async |fields: &[(&str, &str)]| site.post("operate", "/schedules/backfill", fields).await;
     for (from, to, says) in [
-        ("2026-03-01T00:00", "yesterday", "The field “to” is no time."),
-        ("", "2026-03-01T00:00", "The field “from” is no time."),
+        ("2026-03-01T00:00", "yesterday", "The field “to” is not a time."),
+        ("", "2026-03-01T00:00", "The field “from” is not a time."),
         ("2026-03-02T00:00", "2026-03-01T00:00", "ends before it begins"),
         ("2016-03-02T00:00", "2026-03-01T00:00", "more than 1000 ticks"),
     ] {
@@ -844,7 +844,7 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     }
     let shown = site.get(&page).await.body;
     assert!(
-        shown.contains("3 jobs are ready. The first does not run: no worker") && shown.matches("class=\"next\"").count() == 3,
+        shown.contains("3 jobs are ready. The first does not run: no live worker") && shown.matches("class=\"next\"").count() == 3,
         "{shown}"
     );
 
@@ -1078,7 +1078,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
     for (fields, problem) in [
         ([("concurrency", "-1"), ("rate", ""), ("burst", "")], "The field “concurrency” is not an integer"),
         ([("concurrency", "1"), ("rate", "many"), ("burst", "")], "is not a rate"),
-        ([("concurrency", "1"), ("rate", ""), ("burst", "5")], "belongs to a rate"),
+        ([("concurrency", "1"), ("rate", ""), ("burst", "5")], "needs a rate"),
     ] {
         let shown = post("/limits/set", &fields).await;
         assert!(shown.contains(problem), "no `{problem}`: {shown}");

@@ -87,7 +87,7 @@ async fn each_key_is_named_and_renamed_and_its_queue_works_again(kind: Kind) {
         server.command(&["SETRANGE", &key, "0", "theirs"]);
         let found = broker.audit(&queue, LOOK).await.unwrap();
         let said: Vec<(DamageKind, &str)> = found.iter().map(|damage| (damage.kind, damage.subject.as_str())).collect();
-        let expected = format!("`{key}` holds a string where a {expected} belongs");
+        let expected = format!("`{key}` holds a string instead of a {expected}");
         assert_eq!(said, [(DamageKind::KeyOfAnotherType, expected.as_str())]);
         let repaired = broker.audit(&queue, REPAIR).await.unwrap();
         let (first, aside) = repaired[0].subject.split_once("; it is `").expect("the new name is told");
@@ -118,7 +118,7 @@ async fn a_broken_list_of_queues_is_named_and_written_anew(kind: Kind) {
         server.command(&["RPUSH", &key, "theirs"]);
         let error = broker.queues().await.unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with(&format!("key `{key}` at ")) && text.contains(" holds a list where a set belongs"), "{text}");
+        assert!(text.starts_with(&format!("key `{key}` at ")) && text.contains(" holds a list instead of a set"), "{text}");
         assert!(matches!(error, Error::WrongType { queue: None, .. }), "{error:?}");
         assert_eq!(broker.audit_queues(false).await.unwrap()[0].kind, DamageKind::KeyOfAnotherType);
         let repaired = broker.audit_queues(true).await.unwrap();
@@ -139,7 +139,7 @@ async fn commands_name_the_key_and_show_the_other_queues(kind: Kind) {
     shop.run(&["enqueue", "close_order", "--args", "{\"order_id\":1}"], 0);
     server.command(&["DEL", "queue:{orders}:ready:2"]);
     server.command(&["SET", "queue:{orders}:ready:2", "theirs"]);
-    let misfit = "holds a string where a list belongs";
+    let misfit = "holds a string instead of a list";
     let told = format!("error: key `queue:{{orders}}:ready:2` of queue `orders` at {} {misfit}", server.url());
     for command in [&["status"][..], &["queues", "list"], &["jobs", "list"], &["status", "--json"], &["jobs", "list", "--json"]] {
         let (stdout, stderr) = shop.run(command, 9);
@@ -171,9 +171,9 @@ async fn commands_name_the_key_and_show_the_other_queues(kind: Kind) {
     server.command(&["DEL", "queue:queues"]);
     server.command(&["SET", "queue:queues", "theirs"]);
     let (_, stderr) = shop.run(&["status"], 9);
-    assert!(stderr.starts_with(&format!("error: key `queue:queues` at {} holds a string where a set belongs", server.url())), "{stderr}");
+    assert!(stderr.starts_with(&format!("error: key `queue:queues` at {} holds a string instead of a set", server.url())), "{stderr}");
     let (stdout, _) = shop.run(&["doctor"], 9);
-    assert!(stdout.contains("- fault: key of another type: `queue:queues` holds a string where a set belongs"), "{stdout}");
+    assert!(stdout.contains("- fault: key of another type: `queue:queues` holds a string instead of a set"), "{stdout}");
     let (stdout, _) = shop.run(&["doctor", "--repair"], 0);
     assert!(stdout.contains("it is `queue:aside:{queue:queues}:"), "{stdout}");
     shop.run(&["enqueue", "greet", "--args", "{\"name\":\"Eve\"}"], 0);
@@ -190,7 +190,7 @@ async fn a_worker_logs_the_key_and_runs_the_jobs_after_the_repair(kind: Kind) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let (log, read) = (BufReader::new(worker.0.stderr.take().unwrap()), lines.clone());
     std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| read.lock().unwrap().push(line)));
-    let told = format!("key `queue:{{orders}}:lanes` of queue `orders` at {} holds a string where a hash belongs", server.url());
+    let told = format!("key `queue:{{orders}}:lanes` of queue `orders` at {} holds a string instead of a hash", server.url());
     wait_for("the worker to name the key", || lines.lock().unwrap().iter().any(|line| line.contains(&told)).then_some(()));
     let done = |job: &str, word: &str| {
         wait_for(&format!("`{job}` to be {word}"), || {

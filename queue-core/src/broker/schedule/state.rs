@@ -97,7 +97,7 @@ impl ScheduleState {
             "dead" => {
                 self.dead += 1;
                 if self.pause_after > 0 && self.dead >= self.pause_after && self.paused.is_none() {
-                    self.paused = Some(format!("{} of its jobs ended as dead letters in a row", self.dead));
+                    self.paused = Some(format!("{} of its jobs died in a row", self.dead));
                     self.happened(ScheduleEvent(now_ms, "paused".to_owned(), 0, 0, self.dead));
                 }
             }

@@ -294,7 +294,7 @@ mod tests {
     fn an_operation_says_which_jobs_it_concerns() {
         assert!(problem(OperationKind::Cancel, "").unwrap().contains("confirm that you mean all jobs"));
         assert!(problem(OperationKind::Promote, "state=dead").unwrap().contains("those are scheduled, retry"));
-        assert!(problem(OperationKind::Purge, "task=a").unwrap().contains("takes all jobs"));
+        assert!(problem(OperationKind::Purge, "task=a").unwrap().contains("applies to all jobs"));
         assert_eq!(problem(OperationKind::Requeue, "state=dead"), None);
         assert_eq!(NewOperation::all_of(OperationKind::Drain).check().map_err(|error| error.to_string()), Ok(()));
         assert_eq!(
