@@ -228,7 +228,7 @@ mod tests {
         }
         for wrong in ["18446744073709551616", "-9223372036854775809", "1e400"] {
             let problem = codec::from_json(&format!(r#"{{"a":[1.5,{wrong}]}}"#)).unwrap_err();
-            assert!(problem.contains("beyond 64 bits") && problem.starts_with("`a[1]`: "), "{problem}");
+            assert!(problem.contains("not fit into 64 bits") && problem.starts_with("`a[1]`: "), "{problem}");
         }
         let problem = codec::from_json(r#"{"a":{"pi":[3.141592653589793238]}}"#).unwrap_err();
         assert_eq!(

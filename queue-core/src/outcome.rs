@@ -177,7 +177,7 @@ impl Encoded {
         let stored = match written {
             Err(problem) => Err(unfit(&problem)),
             Ok(()) if bytes.len() > RESULT_MAX => Err(format!(
-                "it has {} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return where",
+                "it has {} bytes, at most {RESULT_MAX} are kept; return less, or store it elsewhere and return a reference",
                 bytes.len()
             )),
             Ok(()) => codec::scan(&bytes).map(|()| bytes).map_err(|problem| format!("it could not be read back: {problem}")),

@@ -183,7 +183,7 @@ impl Digits {
     /// Why a number cannot be stored.
     pub(crate) fn beyond(number: impl Display) -> Problem {
         let number = cut(number.to_string(), SHOWN);
-        ser::Error::custom(format_args!("{number} is a number beyond 64 bits; send it as a text"))
+        ser::Error::custom(format_args!("{number} does not fit into 64 bits; send it as a string"))
     }
 }
 

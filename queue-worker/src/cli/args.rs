@@ -175,7 +175,7 @@ Exit codes:
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
     Dashboard(super::dashboard::DashboardArgs),
-    /// Print the tables by which jobs commit with the data of an application; show and repair what is in them
+    /// Print the SQL of the outbox tables, which commit jobs with the data of an application; list and repair their rows
     #[command(after_help = "Examples:
   {bin} outbox init --dialect postgres > migrations/0007_queue_outbox.sql
   {bin} outbox list --database postgres://shop@db/shop
