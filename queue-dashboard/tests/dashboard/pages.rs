@@ -456,7 +456,7 @@ async fn operations_are_listed_and_stopped(bed: Bed) {
     let answer = site.post("operate", "/operations/stop", &form).await;
     assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/operations?queue=mail&did=stopped"));
     let page = site.get("/operations?queue=mail&did=stopped").await.body;
-    assert!(page.contains("What it has changed stays so.") && !page.contains("/queue/operations/stop"), "{page}");
+    assert!(page.contains("Its changes remain.") && !page.contains("/queue/operations/stop"), "{page}");
     let again = site.post("operate", "/operations/stop", &form).await;
     assert_eq!(again.headers["location"].as_str(), "/queue/operations?queue=mail&did=ended");
     assert_eq!(site.post("operate", "/operations/stop", &[("queue", "mail"), ("id", "none")]).await.status, 404);
