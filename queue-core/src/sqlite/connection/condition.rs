@@ -13,7 +13,9 @@ pub(crate) fn condition(database: &Path) -> Condition {
     let free = free(database);
     // Whoever works makes it as soon as there is room.
     let full = !is_whole(&path_of(database)) && free.is_none_or(|free| free < SIZE as u64);
-    let why = || format!("the disk is full ({} free); they are taken again when {} are", bytes(free.unwrap_or(0)), bytes(SIZE as u64));
+    let why = || {
+        format!("the disk is full ({} free); new jobs are accepted again when {} are free", bytes(free.unwrap_or(0)), bytes(SIZE as u64))
+    };
     let (log, readers) = large_log(database, LARGE_LOG).unzip();
     Condition { free, trouble: full.then(|| Trouble::Full(why())), log, readers: readers.unwrap_or_default(), ..Condition::default() }
 }
