@@ -22,6 +22,11 @@ pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }
 
+/// The key of the advisory lock of a group. Without a group there is none, and nothing is locked.
+pub(crate) fn lock_of(digest: &str) -> String {
+    format!("('x' || encode(substr({digest}, 1, 8), 'hex'))::bit(64)::bigint")
+}
+
 /// The SQL of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -69,8 +74,16 @@ impl Dialect {
     }
 
     /// Inserts one row. $1 is the identity of the database, $2 the version, then id, queue, digest of the group, body. No row: see `why`.
-    pub(crate) fn insert(self, schema: &str) -> String {
+    pub(crate) fn insert(self, schema: &str, in_commit_order: bool) -> String {
         match self {
+            // The lock is taken before the number is drawn.
+            Dialect::Postgres if in_commit_order => format!(
+                "WITH l AS MATERIALIZED (SELECT pg_advisory_xact_lock({})) \
+                 INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
+                 SELECT $3::bytea, $4::text, $5::bytea, $6::bytea FROM l, {schema}.queue_database d \
+                 WHERE d.id = $1::bytea AND d.version <= $2::int4 AND NOT $4::text = ANY (d.full_queues) AND pg_current_xact_id() IS NOT NULL",
+                lock_of("$5::bytea")
+            ),
             // The number of the transaction is drawn before that of the row.
             Dialect::Postgres => format!(
                 "INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \

@@ -27,6 +27,8 @@ struct Inner {
     schema: String,
     database: Vec<u8>,
     insert: String,
+    #[cfg(feature = "postgres")]
+    in_commit_order: bool,
     notify: Option<String>,
     middleware: Middlewares,
     bell: Arc<Bell>,
@@ -61,7 +63,7 @@ impl Outbox {
             return Err(Error::TooNew { found: version, known: VERSION });
         }
         let schema = dialect.schema(schema)?;
-        let (insert, bell) = (dialect.insert(&schema), bell::of(&id));
+        let (insert, bell) = (dialect.insert(&schema, false), bell::of(&id));
         let notify = (dialect == Dialect::Postgres).then(|| dialect::notify(&id));
         let middleware = Middlewares::default();
         Ok(Outbox(Arc::new(Inner {
@@ -69,6 +71,8 @@ impl Outbox {
             schema,
             database: id,
             insert,
+            #[cfg(feature = "postgres")]
+            in_commit_order: false,
             notify,
             middleware,
             bell,
@@ -82,6 +86,20 @@ impl Outbox {
     pub fn with_middleware(&self, middleware: impl Middleware) -> Outbox {
         let mut inner = Inner::clone(&self.0);
         inner.middleware.push(middleware);
+        Outbox(Arc::new(inner))
+    }
+
+    /// The same outbox, whose jobs of a group are sent in the order in which their transactions commit, even if these overlap. In PostgreSQL, each insert of a job with a group
+    /// takes an advisory lock of the group until its transaction ends, and so waits for other transactions that have done so. Transactions that insert into several groups
+    /// one after the other need the same order of groups, or PostgreSQL ends one of them because of a deadlock. In SQLite, it is always so.
+    #[must_use]
+    pub fn in_commit_order(&self) -> Outbox {
+        let mut inner = Inner::clone(&self.0);
+        inner.insert = inner.dialect.insert(&inner.schema, true);
+        #[cfg(feature = "postgres")]
+        {
+            inner.in_commit_order = true;
+        }
         Outbox(Arc::new(inner))
     }
 
@@ -151,6 +169,11 @@ impl Outbox {
             *last = Some(now);
         }
         may
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_in_commit_order(&self) -> bool {
+        self.0.in_commit_order
     }
 
     #[cfg(any(feature = "postgres", feature = "sqlite"))]

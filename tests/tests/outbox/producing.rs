@@ -102,6 +102,45 @@ mod on_postgres_alone {
         );
     }
 
+    /// The later one waits for the commit of the earlier one, and gets the higher number.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn overlapping_transactions_insert_into_a_group_in_commit_order() {
+        let Database::Postgres { url } = Database::postgres().await else { unreachable!("it is in PostgreSQL") };
+        for many in [false, true] {
+            let (mut one, mut two) = (connect(&url).await, connect(&url).await);
+            let outbox = Outbox::postgres(&one).await.unwrap().in_commit_order();
+            let first = one.transaction().await.unwrap();
+            let id = job().group("a").enqueue_in(&outbox, &first).await.unwrap().id;
+            let second = two.transaction().await.unwrap();
+            // Other groups, and jobs without one, do not wait.
+            job().enqueue_in(&outbox, &second).await.unwrap();
+            vec![job().group("b"), job(), job().group("c")].enqueue_all_in(&outbox, &second).await.unwrap();
+            let mut waits = Box::pin(async {
+                if many {
+                    vec![job().group("a"), job()].enqueue_all_in(&outbox, &second).await.unwrap().remove(0).id
+                } else {
+                    job().group("a").enqueue_in(&outbox, &second).await.unwrap().id
+                }
+            });
+            let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+            let database = Database::Postgres { url: url.clone() };
+            tokio::select! {
+                _ = &mut waits => panic!("it does not wait"),
+                () = queue_testing::patience::wait("it to wait").until(async || database.number(locked).await == 1) => {}
+            }
+            first.commit().await.unwrap();
+            let after = waits.await;
+            second.commit().await.unwrap();
+            let seq = "SELECT seq FROM queue_outbox WHERE id = $1";
+            let mut seqs = Vec::new();
+            for id in [&id, &after] {
+                seqs.push(connect(&url).await.query_one(seq, &[&id.as_bytes()]).await.unwrap().get::<_, i64>(0));
+            }
+            assert!(seqs[0] < seqs[1], "{seqs:?}");
+        }
+    }
+
     /// More than one statement takes, of which the second finds a full queue. The caller commits all the same.
     #[tokio::test(flavor = "multi_thread")]
     async fn of_many_jobs_all_are_inserted_or_none() {
