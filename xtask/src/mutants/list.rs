@@ -1080,6 +1080,17 @@ mutants! {
         "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0";
         "groups: who runs has a slot": "many('ZADD', K.holders, slots)" => "call('ZCARD', K.holders)";
     }
+    REDIS "queue-core/src/redis/doors/turns.lua" {
+        "suspects: a search goes on inside a group": "group == resumed and behind or" => "";
+        "suspects: a search that stops half-way is no answer": "may_be_doubted = stop ~= nil" => "may_be_doubted = false";
+    }
+    REDIS "queue-core/src/redis/doors/groups.lua" {
+        "groups: a large weight counts for who comes back": "math.min(C.turn_apart, cost_of(rule_of(group).weight))" => "C.turn_apart";
+        "suspects: a group pays for its suspect": "turn = turn or ms(math.max(start and whole(start) or next_start(group)" => "turn = turn or start or ms(math.max(next_start(group)";
+    }
+    REDIS "queue-core/src/redis/audit/sweep.lua" {
+        "sweep: one sweeps at a time": "sweeper ~= ARGV[9] and whole(upto) > now" => "false and whole(upto) > now";
+    }
     GROUPS_REDIS "queue-core/src/redis/doors/groups.lua" {
         "groups: a slot is given back with the run": "many('ZREM', K.holders, slots)" => "call('ZCARD', K.holders)";
         "groups: one that is full is out of the turns": "if room_of(group) <= 0 then" => "if false then";
