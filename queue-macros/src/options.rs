@@ -400,7 +400,7 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         assert!(problem("queue = \"a\", queue = \"b\"").contains("twice"));
         assert!(problem("timeout = \"soon\"").contains("not a duration"));
-        assert!(problem("timeout = \"0s\"").contains("no time"));
+        assert!(problem("timeout = \"0s\"").contains("greater than zero"));
         assert!(problem("timeout = 30").contains("write `timeout = \"30s\"`"));
         assert!(problem("max_attempts = 0").contains("from 1"));
         assert!(problem("max_crashes = 0").contains("from 1"));

@@ -131,8 +131,8 @@ mod tests {
             ("tag(order, order)", "given twice"),
             ("tag(order to)", "write a `,`"),
             ("tag(ordre)", "did you mean `order`?"),
-            ("tag(weight)", "is a float, which is no value of a tag: floats"),
-            ("tag(parts)", "is a list, which is no value of a tag; name a text"),
+            ("tag(weight)", "is a float, which cannot be the value of a tag: floats"),
+            ("tag(parts)", "is a list, which cannot be the value of a tag; name a string"),
             ("tag(a = to, b = to, c = to, d = to, e = to, f = to, g = to, h = to, i = to)", "at most 8 tags"),
             (&long, "at most 64 letters"),
         ] {
