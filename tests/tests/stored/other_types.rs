@@ -144,7 +144,7 @@ async fn commands_name_the_key_and_show_the_other_queues(kind: Kind) {
     for command in [&["status"][..], &["queues", "list"], &["jobs", "list"], &["status", "--json"], &["jobs", "list", "--json"]] {
         let (stdout, stderr) = shop.run(command, 9);
         assert!(stdout.contains("greetings"), "{command:?}: {stdout}");
-        assert!(stderr.starts_with(&told) && stderr.contains("run `doctor`"), "{command:?}: {stderr}");
+        assert!(stderr.starts_with(&told) && stderr.contains("run `doctor --repair`"), "{command:?}: {stderr}");
     }
     let (stdout, stderr) = shop.run(&["jobs", "cancel", "--all", "--state", "ready"], 9);
     assert!(stdout.contains("greetings: 1 ready job cancelled") && stderr.starts_with(&told), "{stdout}{stderr}");
