@@ -176,7 +176,7 @@ impl Outbox {
         self.0.in_commit_order
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.0.schema
     }
