@@ -21,17 +21,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    match compare(arguments.built) {
-        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
-        Ok(problems) => {
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
-            ExitCode::FAILURE
-        }
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    if agrees(arguments.built) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether the page names what is public. Prints what differs.
+pub(crate) fn agrees(built: bool) -> bool {
+    let problems = compare(built).unwrap_or_else(|problem| vec![problem]);
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    problems.is_empty()
 }
 
 fn compare(built: bool) -> Result<Vec<String>, String> {

@@ -125,7 +125,6 @@ macro_rules! __conformance_cases {
                 groups_are_served_in_turn
                 one_claim_takes_from_groups_in_turn
                 a_group_is_served_by_its_weight
-                a_large_weight_counts_for_a_group_that_comes_back
                 a_group_that_comes_back_at_once_gains_nothing
                 a_priority_orders_inside_its_group
                 plain_jobs_have_their_share
@@ -139,7 +138,8 @@ macro_rules! __conformance_cases {
                 a_group_that_is_full_of_waiting_jobs_refuses_more
                 a_rule_that_was_changed_meanwhile_is_stale
                 groups_are_listed_by_page
-                jobs_with_limits_and_without_a_group_are_on_no_page;
+                jobs_with_limits_and_without_a_group_are_on_no_page
+                a_large_weight_counts_for_a_group_that_comes_back;
             pauses:
                 a_queue_says_who_paused_it_and_why
                 a_queue_goes_on_by_itself_when_the_end_comes

@@ -27,7 +27,7 @@ async fn report(bed: &Bed, process: ProcessId, seq: u64, kinds: Vec<FailureKind>
 }
 
 async fn failures(bed: &Bed) -> Vec<FailureKind> {
-    bed.inspector().failures(&bed.queue).await.expect("failures can be read")
+    bed.broker.failures(&bed.queue).await.expect("failures can be read")
 }
 
 /// Waits until the clock of the broker shows another millisecond: two reports in one are at the same time.

@@ -25,7 +25,7 @@ fn tally(done: u64, ms: u64) -> Tally {
 }
 
 async fn history(bed: &Bed, span: HistorySpan) -> History {
-    bed.inspector().history(&bed.queue, span).await.expect("a history can be read")
+    bed.broker.history(&bed.queue, span).await.expect("a history can be read")
 }
 
 /// What is known of a task in both resolutions, which must agree.
