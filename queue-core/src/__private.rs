@@ -38,6 +38,14 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
     crate::any_json::read(text).map_err(|problem| problem.to_string())
 }
 
+/// Reads a result as it is stored; one without content is not.
+///
+/// # Errors
+/// Why it is not a `T`, or why the result was dropped.
+pub fn result_of<T: DeserializeOwned>(stored: Option<&[u8]>) -> Result<T, String> {
+    stored_result(stored.unwrap_or(NIL)).and_then(crate::codec::decode)
+}
+
 pub use crate::inject::Injected;
 pub use crate::outcome::ReadBack;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
@@ -48,10 +56,11 @@ use crate::{
     context::JobContext,
     handler::{Handler, Wanted},
     io::BoxFuture,
-    outcome::{Outcome, TaskReturn},
+    outcome::{NIL, Outcome, TaskReturn, stored_result},
     task::Task,
 };
 pub use serde;
+use serde::de::DeserializeOwned;
 
 /// Runs an async handler.
 pub fn run<T, F>(handler: F, wants_result: Wanted) -> BoxFuture<'static, Outcome>

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     broker::{Due, Hold, OnConflict, Priority},
+    clock::Clock,
     error::{Error, Result},
     outcome::panic_text,
 };
@@ -284,24 +285,36 @@ pub(crate) trait OnEnqueue: Send + Sync {
     fn on_enqueue(&self, draft: &mut Draft<'_>) -> Result<()>;
 }
 
-/// Several of them, in the order in which they are called.
+/// Several of them, in the order in which they are called, and the clock by which jobs are enqueued.
 #[derive(Clone, Default)]
-pub(crate) struct EnqueueStack(Vec<Arc<dyn OnEnqueue>>);
+pub(crate) struct EnqueueStack {
+    each: Vec<Arc<dyn OnEnqueue>>,
+    clock: Clock,
+}
 
 impl EnqueueStack {
+    /// None yet, for the clients of a broker with this clock.
+    pub(crate) fn by(clock: Clock) -> Self {
+        EnqueueStack { each: Vec::new(), clock }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Adds one behind those before it.
     pub(crate) fn push(&mut self, last: impl OnEnqueue + 'static) {
-        self.0.push(Arc::new(last));
+        self.each.push(Arc::new(last));
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.each.is_empty()
     }
 
     /// Lets each of them see and change a job, until one refuses it. A panic refuses it, too.
     pub(crate) fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
-        let passed = catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|each| each.on_enqueue(draft))));
+        let passed = catch_unwind(AssertUnwindSafe(|| self.each.iter().try_for_each(|each| each.on_enqueue(draft))));
         match passed {
             Ok(Ok(())) => Ok(()),
             Ok(Err(refused @ Error::Refused { .. })) => Err(refused),
@@ -313,6 +326,6 @@ impl EnqueueStack {
 
 impl fmt::Debug for EnqueueStack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EnqueueStack({})", self.0.len())
+        write!(f, "EnqueueStack({})", self.each.len())
     }
 }

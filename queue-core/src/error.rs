@@ -368,6 +368,17 @@ impl Error {
         matches!(self, Error::Unavailable { cause: Some(cause), .. } if cause.is::<Unreachable>())
     }
 
+    /// The same as a test has asked for it: nothing waits for it to pass.
+    #[doc(hidden)]
+    pub fn injected(self) -> Self {
+        self.caused_by(Injected)
+    }
+
+    /// Whether a test has asked for it.
+    pub(crate) fn is_injected(&self) -> bool {
+        matches!(self, Error::Unavailable { cause: Some(cause), .. } | Error::Ambiguous { cause: Some(cause), .. } if cause.is::<Injected>())
+    }
+
     /// An [`Ambiguous`](Self::Ambiguous) without an error behind it.
     pub fn ambiguous(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
@@ -444,6 +455,11 @@ pub(crate) struct Unreachable {
     #[source]
     pub(crate) cause: Option<Cause>,
 }
+
+/// The cause of an error that a test has asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("a test has asked for this failure")]
+struct Injected;
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

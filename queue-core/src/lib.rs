@@ -112,9 +112,8 @@
 //!
 //! # Testing
 //!
-//! You can still call the function: test it like any other. [`TestContext`] makes the [`JobContext`] of a handler that takes one. For a test
-//! with a queue, connect to `sqlite://:memory:` and let a worker of `queue-worker` run in the same process, with
-//! `Worker::run_until_idle`. `docs/testing.md` of the repository has examples.
+//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
+//! the function: [`TestContext`] makes the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
 // What the worker, the macros and the tests of this workspace share. It is not documented, and may change in any release.
@@ -132,6 +131,8 @@ mod begin;
 pub mod broker;
 #[doc(hidden)]
 pub mod client;
+#[doc(hidden)]
+pub mod clock;
 #[doc(hidden)]
 pub mod codec;
 #[doc(hidden)]

@@ -212,6 +212,10 @@ impl Broker for MemoryBroker {
         Alarm::default()
     }
 
+    fn clock(&self) -> queue_core::clock::Clock {
+        queue_core::clock::Clock::default()
+    }
+
     async fn check(&self) -> Result<()> {
         Ok(())
     }

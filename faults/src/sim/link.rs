@@ -137,6 +137,10 @@ impl fmt::Debug for Link {
 impl Broker for Link {
     delegate_broker!(self.broker, only alarm, durability, condition, tick_hints, __sealed);
 
+    fn clock(&self) -> queue_core::clock::Clock {
+        queue_core::clock::Clock::default()
+    }
+
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
     }

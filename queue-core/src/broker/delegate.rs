@@ -62,6 +62,7 @@ macro_rules! delegate_broker {
             fn info[]() -> $crate::broker::BrokerInfo;
             fn spawn[](task: $crate::BoxFuture<'static, ()>) -> ();
             fn alarm[]() -> $crate::alarm::Alarm;
+            fn clock[]() -> $crate::clock::Clock;
             async check[]() -> $crate::Result<()>;
             async register['a](request: &'a $crate::broker::Register) -> $crate::Result<$crate::broker::Registered>;
             async enqueue['a](request: &'a $crate::broker::Enqueue) -> $crate::Result<Vec<$crate::broker::Enqueued>>;
@@ -179,6 +180,7 @@ macro_rules! __delegate_listed {
     ($how:ident info [info $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident spawn [spawn $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident alarm [alarm $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident clock [clock $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident check [check $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident register [register $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident enqueue [enqueue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

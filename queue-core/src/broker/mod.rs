@@ -68,7 +68,7 @@ pub use self::{
     limit::*, load::*, operation::*, party::*, pause::*, remark::*, rewind::*, scan::*, schedule::*, standing::*, stats::*, sweep::*,
     topic::*, transition::*, turn::*, worker::*,
 };
-use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
+use crate::{address::JobId, alarm::Alarm, clock::Clock, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
@@ -105,6 +105,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// A timer for a task on the I/O thread; call it there. [`Alarm::default`] is as precise as the runtime's clock.
     fn alarm(&self) -> Alarm;
+
+    /// The clock of its clients: that of the machine, unless a test owns the time of the broker.
+    fn clock(&self) -> Clock;
 
     /// Connects to the broker and checks what work needs: version, credentials, schema, and settings that would lose jobs (an
     /// eviction policy).

@@ -133,5 +133,5 @@ pub(super) fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<
     }
     let options = Options { id: options.id, group: options.group, headers: options.headers, tags: options.tags, ..Options::default() };
     let known = Known { task: &event, queue: &address, priority: Priority::Normal, unique: None, group: None, limits: &[], tags };
-    prepare(&known, &payload, options, &EnqueueStack::default())
+    prepare(&known, &payload, options, &EnqueueStack::by(on_enqueue.clock().clone()))
 }

@@ -210,7 +210,8 @@ impl Client {
         // So that calls have spans.
         #[cfg(feature = "otel")]
         let broker = Arc::new(Observed::new(broker, ()));
-        Client(Arc::new(Inner::of(broker, EnqueueStack::default())))
+        let on_enqueue = EnqueueStack::by(broker.clock());
+        Client(Arc::new(Inner::of(broker, on_enqueue)))
     }
 
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].

@@ -1,9 +1,6 @@
 //! Preparation of a job before it is sent: validation and encoding.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{limits, unique};
 use crate::{
@@ -72,6 +69,7 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
         None => check_address(queue).map(|()| queue)?,
     };
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
+    let now_ms = || on_enqueue.clock().since_1970().as_millis();
     let due = match options.due {
         Due::After(delay) => {
             at_most_longest("delay", Some(delay))?;
@@ -134,8 +132,4 @@ pub(super) fn at_most_longest(field: &'static str, duration: Option<Duration>) -
         Some(duration) if duration > LONGEST => Err(Error::invalid(field, format!("{duration:?}"), "is more than a hundred years")),
         duration => Ok(duration),
     }
-}
-
-fn now_ms() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }

@@ -1,10 +1,6 @@
 //! Aging: how often jobs of a queue rise that wait, as people set it and as code declares it.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::Inspector;
 use crate::{
@@ -55,7 +51,7 @@ pub async fn declare_aging(broker: &DynBroker, queue: &Arc<str>, release: &str, 
     let mut live: BTreeSet<String> =
         workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
     live.insert(release.to_owned());
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    let now_ms = broker.clock().now_ms();
     let declared = change(broker, queue, |record| {
         record.say(release, every, &live, now_ms);
         Ok(())

@@ -1,7 +1,5 @@
 //! Changes of one job, of several, or of all jobs in a state.
 
-use std::time::SystemTime;
-
 use tokio::time::Instant;
 
 use super::{Filter, Inspector, Page, walk::page_of};
@@ -140,7 +138,7 @@ impl Inspector {
                 if filter.asks_why() {
                     self.say_why(queue, &mut jobs).await?;
                 }
-                let now = SystemTime::now();
+                let now = self.broker.clock().now();
                 let ids: Vec<JobId> = jobs.into_iter().filter(|job| filter.matches(job, now)).map(|job| job.address.id).collect();
                 let answers = if ids.is_empty() { Vec::new() } else { self.change_many(queue, change, &ids).await? };
                 let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;

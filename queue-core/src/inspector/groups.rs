@@ -1,10 +1,6 @@
 //! Groups, and their rules.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Inspector,
@@ -176,7 +172,7 @@ pub async fn declare_groups(broker: &DynBroker, queue: &Arc<str>, release: &str,
         let mut live: BTreeSet<String> =
             workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
         live.insert(release.to_owned());
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+        let now_ms = broker.clock().now_ms();
         let before = GroupsRecord::decode(&stored);
         let mut record = before.clone();
         record.say(release, own, &live, now_ms);

@@ -243,7 +243,7 @@ pub async fn declare_limits(
     let mut live: BTreeSet<String> =
         workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
     live.insert(release.to_owned());
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    let now_ms = broker.clock().now_ms();
     let mut names: BTreeSet<String> = own.keys().map(|name| (*name).to_owned()).collect();
     names.extend(known.iter().filter_map(|stored| LimitRecord::decode(&stored.stored).ok()).map(|record| record.name));
     let mut changed = Vec::new();

@@ -1,6 +1,6 @@
 //! Searches: pages of the jobs of all queues that match a filter, which stay right while the queues change.
 
-use std::{collections::BTreeMap, pin::pin, time::SystemTime};
+use std::{collections::BTreeMap, pin::pin};
 
 use futures_util::future::join_all;
 use tokio::{
@@ -291,7 +291,7 @@ impl Search {
 
     /// The jobs that match, as many as there is room for, and which of those that were looked at was the last of them if more match.
     async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
-        let now = SystemTime::now();
+        let now = self.inspector.broker.clock().now();
         let jobs = self.inspector.records(queue, jobs).await?;
         let all_else = jobs.into_iter().enumerate().filter(|(_, job)| self.filter.matches_but_why(job, now));
         let (mut places, mut jobs): (Vec<usize>, Vec<JobRecord>) = all_else.unzip();

@@ -1,7 +1,5 @@
 //! Complete listings, which follow the pages.
 
-use std::time::SystemTime;
-
 use super::{Filter, Inspector, JobRecord};
 use crate::{
     address::check_queue,
@@ -123,7 +121,7 @@ impl Walk {
     }
 
     async fn those_that_match(&self, mut jobs: Vec<JobRecord>) -> Result<Vec<JobRecord>> {
-        let now = SystemTime::now();
+        let now = self.inspector.broker.clock().now();
         if self.why || self.filter.asks_why() {
             self.inspector.say_why(&self.queue, &mut jobs).await?;
         }

@@ -55,6 +55,7 @@ use crate::{
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
+    clock::Clock,
     error::{Error, Result},
     io::{BoxFuture, IoThread},
 };
@@ -138,6 +139,10 @@ impl Broker for RedisBroker {
 
     fn alarm(&self) -> Alarm {
         Alarm::exact()
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::default()
     }
 
     async fn check(&self) -> Result<()> {

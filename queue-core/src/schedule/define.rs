@@ -186,9 +186,10 @@ impl Schedule {
         check_name("schedule", &self.name)?;
         let missing = || Error::invalid("schedule", &self.name, "has no job; set one with `.job(task::job(..))`");
         let job = self.job.clone().ok_or_else(missing)?.map_err(|error| error.duplicate())?;
+        let now_ms = on_enqueue.clock().now_ms();
         let (queue, job, limits) = job.template(on_enqueue)?;
         let mut envelope = Envelope::decode(&job.envelope)?;
-        let expires_ms = envelope.expires_ms.take().map(|at| u64::try_from(at - now_ms()).unwrap_or(0));
+        let expires_ms = envelope.expires_ms.take().map(|at| u64::try_from(at - now_ms).unwrap_or(0));
         let body = ScheduleBody {
             envelope: envelope.encode()?,
             priority: job.priority.number(),
@@ -214,7 +215,7 @@ impl Schedule {
             return Err(Error::invalid("max_ticks", "0", "must be at least 1"));
         }
         let rules = ReadRules::of(&self.name, &body)?;
-        let first = rules.next(body.start_ms.unwrap_or_else(now_ms).saturating_sub(1));
+        let first = rules.next(body.start_ms.unwrap_or(now_ms).saturating_sub(1));
         if first.is_none() {
             return Err(Error::invalid("end", body.expression, "never ticks before this schedule ends"));
         }
@@ -277,8 +278,4 @@ fn bounded(field: &'static str, duration: Option<Duration>, most: Duration) -> R
 
 pub(super) fn ms(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
-fn now_ms() -> i64 {
-    ms(SystemTime::now())
 }

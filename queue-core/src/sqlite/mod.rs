@@ -28,7 +28,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -51,6 +51,7 @@ use crate::{
         Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
         StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
+    clock::Clock,
     error::{Error, Result},
     io::{BoxFuture, IoThread},
 };
@@ -90,7 +91,7 @@ impl SqliteBroker {
     /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that is no database or cannot
     /// be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when another process holds it.
     pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
-        Self::at(url::target(url)?, Access::Make)
+        Self::at(url::target(url)?, Access::Make, Clock::default())
     }
 
     /// Opens the database of a `sqlite://` URL, for those who look: where there is none, nothing is made.
@@ -98,7 +99,7 @@ impl SqliteBroker {
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::NoDatabase`].
     pub fn open_existing(url: &str) -> Result<Arc<SqliteBroker>> {
-        Self::at(url::target(url)?, Access::Existing)
+        Self::at(url::target(url)?, Access::Existing, Clock::default())
     }
 
     /// Opens the database at a path, and makes it if it is missing.
@@ -109,7 +110,21 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    fn at(url::Target { path, durability }: url::Target, access: Access) -> Result<Arc<SqliteBroker>> {
+    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance) moves it. For tests.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn frozen(at: SystemTime) -> Result<Arc<SqliteBroker>> {
+        Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::frozen(at))
+    }
+
+    /// Moves a [frozen](Self::frozen) clock forward, and lets those who wait look for work that is due now.
+    pub fn advance(&self, by: Duration) {
+        self.listeners.clock().advance(by);
+        self.listeners.tell_all();
+    }
+
+    fn at(url::Target { path, durability }: url::Target, access: Access, clock: Clock) -> Result<Arc<SqliteBroker>> {
         let file = path.as_deref();
         let lost = Lost::default();
         // Made first: the doorbell hangs at the file's canonical path.
@@ -119,7 +134,7 @@ impl SqliteBroker {
             (Some(path), Access::Make) => Ballast::of(path),
             (Some(path), _) => Ballast::looked_at(path),
         };
-        let listeners = Listeners::default();
+        let listeners = Listeners::by(clock);
         let io = IoThread::start("queue-sqlite-io")?;
         #[cfg(unix)]
         let house = file.and_then(|path| doorbell::listen(path, listeners.clone(), &io));
@@ -215,6 +230,10 @@ impl Broker for SqliteBroker {
 
     fn alarm(&self) -> Alarm {
         Alarm::exact()
+    }
+
+    fn clock(&self) -> Clock {
+        self.listeners.clock().clone()
     }
 
     async fn check(&self) -> Result<()> {

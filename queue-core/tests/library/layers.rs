@@ -21,6 +21,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "alarm",
             "any_json",
             "begin",
+            "clock",
             "codec",
             "digest",
             "envelope",

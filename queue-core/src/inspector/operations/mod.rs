@@ -2,8 +2,6 @@
 
 mod run;
 
-use std::time::SystemTime;
-
 pub use self::run::RunOperation;
 use super::{Filter, Inspector, JobRecord};
 use crate::{
@@ -190,7 +188,7 @@ impl Inspector {
         let (mut preview, mut read) = (OperationPreview { eligible: 0, looked: 0, total, is_whole: false }, 0);
         while read < at_most && !preview.is_whole {
             let step = self.step_of(&request, new.filter.asks_why()).await?;
-            let now = SystemTime::now();
+            let now = self.broker.clock().now();
             preview.eligible += step.jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
             (preview.looked, read) = (preview.looked + step.looked, read + step.read.max(step.looked));
             preview.is_whole = step.next.is_none();

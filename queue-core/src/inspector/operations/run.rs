@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use tokio::time::Instant;
@@ -156,7 +156,7 @@ impl RunOperation {
         let Step { jobs, looked, next, .. } = self.inspector.step_of(&request, self.filter.asks_why()).await?;
         let by = if request.tag.is_some() { BY_TAG } else { "" };
         let next = next.map(|place| format!("{by}{}", text_of(&place)));
-        let now = SystemTime::now();
+        let now = self.inspector.broker.clock().now();
         let found = jobs.len();
         let ids: Vec<JobId> =
             jobs.into_iter().filter(|job| self.concerns(job) && self.filter.matches(job, now)).map(|job| job.address.id).collect();

@@ -10,23 +10,43 @@ use std::{
     time::Instant,
 };
 
-use super::tx::{HintsOut, until};
-use crate::broker::{Announcers, Hints};
+use super::tx::{HintsOut, between};
+use crate::{
+    broker::{Announcers, Hints},
+    clock::Clock,
+};
 
 /// The listeners of this process, by what they listen to: the name of a queue, or one that [`tx`](super::tx) makes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listeners(Arc<Mutex<Announcers<String>>>);
+pub(crate) struct Listeners {
+    announcers: Arc<Mutex<Announcers<String>>>,
+    clock: Clock,
+}
 
 impl Listeners {
+    /// Of a broker with this clock.
+    pub(crate) fn by(clock: Clock) -> Self {
+        Listeners { clock, ..Listeners::default() }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Tells everybody that there may be work now.
+    pub(crate) fn tell_all(&self) {
+        self.announcers.lock().unwrap_or_else(PoisonError::into_inner).announce_all();
+    }
+
     pub(crate) fn of(&self, queue: &str) -> Hints {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.announcers.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.hints(queue.to_owned())
     }
 
     fn tell(&self, queue: &str, at: i64) {
-        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.announcers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(announcer) = listeners.get(queue) {
-            let wait = until(at);
+            let wait = between(self.clock.since_1970(), at);
             announcer.announce((!wait.is_zero()).then(|| Instant::now() + wait));
         }
     }
@@ -57,6 +77,10 @@ impl Bell {
     #[cfg(not(unix))]
     pub(crate) fn new(listeners: Listeners) -> Self {
         Bell { listeners }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        self.listeners.clock()
     }
 
     pub(crate) fn ring(&mut self, hints: HintsOut) {

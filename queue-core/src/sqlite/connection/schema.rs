@@ -66,8 +66,11 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, config::DbConfig};
 
-use super::{busy, file::logs_of, linked, triggers, tx, unsigned::Unsigned};
-use crate::error::{Error, Result};
+use super::{busy, file::logs_of, linked, triggers, unsigned::Unsigned};
+use crate::{
+    clock::Clock,
+    error::{Error, Result},
+};
 
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
@@ -278,7 +281,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
     }
-    Ok(triggers::prune(connection, tx::clock_ms(), 1_000).map(drop)?)
+    Ok(triggers::prune(connection, Clock::default().now_ms(), 1_000).map(drop)?)
 }
 
 /// The schema number in the file; 0 when nothing was made yet.

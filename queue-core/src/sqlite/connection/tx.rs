@@ -1,10 +1,6 @@
 //! One transaction of the writer: what all operations share.
 
-use std::{
-    cell::Cell,
-    collections::BTreeMap,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
@@ -12,7 +8,7 @@ use super::{
     lenient::{Bytes, Number},
     schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS, WITH_PAUSES},
 };
-use crate::{address::JobId, error::Error};
+use crate::{address::JobId, clock::Clock, error::Error};
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
 #[derive(Debug)]
@@ -40,7 +36,8 @@ pub(crate) type HintsOut = BTreeMap<String, i64>;
 
 pub(crate) struct Tx<'a> {
     connection: &'a Connection,
-    /// The broker's clock, read once per operation, and the same in whole milliseconds.
+    /// The broker's clock, and what it showed when the operation began: also in whole milliseconds.
+    source: &'a Clock,
     clock: Duration,
     pub(crate) now: i64,
     /// The schema number, which every transaction reads: it says whether a job in this file may have a key or a group.
@@ -71,9 +68,9 @@ pub(crate) struct Queue<'n> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(connection: &'a Connection, schema: u64, watched: bool) -> Self {
-        let clock = since_1970();
-        Tx { connection, clock, now: in_ms(clock), schema, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
+    pub(crate) fn new(connection: &'a Connection, schema: u64, watched: bool, source: &'a Clock) -> Self {
+        let clock = source.since_1970();
+        Tx { connection, source, clock, now: in_ms(clock), schema, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
@@ -81,10 +78,15 @@ impl<'a> Tx<'a> {
         between(self.clock, at)
     }
 
+    /// When a job may start that is to wait so long. A clock that runs is cut to whole milliseconds, so it is one more, and nothing starts early.
+    pub(crate) fn due_after(&self, delay: Duration) -> i64 {
+        after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && !self.source.is_frozen()))
+    }
+
     /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
-        self.clock = self.clock.max(since_1970());
+        self.clock = self.clock.max(self.source.since_1970());
         self.now = in_ms(self.clock);
         match work(self) {
             Ok(()) => Ok(None),
@@ -345,32 +347,13 @@ impl Queue<'_> {
     }
 }
 
-/// How long it is until this machine's clock reads this.
-pub(crate) fn until(at: i64) -> Duration {
-    between(since_1970(), at)
-}
-
-fn between(clock: Duration, at: i64) -> Duration {
+/// How long it is until a clock that shows this time since 1970 reads `at`.
+pub(crate) fn between(clock: Duration, at: i64) -> Duration {
     Duration::from_millis(u64::try_from(at).unwrap_or(0)).saturating_sub(clock)
 }
 
 fn in_ms(clock: Duration) -> i64 {
     i64::try_from(clock.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// This machine's clock.
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// The same in milliseconds since 1970.
-pub(crate) fn clock_ms() -> i64 {
-    in_ms(since_1970())
-}
-
-/// When a job may start that is to wait so long. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
-pub(crate) fn due_after(now: i64, delay: Duration) -> i64 {
-    after(now, delay).saturating_add(i64::from(!delay.is_zero()))
 }
 
 /// A time so long after `now`.

@@ -315,7 +315,7 @@ impl Group {
         let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|(found, watched)| {
             // Another process may have brought a newer library to the file.
             schema::check(found, &self.location)?;
-            let mut tx = Tx::new(&self.connection, found, watched);
+            let mut tx = Tx::new(&self.connection, found, watched, self.bell.clock());
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
             let begun = Instant::now();

@@ -36,7 +36,7 @@ use crate::{
         connection::{
             lenient::Bytes,
             statement::sql,
-            tx::{Failed, Queue, Tx, after, due_after},
+            tx::{Failed, Queue, Tx, after},
         },
         schedule,
     },
@@ -66,7 +66,7 @@ fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> 
 
 /// A service that the job calls has had enough for so long: the limit waits, or if the job has none its group, and the job before its others. Without both it waits alone.
 pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
-    let until = due_after(tx.now, delay);
+    let until = tx.due_after(delay);
     let closed = match job.id {
         ValueRef::Blob(id) if until > tx.now => {
             limits::close(tx, queue, id, until, name)? || name.is_none() && pauses::close_group(tx, queue, id, until)?
@@ -207,7 +207,7 @@ pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Resu
 fn later(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     let id = job.arrives();
-    let at = due_after(tx.now, delay);
+    let at = tx.due_after(delay);
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, state, at])?;
     tx.hint(queue.name, at);
     Ok(())

@@ -27,7 +27,7 @@ use crate::{
     sqlite::connection::{
         lenient::{Bytes, Count, Number, Snoozes},
         statement::sql,
-        tx::{Failed, Queue, Tx, due_after},
+        tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
 };
@@ -64,7 +64,7 @@ impl Waiting {
 pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
     match job.due {
         Due::Now => tx.now,
-        Due::After(delay) => due_after(tx.now, delay),
+        Due::After(delay) => tx.due_after(delay),
         Due::AtMs(at) => at,
     }
 }

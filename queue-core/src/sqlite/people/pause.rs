@@ -6,7 +6,7 @@ use crate::{
     broker::{Due, GROUP_RULES, GroupRule, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, StoredPause},
     sqlite::{
         connection::{
-            tx::{Failed, Queue, Tx, due_after},
+            tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
         doors::{groups, pauses},
@@ -18,7 +18,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
     let Some(pausing) = &request.pause else { return Ok(pauses::go_on(tx, &mut queue, &request.of)?) };
     let until = match pausing.until {
         Some(Due::AtMs(at)) => Some(at),
-        Some(Due::After(time)) => Some(due_after(tx.now, time)),
+        Some(Due::After(time)) => Some(tx.due_after(time)),
         _ => None,
     };
     if until.is_some_and(|until| until <= tx.now) {
