@@ -143,7 +143,7 @@ pub(crate) struct Known {
 }
 
 impl Shared {
-    fn new(plan: &Plan, info: WorkerInfo, release: &str) -> Self {
+    pub(crate) fn new(plan: &Plan, info: WorkerInfo, release: &str) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
         let known = |name| registry.get(name).map(|handler| (name, Known { handler, name: handler.task.name.into() }));
         let mut subscribers = HashMap::<_, HashMap<_, _>>::new();

@@ -143,6 +143,12 @@ pub use self::{
     worker::{Stopped, Worker},
 };
 
+/// For `queue-testing`. It is not documented, and may change in any release.
+#[doc(hidden)]
+pub mod __testing {
+    pub use crate::worker::{Inline, InlineRan};
+}
+
 // The examples of the README and of the documents compile.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../README.md")]

@@ -1,11 +1,13 @@
 //! The builder of a worker. `check` validates its settings, `limits` sets the retention of its
-//! queues, and `idle` stops it when there is nothing to do.
+//! queues, `idle` stops it when there is nothing to do, and `inline` runs one job at a time.
 
 mod check;
 mod idle;
+mod inline;
 mod limits;
 
 pub(crate) use self::check::{GroupRules, Limits};
+pub use self::inline::{Inline, InlineRan};
 
 use std::{collections::BTreeSet, iter, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -411,6 +413,19 @@ impl Worker {
 
     async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {
         self.check()?;
+        let plan = self.plan()?;
+        let (control, stage) = Control::new();
+        let stopping = async {
+            stop(&control).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = engine::run(plan, stage) => ended,
+            () = stopping => unreachable!("it waits forever once it has told the engine"),
+        }
+    }
+
+    fn plan(self) -> Result<engine::Plan, WorkerError> {
         let schedules = self.declared().map_err(WorkerError::Setup)?;
         let limits = self.limits().map_err(WorkerError::Setup)?;
         let groups = self.group_rules().map_err(WorkerError::Setup)?;
@@ -422,7 +437,7 @@ impl Worker {
         settings.crashes.tasks = crashes_of(&self.registry);
         let client = metrics::observed(&self.client);
         let environment = Arc::new(Environment::new(self.data, Some(client.clone())));
-        let plan = engine::Plan {
+        Ok(engine::Plan {
             client,
             registry: self.registry,
             environment,
@@ -438,16 +453,7 @@ impl Worker {
             subscriptions,
             #[cfg(feature = "outbox")]
             relays: self.relays,
-        };
-        let (control, stage) = Control::new();
-        let stopping = async {
-            stop(&control).await;
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            ended = engine::run(plan, stage) => ended,
-            () = stopping => unreachable!("it waits forever once it has told the engine"),
-        }
+        })
     }
 }
 

@@ -207,10 +207,10 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
+        let on_enqueue = EnqueueStack::by(broker.clock());
         // So that calls have spans.
         #[cfg(feature = "otel")]
         let broker = Arc::new(Observed::new(broker, ()));
-        let on_enqueue = EnqueueStack::by(broker.clock());
         Client(Arc::new(Inner::of(broker, on_enqueue)))
     }
 

@@ -21,6 +21,8 @@ mod stop;
 mod suspects;
 mod turns;
 
+pub(crate) use self::turns::names_to_resume;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -71,8 +73,15 @@ pub(crate) enum Event {
 /// A slot, and which of its jobs in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId {
-    index: usize,
+    pub(crate) index: usize,
     generation: u64,
+}
+
+impl SlotId {
+    /// A slot that one job has had.
+    pub(crate) fn once(index: usize) -> Self {
+        SlotId { index, generation: 0 }
+    }
 }
 
 /// A job in a slot.

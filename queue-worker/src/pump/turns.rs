@@ -190,7 +190,7 @@ impl Pump {
 }
 
 /// The names of tasks and types of event of which this worker takes parked jobs in a queue; another part of them each time where they are too many for one turn.
-fn names_to_resume(shared: &Shared, queue: &str) -> Vec<Arc<str>> {
+pub(crate) fn names_to_resume(shared: &Shared, queue: &str) -> Vec<Arc<str>> {
     let events = shared.subscribers.get(queue).into_iter().flat_map(|events| events.keys().copied());
     let mut names: Vec<Arc<str>> = shared.tasks.keys().copied().chain(events).map(Arc::from).collect();
     if names.len() > RESUME_NAMES {

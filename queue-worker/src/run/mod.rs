@@ -60,18 +60,23 @@ pub(crate) struct Batch {
 /// Starts a run for every job of every batch. Ends with the pump.
 pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedReceiver<Batch>, events: mpsc::UnboundedSender<Event>) {
     while let Some(batch) = batches.recv().await {
-        for (slot, delivery) in batch.jobs {
-            let run = Run {
-                shared: shared.clone(),
-                answer: Answer::new(events.clone(), slot, &shared, &delivery),
-                queue: batch.queue.clone(),
-                lane: batch.lane.clone(),
-                lease: batch.lease.clone(),
-                watched: batch.watched.clone(),
-                now_ms: batch.now_ms,
-            };
-            tokio::spawn(run.run(delivery));
-        }
+        start(&shared, batch, &events);
+    }
+}
+
+/// Starts a run for every job of a batch.
+pub(crate) fn start(shared: &Arc<Shared>, batch: Batch, events: &mpsc::UnboundedSender<Event>) {
+    for (slot, delivery) in batch.jobs {
+        let run = Run {
+            shared: shared.clone(),
+            answer: Answer::new(events.clone(), slot, shared, &delivery),
+            queue: batch.queue.clone(),
+            lane: batch.lane.clone(),
+            lease: batch.lease.clone(),
+            watched: batch.watched.clone(),
+            now_ms: batch.now_ms,
+        };
+        tokio::spawn(run.run(delivery));
     }
 }
 
