@@ -112,7 +112,7 @@
 //!
 //! # Testing
 //!
-//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
+//! The crate `queue-conformance` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
 //! the function: [`TestContext`] makes the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 

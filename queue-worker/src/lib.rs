@@ -143,7 +143,7 @@ pub use self::{
     worker::{Stopped, Worker},
 };
 
-/// For `queue-testing`. It is not documented, and may change in any release.
+/// For `queue-conformance`. It is not documented, and may change in any release.
 #[doc(hidden)]
 pub mod __testing {
     pub use crate::worker::{Inline, InlineRan};

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_testing::{
+use queue_conformance::{
     folder::folder,
     patience::{Wait, patience, wait},
     port::Port,

@@ -9,7 +9,7 @@ use std::{
 
 use redis::RedisResult;
 
-use queue_testing::patience::{Wait, wait};
+use queue_conformance::patience::{Wait, wait};
 
 use crate::{
     sentinel::{Promotion, follows, is_master, offset},

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use queue_testing::{folder::folder, patience};
+use queue_conformance::{folder::folder, patience};
 use serde_json::Value;
 use tempfile::TempDir;
 

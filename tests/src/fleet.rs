@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::Client;
-use queue_testing::{folder::folder, patience};
+use queue_conformance::{folder::folder, patience};
 use tempfile::TempDir;
 
 use crate::{history::History, process::Process};

@@ -169,7 +169,7 @@ sent 3 0 0 9 3000000\nstored 3 0 0 9 3100000\nstart 3 1 0 8 3200000\nend 3 1 0 8
 sent 4 0 0 9 5000000\nunknown 4 0 0 9 5100000\nsta";
 
     fn history(journal: &str) -> History {
-        let folder = queue_testing::folder::folder();
+        let folder = queue_conformance::folder::folder();
         let path = folder.path().join("journal");
         std::fs::write(&path, journal).unwrap();
         History::read(&path)

@@ -1,5 +1,5 @@
 //! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does them harm, and
-//! the [storages] on which the conformance suite of `queue-testing` runs.
+//! the [storages] on which the conformance suite of `queue-conformance` runs.
 
 pub mod apart;
 pub mod browser;
@@ -22,4 +22,4 @@ pub mod storages;
 pub mod watch;
 pub mod wire;
 
-pub use queue_testing::{folder, port};
+pub use queue_conformance::{folder, port};

@@ -1,6 +1,6 @@
-//! The [waits](queue_testing::patience) of all tests, and two short forms of them.
+//! The [waits](queue_conformance::patience) of all tests, and two short forms of them.
 
-pub use queue_testing::patience::{
+pub use queue_conformance::patience::{
     Late, Lines, STRETCH, Verdict, Wait, WatchBroker, exit, finished, joined, output, patience, wait, watch,
 };
 
@@ -31,7 +31,7 @@ mod tests {
         redis::RedisBroker,
         sqlite::SqliteBroker,
     };
-    use queue_testing::conformance::{Lane, Producer, ack, envelope, finish};
+    use queue_conformance::conformance::{Lane, Producer, ack, envelope, finish};
 
     use super::*;
     use crate::server::{self, Kind};
@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_that_does_not_answer_leaves_the_judgment_to_the_text() {
-        let broker: DynBroker = RedisBroker::connect(&format!("redis://127.0.0.1:{}", queue_testing::port::free_port())).await.unwrap();
+        let broker: DynBroker = RedisBroker::connect(&format!("redis://127.0.0.1:{}", queue_conformance::port::free_port())).await.unwrap();
         let mut looks = 0;
         let text = move || {
             looks += 1;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use queue_testing::{folder::folder, patience, port::Port};
+use queue_conformance::{folder::folder, patience, port::Port};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 

@@ -7,8 +7,8 @@ use tokio::{
     net::TcpStream,
 };
 
-use queue_testing::patience::{patience, wait};
-pub use queue_testing::port::free_address;
+use queue_conformance::patience::{patience, wait};
+pub use queue_conformance::port::free_address;
 
 /// The status line, the headers and the body of a path. Empty while nobody answers.
 pub async fn ask(address: SocketAddr, path: &str) -> String {

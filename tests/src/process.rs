@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-use queue_testing::patience::wait;
+use queue_conformance::patience::wait;
 
 /// A child process. Dropping it kills it (`kill -9`).
 #[derive(Debug)]

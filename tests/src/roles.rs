@@ -12,7 +12,7 @@ use queue_core::{
     delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
-use queue_testing::conformance::Storage;
+use queue_conformance::conformance::Storage;
 
 use crate::{
     server::{Kind, Server},

@@ -10,7 +10,7 @@ use std::{
 
 use redis::{RedisResult, Value};
 
-use queue_testing::patience::{Wait, wait};
+use queue_conformance::patience::{Wait, wait};
 
 use crate::server::{Kind, Server};
 

@@ -13,8 +13,8 @@ use queue_core::{
     broker::{Broker, DynBroker},
     redis::RedisBroker,
 };
-pub use queue_testing::port::{Port, free_address, free_port};
-use queue_testing::{
+pub use queue_conformance::port::{Port, free_address, free_port};
+use queue_conformance::{
     folder::folder,
     patience::{self, patience},
 };

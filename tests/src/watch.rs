@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 
 use crate::server::Server;
 

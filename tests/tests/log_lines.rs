@@ -11,7 +11,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::failing::{FailingBroker, Fault};
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::{
     folder::folder,
     log_lines::{Line, lines, note},

@@ -45,9 +45,9 @@ const ADDED: [(&str, &[&str]); 13] = [
     ("queue-core/src/sqlite/connection/", &["conformance: on_sqlite_memory::"]),
     ("queue-core/src/broker/delegate.rs", &["conformance: on_a_wrapped_broker::"]),
     ("queue-core/src/observe/", &["conformance: on_a_wrapped_broker::"]),
-    ("queue-testing/src/model/", &["conformance: on_memory::"]),
-    ("queue-testing/src/memory_broker.rs", &["conformance: on_memory::"]),
-    ("queue-testing/src/failing/", &["conformance: on_a_wrapped_broker::"]),
+    ("queue-conformance/src/model/", &["conformance: on_memory::"]),
+    ("queue-conformance/src/memory_broker.rs", &["conformance: on_memory::"]),
+    ("queue-conformance/src/failing/", &["conformance: on_a_wrapped_broker::"]),
     ("docs/acl/", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
     ("queue-dashboard/assets/", &["dashboard: chromium::in_chromium_on_sqlite::"]),
     ("tests/src/browser.rs", &["dashboard: chromium::in_chromium_on_sqlite::"]),
@@ -87,7 +87,7 @@ impl Selection {
             }
         };
         let changed = base.as_ref().and_then(|base| git(&["diff", "--name-only", base])).unwrap_or_default();
-        let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-testing/src/conformance"]));
+        let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-conformance/src/conformance"]));
         let cases = cases.map(|diff| cases_of(&diff)).filter(|cases| cases.len() <= MANY).unwrap_or_default();
         let added = git(&["ls-files", "--others", "--exclude-standard"]).unwrap_or_default();
         let changed = changed.lines().chain(added.lines()).map(str::to_owned).collect();
@@ -152,7 +152,7 @@ impl Selection {
         let modules: Vec<&str> = test.split("::").collect();
         let stem = |file: &str| file.rsplit('/').next().and_then(|name| name.strip_suffix(".rs")).map(str::to_owned);
         let named = |file: &str| stem(file).is_some_and(|stem| modules.contains(&&*stem));
-        let near = |file: &str| file.starts_with(&folder) || file.starts_with("queue-testing/src/conformance/");
+        let near = |file: &str| file.starts_with(&folder) || file.starts_with("queue-conformance/src/conformance/");
         self.changed.iter().any(|file| *file == source.display().to_string() || near(file) && named(file))
     }
 }

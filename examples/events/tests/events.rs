@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use queue_testing::{folder::root, patience};
+use queue_conformance::{folder::root, patience};
 
 #[test]
 fn each_hears_of_each_order_whoever_was_down_or_came_later() {

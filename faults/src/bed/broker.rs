@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 use queue_tests::{
     cluster::Cluster,
     proxy::{Harm, Proxy},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use queue_core::broker::DynBroker;
-use queue_testing::patience::wait;
+use queue_conformance::patience::wait;
 use queue_tests::{preload, proxy::Harm};
 
 use super::{Problem, broker::Line};

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use queue_testing::folder::folder;
+use queue_conformance::folder::folder;
 use tempfile::TempDir;
 
 use super::Problem;

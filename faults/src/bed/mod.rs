@@ -27,7 +27,7 @@ use queue_core::{
     Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
     broker::{Condition, Counter, JobState},
 };
-use queue_testing::{
+use queue_conformance::{
     folder::{folder, on_disk},
     patience::{patience, wait},
 };

@@ -12,7 +12,7 @@ use queue_core::{
     broker::{Audit, Counter, JobState},
 };
 
-use queue_testing::folder::folder;
+use queue_conformance::folder::folder;
 
 use super::{Bed, Problem, broker::Place};
 use crate::{

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
 use queue_core::broker::{Counter, ProcessId, Register, Turn};
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 use queue_tests::{
     server::{Kind, Server},
     wire::Wire,

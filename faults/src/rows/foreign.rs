@@ -8,7 +8,7 @@ use crate::{
     process::Mix,
     work::QUEUE,
 };
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 
 pub(super) const ROWS: &[Row] = &[
     Row {

@@ -11,7 +11,7 @@ use crate::{
     process::{Mix, take_steps},
     work::Plan,
 };
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 
 pub(super) const ROWS: &[Row] = &[
     Row {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::broker::Condition;
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{

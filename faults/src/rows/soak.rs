@@ -1,6 +1,6 @@
 //! Everything together, in an order that only the seed knows.
 
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 use queue_tests::proxy::Harm;
 
 use super::{EVERY, Grade, Harming, Row, anything};

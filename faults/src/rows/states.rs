@@ -6,7 +6,7 @@ use std::{
 };
 
 use queue_core::broker::Audit;
-use queue_testing::patience::patience;
+use queue_conformance::patience::patience;
 use queue_tests::wire::Wire;
 
 use super::{Grade, Harming, REDIS, Row, Unmet, anything, missed, no_duplicates, servers::DURABLE};

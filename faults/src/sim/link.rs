@@ -20,7 +20,7 @@ use queue_core::{
     },
     delegate_broker, delegate_inspect,
 };
-use queue_testing::memory_broker::MemoryBroker;
+use queue_conformance::memory_broker::MemoryBroker;
 use tokio::task::AbortHandle;
 
 /// What all links of a simulation share.

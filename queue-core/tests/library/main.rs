@@ -1,13 +1,13 @@
 //! The library's own tests: its layers, and SQLite files.
 
-// Both belong to `queue-testing`, which is built with this crate.
+// Both belong to `queue-conformance`, which is built with this crate.
 #[cfg(feature = "sqlite")]
 #[allow(dead_code, unreachable_pub, reason = "these tests use a part of it")]
-#[path = "../../../queue-testing/src/folder.rs"]
+#[path = "../../../queue-conformance/src/folder.rs"]
 mod folder;
 #[cfg(feature = "sqlite")]
 #[allow(dead_code, unreachable_pub, reason = "these tests use a part of it")]
-#[path = "../../../queue-testing/src/patience/span.rs"]
+#[path = "../../../queue-conformance/src/patience/span.rs"]
 mod patience;
 
 mod client_sqlite;

@@ -1,4 +1,4 @@
-//! A worker that runs the next job when its caller asks for it: for `queue-testing`. It claims, runs and ends jobs as every worker does, but it has no
+//! A worker that runs the next job when its caller asks for it: for `queue-conformance`. It claims, runs and ends jobs as every worker does, but it has no
 //! duties: nothing happens between two calls.
 
 use std::{

@@ -18,7 +18,7 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
-pub(crate) use queue_testing::{
+pub(crate) use queue_conformance::{
     patience::{WatchBroker, patience, wait},
     port::free_address,
 };

@@ -52,7 +52,7 @@ async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
     // Its only slot is taken: it sends no turn that would renew the lease, and what does is the heartbeat alone.
     run(worker(&client, &probe).lease(LEASE).concurrency(1), async { until_state(&job, Some(JobState::Done)).await }).await;
     drop(stop);
-    queue_testing::patience::joined(rival);
+    queue_conformance::patience::joined(rival);
     assert_eq!(probe.count("started"), 1);
     assert_eq!(client.inspector().show(job.address()).await.unwrap().crashes, 0);
 }

@@ -162,7 +162,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
         });
     });
     let stopped = ended(start(worker(&client, &probe).concurrency(3).health(address), &shutdown)).await;
-    queue_testing::patience::joined(stopper);
+    queue_conformance::patience::joined(stopper);
     assert!(stopped.is_clean(), "{stopped:?}");
     assert_eq!(probe.count("started"), 1);
     let stats = client.inspector().stats("rude").await.unwrap();

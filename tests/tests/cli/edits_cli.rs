@@ -17,7 +17,7 @@ use queue_core::{
     envelope::Envelope,
     prelude::*,
 };
-use queue_testing::memory_broker::MemoryBroker;
+use queue_conformance::memory_broker::MemoryBroker;
 use queue_tests::{
     command_line::Place,
     on_servers,

@@ -14,7 +14,7 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_testing::conformance::Lane;
+use queue_conformance::conformance::Lane;
 use queue_tests::{
     command_line::Place,
     on_servers,

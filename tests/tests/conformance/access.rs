@@ -8,7 +8,7 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     conformance,
     conformance::{Lane, Producer, envelope},
 };

@@ -2,7 +2,7 @@
 
 mod access;
 
-use queue_testing::{conformance, memory_broker::Memory};
+use queue_conformance::{conformance, memory_broker::Memory};
 use queue_tests::{
     server::Kind,
     storages::{Server, SqliteFile, SqliteMemory, Wrapped},

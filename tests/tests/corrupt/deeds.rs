@@ -11,7 +11,7 @@ use queue_core::{
 };
 
 use super::state::{Case, LONG, RULE, UNKNOWN, given, job};
-use queue_testing::Changes as _;
+use queue_conformance::Changes as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {

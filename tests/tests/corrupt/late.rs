@@ -8,7 +8,7 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer, ack, eventually},
 };

@@ -12,7 +12,7 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_testing::{Changes as _, conformance::eventually};
+use queue_conformance::{Changes as _, conformance::eventually};
 use queue_tests::server::{self, Server};
 use redis::aio::MultiplexedConnection;
 

@@ -14,7 +14,7 @@ use queue_core::{
     client::RawJob,
     prelude::*,
 };
-use queue_testing::memory_broker::MemoryBroker;
+use queue_conformance::memory_broker::MemoryBroker;
 use queue_tests::{
     folder::folder,
     patience::WatchBroker,

@@ -17,7 +17,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     folder::folder,
     on_servers,

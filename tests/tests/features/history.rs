@@ -12,7 +12,7 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
-use queue_testing::{Clock, memory_broker::MemoryBroker};
+use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_tests::{
     folder::folder,
     on_servers,

@@ -18,7 +18,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer, envelope},
 };

@@ -19,7 +19,7 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
-use queue_testing::{
+use queue_conformance::{
     failing::{FailingBroker, Fault},
     memory_broker::MemoryBroker,
 };

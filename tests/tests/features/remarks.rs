@@ -11,7 +11,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::Lane;
+use queue_conformance::conformance::Lane;
 use queue_tests::{
     folder::folder,
     on_servers,

@@ -19,7 +19,7 @@ use queue_core::{
     schedule::{clamp, tick_due},
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     conformance::{Lane, Storage},
     memory_broker::Memory,
 };

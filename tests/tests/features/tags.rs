@@ -10,7 +10,7 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     conformance::{Lane, Producer, envelope},
     memory_broker::MemoryBroker,
 };

@@ -13,7 +13,7 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_testing::conformance::Lane;
+use queue_conformance::conformance::Lane;
 use queue_tests::{
     patience::{WatchBroker, until},
     server::{Kind, Server},

@@ -11,7 +11,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     conformance::Lane,
     failing::{FailingBroker, Fault},
 };

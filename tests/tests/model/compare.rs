@@ -11,7 +11,7 @@ use queue_core::{
     },
     envelope::Envelope,
 };
-use queue_testing::model::Model;
+use queue_conformance::model::Model;
 
 /// What is wrong.
 pub(crate) type Check<T = ()> = Result<T, String>;

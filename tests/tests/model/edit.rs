@@ -6,7 +6,7 @@ use queue_core::{
     broker::{EditJob, JobLimits, Priority, SeenJob},
     envelope::Envelope,
 };
-use queue_testing::model::Model;
+use queue_conformance::model::Model;
 
 use crate::{
     step::{GROUPS, KEYS, LONG, TASK},

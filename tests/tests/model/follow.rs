@@ -8,7 +8,7 @@ use queue_core::{
     JobId,
     broker::{DynBroker, FOLLOWED, JobState, StoredTransition},
 };
-use queue_testing::model::Model;
+use queue_conformance::model::Model;
 
 use crate::{
     compare::{Check, same},

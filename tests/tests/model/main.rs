@@ -1,4 +1,4 @@
-//! Random operations on a real broker and on the [`Model`](queue_testing::model::Model), compared after every step: each answer, and
+//! Random operations on a real broker and on the [`Model`](queue_conformance::model::Model), compared after every step: each answer, and
 //! every job. A failing story is shrunk to the shortest that fails.
 //!
 //! `QUEUE_TEST_CASES` is the number of stories per broker (64), `QUEUE_TEST_SEED` replays those of a seed, `QUEUE_TEST_SHRINK=0` does
@@ -19,7 +19,7 @@ use std::fmt::Debug;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use queue_core::broker::DynBroker;
-use queue_testing::{conformance::Storage, memory_broker::Memory};
+use queue_conformance::{conformance::Storage, memory_broker::Memory};
 use queue_tests::{
     server::Kind,
     storages::{Server, SqliteMemory},

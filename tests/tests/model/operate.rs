@@ -19,7 +19,7 @@ use queue_core::{
     },
     delegate_broker, delegate_inspect,
 };
-use queue_testing::model::{Model, Place};
+use queue_conformance::model::{Model, Place};
 
 use crate::{
     compare::{Check, outcome, same},

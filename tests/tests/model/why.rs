@@ -6,7 +6,7 @@ use queue_core::{
     JobId,
     broker::{DynBroker, JobState, ProcessId, Register, Standing, Turn, WorkerInfo},
 };
-use queue_testing::model::{Model, Place};
+use queue_conformance::model::{Model, Place};
 
 use super::{
     compare::{Check, same},
@@ -101,7 +101,7 @@ pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
     }
     let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
     let (taken, taken_without_suspects) = (claimed(model.clone(), true), claimed(model.clone(), false));
-    let is_due = |job: &queue_testing::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);
+    let is_due = |job: &queue_conformance::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);
     let rises = |standing: &Standing| standing.job.rises_ms.is_some_and(|at| at <= model.now);
     let others_come = model.jobs.values().any(is_due) || standings.iter().any(rises);
     for standing in standings.iter().filter(|standing| standing.job.state == JobState::Ready) {

@@ -16,7 +16,7 @@ use queue_core::{
     },
     envelope::Envelope,
 };
-use queue_testing::model::{Model, Place, Seen};
+use queue_conformance::model::{Model, Place, Seen};
 
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},

@@ -9,7 +9,7 @@ use queue_core::{
     prelude::task,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, ack, finish};
+use queue_conformance::conformance::{Lane, Producer, ack, finish};
 use queue_tests::{
     apart::heeds_permissions,
     folder::folder,

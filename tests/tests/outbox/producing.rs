@@ -127,7 +127,7 @@ mod on_postgres_alone {
             let database = Database::Postgres { url: url.clone() };
             tokio::select! {
                 _ = &mut waits => panic!("it does not wait"),
-                () = queue_testing::patience::wait("it to wait").until(async || database.number(locked).await == 1) => {}
+                () = queue_conformance::patience::wait("it to wait").until(async || database.number(locked).await == 1) => {}
             }
             first.commit().await.unwrap();
             let after = waits.await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
 use queue_outbox::{Error, OutboxChange};
-use queue_testing::{conformance::Lane, failing::Fault, patience::wait};
+use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_tests::{
     postgres::Postgres,
     server::{Kind, Server},
@@ -266,7 +266,7 @@ async fn a_row_that_is_gone_in_flight_takes_no_other_along(bed: Bed) {
 async fn a_request_in_flight_at_another_broker_is_not_sent(bed: Bed) {
     let ids = in_flight(&bed).await;
     bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
-    let folder = queue_testing::folder::folder();
+    let folder = queue_conformance::folder::folder();
     let other: DynBroker = SqliteBroker::open(&format!("sqlite://{}", folder.path().join("other.db").display())).unwrap();
     let other = Client::with_broker(other);
     let started = bed.database.number("SELECT number FROM queue_relay").await;

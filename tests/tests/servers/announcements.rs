@@ -15,7 +15,7 @@ use queue_core::{
     redis::RedisBroker,
     registry::Registry,
 };
-use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     on_servers,
     patience::{WatchBroker, until},

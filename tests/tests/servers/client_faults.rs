@@ -23,7 +23,7 @@ use queue_core::{
     prelude::*,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Clock,
     failing::{EnqueueFault as Fault, FailingBroker},
     memory_broker::MemoryBroker,

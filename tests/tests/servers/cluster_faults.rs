@@ -10,7 +10,7 @@ use queue_core::{
     broker::{DynBroker, NewJob},
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Producer, envelope};
+use queue_conformance::conformance::{Producer, envelope};
 use queue_tests::{
     cluster::Cluster,
     fleet::{Fleet, resumed},

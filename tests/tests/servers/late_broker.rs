@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
-use queue_testing::failing::{FailingBroker, Fault};
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::{
     patience::{WatchBroker, exit, until, wait, wait_for},
     probe::{ask, free_address, until_ready},

@@ -17,7 +17,7 @@ use queue_core::{
     prelude::task,
     redis::RedisBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{ack, envelope, eventually, finish},
 };

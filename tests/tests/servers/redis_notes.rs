@@ -9,7 +9,7 @@ use queue_core::{
         ProcessId, Register, SetPause, SweepLimits, Turn,
     },
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{envelope, finish},
 };

@@ -11,7 +11,7 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer, ack, envelope},
 };
@@ -187,7 +187,7 @@ async fn a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing(kin
         lane.claim(0).await;
         lane.lease = Duration::from_millis(1);
         lane.claim(0).await;
-        queue_testing::conformance::eventually("its lease ends", async || {
+        queue_conformance::conformance::eventually("its lease ends", async || {
             let seen = place.broker.overdue(QUEUE, 10).await.unwrap().expired;
             let fenced = place.broker.fence(QUEUE, &seen).await.unwrap();
             (fenced == [true]).then_some(())

@@ -7,7 +7,7 @@ use queue_core::{
     broker::{DynBroker, Ending, JobState, KeepLimits, NewJob, Priority, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope, finish};
+use queue_conformance::conformance::{Lane, Producer, envelope, finish};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},

@@ -6,7 +6,7 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     folder::folder,
     on_servers,

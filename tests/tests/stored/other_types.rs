@@ -12,7 +12,7 @@ use queue_core::{
     broker::{Audit, Counter, DamageKind, DynBroker, Inspect, NewJob},
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, Producer, ack, envelope};
+use queue_conformance::conformance::{Lane, Producer, ack, envelope};
 use queue_tests::{
     cluster, on_servers,
     patience::{output, wait_for},

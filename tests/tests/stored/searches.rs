@@ -11,7 +11,7 @@ use queue_core::{
     broker::{Broker, DynBroker, Inspect, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing},
     delegate_broker, delegate_inspect,
 };
-use queue_testing::{
+use queue_conformance::{
     conformance::{Producer, envelope},
     memory_broker::MemoryBroker,
 };

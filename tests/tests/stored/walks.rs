@@ -8,7 +8,7 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope, eventually, nack};
+use queue_conformance::conformance::{Lane, Producer, envelope, eventually, nack};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},

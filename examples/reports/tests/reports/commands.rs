@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use queue_testing::{folder::folder, patience};
+use queue_conformance::{folder::folder, patience};
 
 struct Shell(tempfile::TempDir);
 

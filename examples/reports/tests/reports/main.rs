@@ -5,7 +5,7 @@ mod commands;
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{Client, ScheduleAddress, broker::DynBroker};
-use queue_testing::{Clock, memory_broker::MemoryBroker};
+use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_worker::Worker;
 use reports::{Archive, leave, sign_up};
 

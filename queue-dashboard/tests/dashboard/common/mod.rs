@@ -18,7 +18,7 @@ use queue_core::{
     prelude::*,
 };
 use queue_dashboard::{Dashboard, MissingAuthorize, Person, Role};
-use queue_testing::{
+use queue_conformance::{
     folder::folder,
     patience::{wait, watch},
 };

@@ -1,7 +1,7 @@
 //! The conformance suite in memory, with SQLite 3.46.0.
 
 use queue_core::{Client, sqlite::backup};
-use queue_testing::conformance;
+use queue_conformance::conformance;
 use queue_tests::storages::SqliteMemory;
 
 conformance!(on_sqlite_memory, SqliteMemory::new);

@@ -9,7 +9,7 @@ use queue_core::{
     broker::{Counter, ProcessId, Register, WorkerMode},
     prelude::*,
 };
-use queue_testing::failing::Fault;
+use queue_conformance::failing::Fault;
 use queue_tests::{
     patience::{until, wait},
     probe::{ask, free_address, until_ready},

@@ -12,7 +12,7 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_testing::failing::{FailingBroker, Fault};
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::patience::{until, wait};
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::task::JoinHandle;

@@ -6,7 +6,7 @@ use queue_core::{
     broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register, SetPause},
     redis::RedisBroker,
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer, nack},
 };

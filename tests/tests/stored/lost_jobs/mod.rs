@@ -12,7 +12,7 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::server::Server;
 
 const QUEUE: &str = "lost";

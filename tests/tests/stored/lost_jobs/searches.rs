@@ -14,7 +14,7 @@ use queue_core::{
     broker::{Damage, Delivery, DynBroker, Ending, Inspect, JobState},
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, ack, eventually, finish, nack};
+use queue_conformance::conformance::{Lane, ack, eventually, finish, nack};
 use queue_tests::{
     on_servers,
     patience::{until, wait},

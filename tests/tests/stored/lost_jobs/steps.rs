@@ -6,7 +6,7 @@ use queue_core::{
     JobId,
     broker::{CrashRule, DamageKind, JobState, Priority, ProcessId, Register, SweepLimits, Turn},
 };
-use queue_testing::{
+use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer},
 };

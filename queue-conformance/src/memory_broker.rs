@@ -4,7 +4,7 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use queue_core::{Client, broker::{DynBroker, ProcessId, Register, Turn}, prelude::*};
-//! use queue_testing::memory_broker::MemoryBroker;
+//! use queue_conformance::memory_broker::MemoryBroker;
 //!
 //! #[task(queue = "letters")]
 //! async fn remind(_customer: u64) -> Result<(), std::io::Error> {

@@ -6,7 +6,7 @@
 //! with the verdict, which the test runner reads: `verdict: SLOW: the job to be done`.
 //!
 //! ```
-//! # use queue_testing::patience::wait;
+//! # use queue_conformance::patience::wait;
 //! # async fn example(broker: queue_core::broker::DynBroker) {
 //! // Looks at all queues of a broker: audit, counters, jobs with their tags and wait reasons.
 //! wait("the queue to be empty").on(&broker).until(async || broker.stats("mail").await.unwrap().jobs() == 0).await;

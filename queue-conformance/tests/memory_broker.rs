@@ -6,7 +6,7 @@ use queue_core::{
     JobId,
     broker::{Audit, Broker, Damage, DamageKind, Due, Enqueue, Enqueued, Inspect, JobState, NewJob, ProcessId, Register},
 };
-use queue_testing::{
+use queue_conformance::{
     Clock,
     conformance::{Lane, envelope},
     memory_broker::MemoryBroker,

@@ -1,7 +1,7 @@
 //! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the conformance asks for.
 //!
 //! ```
-//! use queue_testing::{conformance, memory_broker::Memory};
+//! use queue_conformance::{conformance, memory_broker::Memory};
 //!
 //! conformance!(on_memory, Memory::new);
 //! ```

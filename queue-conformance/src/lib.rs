@@ -4,7 +4,7 @@
 //! [conformance](mod@conformance) suite, one test per behaviour:
 //!
 //! ```
-//! use queue_testing::{conformance, memory_broker::Memory};
+//! use queue_conformance::{conformance, memory_broker::Memory};
 //!
 //! conformance!(on_memory, Memory::new);
 //! ```
