@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::{
-    JobId,
-    broker::{Audit, Broker, Damage, DamageKind, Due, Enqueue, Enqueued, Inspect, JobState, NewJob, ProcessId, Register},
-};
 use queue_conformance::{
     Clock,
     conformance::{Lane, envelope},
     memory_broker::MemoryBroker,
+};
+use queue_core::{
+    JobId,
+    broker::{Audit, Broker, Damage, DamageKind, Due, Enqueue, Enqueued, Inspect, JobState, NewJob, ProcessId, Register},
 };
 
 const QUEUE: &str = "letters";

@@ -38,6 +38,15 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
     crate::any_json::read(text).map_err(|problem| problem.to_string())
 }
 
+/// What a value is as JSON once it was stored.
+///
+/// # Errors
+/// Why it cannot be stored.
+pub fn stored_json(value: &(impl serde::Serialize + ?Sized)) -> Result<serde_json::Value, String> {
+    let bytes = crate::codec::encode(value).map_err(|problem| problem.to_string())?;
+    crate::payload::to_value(&bytes)
+}
+
 /// Reads a result as it is stored; one without content is not.
 ///
 /// # Errors

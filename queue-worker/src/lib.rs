@@ -187,10 +187,6 @@ struct ComingFrom;
 struct AboutMiddleware;
 
 #[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../../docs/testing.md")]
-struct AboutTests;
-
-#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/upgrade.md")]
 struct AboutUpgrades;
 

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_core::Client;
 use queue_conformance::{folder::folder, patience};
+use queue_core::Client;
 use tempfile::TempDir;
 
 use crate::{history::History, process::Process};

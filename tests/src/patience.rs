@@ -26,12 +26,12 @@ pub fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
 mod tests {
     use std::time::Duration;
 
+    use queue_conformance::conformance::{Lane, Producer, ack, envelope, finish};
     use queue_core::{
         broker::{Counter, DynBroker},
         redis::RedisBroker,
         sqlite::SqliteBroker,
     };
-    use queue_conformance::conformance::{Lane, Producer, ack, envelope, finish};
 
     use super::*;
     use crate::server::{self, Kind};

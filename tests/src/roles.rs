@@ -6,13 +6,13 @@ use std::{
 };
 
 use async_trait::async_trait;
+use queue_conformance::conformance::Storage;
 use queue_core::{
     Result,
     broker::{Audit, Broker, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered, Scan, Scanned},
     delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
-use queue_conformance::conformance::Storage;
 
 use crate::{
     server::{Kind, Server},

@@ -9,14 +9,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_core::{
-    broker::{Broker, DynBroker},
-    redis::RedisBroker,
-};
 pub use queue_conformance::port::{Port, free_address, free_port};
 use queue_conformance::{
     folder::folder,
     patience::{self, patience},
+};
+use queue_core::{
+    broker::{Broker, DynBroker},
+    redis::RedisBroker,
 };
 use redis::{FromRedisValue, RedisResult};
 use tempfile::TempDir;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use queue_core::{Client, broker::DynBroker, observe::Calls, redis::RedisBroker, sqlite::SqliteBroker};
 use queue_conformance::{conformance::Storage, failing::FailingBroker, folder::folder};
+use queue_core::{Client, broker::DynBroker, observe::Calls, redis::RedisBroker, sqlite::SqliteBroker};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 

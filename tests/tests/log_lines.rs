@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
     JobAddress, JobId,
     broker::{DynBroker, Enqueue, NewJob, ProcessId, Register, Turn},
@@ -11,7 +12,6 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::{
     folder::folder,
     log_lines::{Line, lines, note},

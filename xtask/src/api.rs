@@ -7,7 +7,7 @@ use clap::Args;
 use crate::run::{cargo, root, target};
 
 /// The libraries whose items the page names.
-const LIBRARIES: [&str; 4] = ["queue_core", "queue_worker", "queue_dashboard", "queue_outbox"];
+const LIBRARIES: [&str; 5] = ["queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
 
 /// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
@@ -46,6 +46,8 @@ fn compare(built: bool) -> Result<Vec<String>, String> {
         "queue-dashboard",
         "-p",
         "queue-outbox",
+        "-p",
+        "queue-testing",
     ]);
     if !built && !document.status().is_ok_and(|status| status.success()) {
         return Err("the documentation cannot be built".to_owned());

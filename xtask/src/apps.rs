@@ -48,7 +48,7 @@ fn web() -> Result<(), String> {
     ran
 }
 
-/// The conformance suite on SQLite in memory with rusqlite 0.32.1.
+/// The conformance suite on SQLite in memory, and the tests of the test kit, with rusqlite 0.32.1.
 fn oldest_rusqlite() -> Result<(), String> {
     let (succeeded, text) = said(app("rusqlite-0.32").args(["test", "--quiet"]))?;
     let results: Vec<&str> = text.lines().filter(|line| line.starts_with("test result: ok") && !line.contains(" 0 passed")).collect();

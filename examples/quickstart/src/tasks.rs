@@ -92,3 +92,36 @@ pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[Fil
     report::job(run).queue(queue).id(format!("{run}-report")).enqueue(client).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use queue_testing::{TestQueue, assert_enqueued};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_tried_again_and_the_report_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(&folder.path().join("digests")).unwrap());
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "the same").unwrap();
+            File { path, size: 8, modified: 0 }
+        };
+        let (run, files) = (store.begin_run().unwrap(), [file("one"), file("two")]);
+        store.enter_files(run, &files).unwrap();
+
+        let queue = TestQueue::new().data(Desk { store: store.clone(), bar: ProgressBar::hidden(), hiccups: 1, pause: Duration::ZERO });
+        for _ in 0..2 {
+            enqueue(queue.client(), "files", run, &files, false).await.unwrap();
+        }
+        assert_enqueued!(queue, hash_file { name: "one", flaky: true, .. }, queue = "files", max_attempts = 5, count = 1);
+        assert_enqueued!(queue, hash_file, count = 2);
+
+        let drained = queue.drain().await;
+        assert_eq!((drained.done, drained.failed, drained.snoozed), (1, 1, 1), "{drained:?}");
+        assert!(store.report(run).unwrap().is_none());
+        queue.drain_for("1s").await;
+        assert_eq!(store.report(run).unwrap().unwrap()[0].paths.len(), 2);
+    }
+}

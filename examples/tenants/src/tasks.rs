@@ -41,3 +41,24 @@ pub(crate) async fn import(client: &Client, tenant: &str, rows: u32) -> queue_co
     let jobs = (0..rows).map(|row| geocode::job(tenant.to_owned(), row));
     Ok(client.enqueue_all(jobs).await.map(drop)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use queue_testing::{TestQueue, assert_enqueued};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tenant_waits_for_its_own_rate_and_for_no_other_tenant() {
+        let queue = TestQueue::new().data(Arc::new(Geocoder::default())).data(Arc::new(Board::new()));
+        import(queue.client(), "acme", 10).await.unwrap();
+        import(queue.client(), "globex", 2).await.unwrap();
+        assert_enqueued!(queue, geocode { tenant: "acme", row: 9 }, group = "acme", count = 1);
+
+        assert_eq!(queue.drain().await.all_done(), 5 + 2);
+        assert_enqueued!(queue, geocode { tenant: "acme", .. }, count = 5);
+        queue.advance("50ms");
+        assert_eq!(queue.drain().await.all_done(), 1);
+        assert_eq!(queue.drain_for("200ms").await.all_done(), 4);
+    }
+}

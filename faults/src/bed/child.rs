@@ -5,8 +5,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use queue_core::broker::DynBroker;
 use queue_conformance::patience::wait;
+use queue_core::broker::DynBroker;
 use queue_tests::{preload, proxy::Harm};
 
 use super::{Problem, broker::Line};

@@ -23,13 +23,13 @@ use std::{
 };
 
 use fastrand::Rng;
-use queue_core::{
-    Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
-    broker::{Condition, Counter, JobState},
-};
 use queue_conformance::{
     folder::{folder, on_disk},
     patience::{patience, wait},
+};
+use queue_core::{
+    Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
+    broker::{Condition, Counter, JobState},
 };
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
-use queue_core::broker::{Counter, ProcessId, Register, Turn};
 use queue_conformance::patience::patience;
+use queue_core::broker::{Counter, ProcessId, Register, Turn};
 use queue_tests::{
     server::{Kind, Server},
     wire::Wire,

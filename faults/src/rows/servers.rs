@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use queue_core::broker::Condition;
 use queue_conformance::patience::patience;
+use queue_core::broker::Condition;
 
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use queue_core::broker::Audit;
 use queue_conformance::patience::patience;
+use queue_core::broker::Audit;
 use queue_tests::wire::Wire;
 
 use super::{Grade, Harming, REDIS, Row, Unmet, anything, missed, no_duplicates, servers::DURABLE};

@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use fastrand::Rng;
+use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
@@ -20,7 +21,6 @@ use queue_core::{
     },
     delegate_broker, delegate_inspect,
 };
-use queue_conformance::memory_broker::MemoryBroker;
 use tokio::task::AbortHandle;
 
 /// What all links of a simulation share.

@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_core::{
     Backoff, Begin, Client, Error, Inspector, Registry, Retention, RuleOf,
     broker::{Broker, DynBroker, Inspect, JobState},
 };
-use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_worker::Worker;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 

@@ -110,7 +110,8 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance) moves it. For tests.
+    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance) moves it. It has no thread: a call is carried out by
+    /// its caller. For tests.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -142,8 +143,12 @@ impl SqliteBroker {
         let bell = Bell::new(listeners.clone(), file, house.as_ref());
         #[cfg(not(unix))]
         let bell = Bell::new(listeners.clone());
-        let (writer, thread) = Writer::start(opened, ballast, durability, bell)?;
-        let mut threads = vec![thread];
+        let (writer, mut threads) = if listeners.clock().is_frozen() {
+            (Writer::inline(opened, bell), Vec::new())
+        } else {
+            let (writer, thread) = Writer::start(opened, ballast, durability, bell)?;
+            (writer, vec![thread])
+        };
         let reader = match file {
             Some(_) => {
                 let (reader, thread) = Writer::start_reader(connection::open(file, Access::Read, &lost)?)?;
@@ -192,7 +197,7 @@ impl Drop for SqliteBroker {
         let Some(Databases { writer, reader }) = self.databases.take() else { return };
         // One after the other: of two connections that close at once, each takes the other for one that goes on, and neither merges the log.
         drop(reader);
-        let reading = self.threads.split_off(1);
+        let reading = self.threads.split_off(self.threads.len().min(1));
         reading.into_iter().for_each(|thread| drop(thread.join()));
         drop(writer);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));

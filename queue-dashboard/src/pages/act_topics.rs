@@ -135,11 +135,11 @@ async fn go_on(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<
 
 #[cfg(test)]
 mod tests {
-    use queue_core::Client;
     use queue_conformance::{
         failing::{FailingBroker, Fault},
         memory_broker::MemoryBroker,
     };
+    use queue_core::Client;
 
     use super::*;
 

@@ -12,15 +12,15 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use queue_conformance::{
+    patience::{WatchBroker, patience, wait},
+    port::free_address,
+};
 use queue_core::{
     JobAddress, JobId,
     broker::{Delivery, Enqueue, JobState, NewJob, ProcessId, Register, Turn},
     prelude::*,
     registry::Registry,
-};
-pub(crate) use queue_conformance::{
-    patience::{WatchBroker, patience, wait},
-    port::free_address,
 };
 use queue_worker::{Stopped, Worker};
 use tokio::{

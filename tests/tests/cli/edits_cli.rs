@@ -10,6 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     Edit, Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
     broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Inspect},
@@ -17,7 +18,6 @@ use queue_core::{
     envelope::Envelope,
     prelude::*,
 };
-use queue_conformance::memory_broker::MemoryBroker;
 use queue_tests::{
     command_line::Place,
     on_servers,

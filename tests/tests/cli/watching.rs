@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::conformance::Lane;
 use queue_core::{
     Client, Error, JobState, Transition, Watch, Watched,
     broker::{Audit, DynBroker, SweepLimits},
@@ -14,7 +15,6 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_conformance::conformance::Lane;
 use queue_tests::{
     command_line::Place,
     on_servers,

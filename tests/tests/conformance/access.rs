@@ -2,15 +2,15 @@
 
 use std::{path::Path, time::Duration};
 
+use queue_conformance::{
+    conformance,
+    conformance::{Lane, Producer, envelope},
+};
 use queue_core::{
     Client, Edit, Error, JobId, NewOperation, OperationKind,
     broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob, Retention},
     prelude::*,
     redis::RedisBroker,
-};
-use queue_conformance::{
-    conformance,
-    conformance::{Lane, Producer, envelope},
 };
 use queue_tests::{
     folder::folder,

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use queue_conformance::{
+    Changes as _,
+    conformance::{Lane, Producer, ack, eventually},
+};
 use queue_core::{
     JobId,
     broker::{Audit, CrashRule, Due, DynBroker, Enqueued, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    Changes as _,
-    conformance::{Lane, Producer, ack, eventually},
 };
 use queue_tests::{
     folder::folder,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use queue_conformance::{Changes as _, conformance::eventually};
 use queue_core::{
     JobId,
     broker::{
@@ -12,7 +13,6 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_conformance::{Changes as _, conformance::eventually};
 use queue_tests::server::{self, Server};
 use redis::aio::MultiplexedConnection;
 

@@ -8,13 +8,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     Draft, Error, JobAddress, Middleware, Result,
     broker::{Durability, JobState},
     client::RawJob,
     prelude::*,
 };
-use queue_conformance::memory_broker::MemoryBroker;
 use queue_tests::{
     folder::folder,
     patience::WatchBroker,

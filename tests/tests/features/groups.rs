@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, SweepLimits},
@@ -17,7 +18,6 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     folder::folder,
     on_servers,

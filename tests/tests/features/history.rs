@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_core::{
     Client, Counter, History, HistorySpan, JobId,
     broker::{
@@ -12,7 +13,6 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
-use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_tests::{
     folder::folder,
     on_servers,

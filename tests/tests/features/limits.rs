@@ -10,6 +10,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use queue_conformance::{
+    Changes as _,
+    conformance::{Lane, Producer, envelope},
+};
 use queue_core::{
     Error, GroupName, JobId, LimitKey, RawJob,
     broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob},
@@ -17,10 +21,6 @@ use queue_core::{
     redis::RedisBroker,
     registry::Registry,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    Changes as _,
-    conformance::{Lane, Producer, envelope},
 };
 use queue_tests::{
     folder::folder,

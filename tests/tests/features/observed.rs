@@ -7,6 +7,10 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use queue_conformance::{
+    failing::{FailingBroker, Fault},
+    memory_broker::MemoryBroker,
+};
 use queue_core::{
     HistorySpan, JobId,
     broker::{
@@ -18,10 +22,6 @@ use queue_core::{
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
     registry::Registry,
-};
-use queue_conformance::{
-    failing::{FailingBroker, Fault},
-    memory_broker::MemoryBroker,
 };
 use queue_tests::{
     on_servers,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use queue_conformance::conformance::Lane;
 use queue_core::{
     Client, Error, JobResult, LogLevel,
     broker::{DynBroker, JobRemarks, Remarks, SweepLimits},
@@ -11,7 +12,6 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_conformance::conformance::Lane;
 use queue_tests::{
     folder::folder,
     on_servers,

@@ -6,6 +6,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use queue_conformance::{
+    conformance::{Lane, Storage},
+    memory_broker::Memory,
+};
 use queue_core::{
     CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
     broker::{
@@ -18,10 +22,6 @@ use queue_core::{
     registry::Registry,
     schedule::{clamp, tick_due},
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    conformance::{Lane, Storage},
-    memory_broker::Memory,
 };
 use queue_tests::{
     folder::folder,

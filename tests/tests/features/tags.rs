@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use queue_conformance::{
+    conformance::{Lane, Producer, envelope},
+    memory_broker::MemoryBroker,
+};
 use queue_core::{
     Client, Edit, Event, Job, JobAddress, JobId, Task,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, Scan},
@@ -9,10 +13,6 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    conformance::{Lane, Producer, envelope},
-    memory_broker::MemoryBroker,
 };
 use queue_tests::{
     folder::folder,

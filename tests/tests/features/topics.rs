@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::conformance::Lane;
 use queue_core::{
     Begin, JobState, Publication, Registry, Retention,
     broker::{Audit, Broker, Counter, DynBroker, Subscribe, Unknown},
@@ -13,7 +14,6 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_conformance::conformance::Lane;
 use queue_tests::{
     patience::{WatchBroker, until},
     server::{Kind, Server},

@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use queue_conformance::{
+    conformance::Lane,
+    failing::{FailingBroker, Fault},
+};
 use queue_core::{
     Client, Error, JobResult,
     broker::{DynBroker, JobState, SweepLimits},
@@ -10,10 +14,6 @@ use queue_core::{
     redis::RedisBroker,
     registry::Registry,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    conformance::Lane,
-    failing::{FailingBroker, Fault},
 };
 use queue_tests::{
     folder::folder,

@@ -3,6 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use futures_util::future::join_all;
+use queue_conformance::model::Model;
 use queue_core::{
     Error, JobId, LimitKey,
     broker::{
@@ -11,7 +12,6 @@ use queue_core::{
     },
     envelope::Envelope,
 };
-use queue_conformance::model::Model;
 
 /// What is wrong.
 pub(crate) type Check<T = ()> = Result<T, String>;

@@ -1,12 +1,12 @@
 //! Edits of jobs that wait, as steps of a story.
 
 use proptest::{option, prelude::*};
+use queue_conformance::model::Model;
 use queue_core::{
     JobId,
     broker::{EditJob, JobLimits, Priority, SeenJob},
     envelope::Envelope,
 };
-use queue_conformance::model::Model;
 
 use crate::{
     step::{GROUPS, KEYS, LONG, TASK},

@@ -4,11 +4,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use queue_conformance::model::Model;
 use queue_core::{
     JobId,
     broker::{DynBroker, FOLLOWED, JobState, StoredTransition},
 };
-use queue_conformance::model::Model;
 
 use crate::{
     compare::{Check, same},

@@ -18,8 +18,8 @@ mod world;
 use std::fmt::Debug;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use queue_core::broker::DynBroker;
 use queue_conformance::{conformance::Storage, memory_broker::Memory};
+use queue_core::broker::DynBroker;
 use queue_tests::{
     server::Kind,
     storages::{Server, SqliteMemory},

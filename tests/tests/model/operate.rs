@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use proptest::{collection::vec, prelude::*};
+use queue_conformance::model::{Model, Place};
 use queue_core::{
     Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Priority, Result, RunOperation,
     broker::{
@@ -19,7 +20,6 @@ use queue_core::{
     },
     delegate_broker, delegate_inspect,
 };
-use queue_conformance::model::{Model, Place};
 
 use crate::{
     compare::{Check, outcome, same},

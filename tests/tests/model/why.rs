@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use queue_conformance::model::{Model, Place};
 use queue_core::{
     JobId,
     broker::{DynBroker, JobState, ProcessId, Register, Standing, Turn, WorkerInfo},
 };
-use queue_conformance::model::{Model, Place};
 
 use super::{
     compare::{Check, same},

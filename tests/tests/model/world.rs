@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use queue_conformance::model::{Model, Place, Seen};
 use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel,
     broker::{
@@ -16,7 +17,6 @@ use queue_core::{
     },
     envelope::Envelope,
 };
-use queue_conformance::model::{Model, Place, Seen};
 
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},

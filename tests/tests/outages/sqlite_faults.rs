@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
+use queue_conformance::conformance::{Lane, Producer, ack, finish};
 use queue_core::{
     Client, Error, JobId,
     broker::{Broker, Counter, DynBroker, Inspect, JobState, NewJob, ProcessId, Register, Scan, Turn},
@@ -9,7 +10,6 @@ use queue_core::{
     prelude::task,
     sqlite::SqliteBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, ack, finish};
 use queue_tests::{
     apart::heeds_permissions,
     folder::folder,

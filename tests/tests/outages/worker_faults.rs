@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
     broker::{Counter, ProcessId, Register, Turn},
     prelude::*,
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::patience::until;
 use queue_worker::Worker;
 

@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use queue_conformance::{failing::FailingBroker, folder::folder, patience::wait};
 use queue_core::{Client, JobId, JobState, RawJob, broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
 use queue_outbox::{Dialect, Outbox, Relay, Relayed, Result, postgres, sqlite};
-use queue_conformance::{failing::FailingBroker, folder::folder, patience::wait};
 use queue_tests::{
     postgres::{connect, shared},
     server::{self, Kind},

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
 use queue_outbox::{Error, OutboxChange};
-use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_tests::{
     postgres::Postgres,
     server::{Kind, Server},

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     GroupName, JobId, LimitKey,
     broker::{Counter, DynBroker, JobLimits, NewJob},
@@ -15,7 +16,6 @@ use queue_core::{
     redis::RedisBroker,
     registry::Registry,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     on_servers,
     patience::{WatchBroker, until},

@@ -16,17 +16,17 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, join_all, maybe_done},
 };
+use queue_conformance::{
+    Clock,
+    failing::{EnqueueFault as Fault, FailingBroker},
+    memory_broker::MemoryBroker,
+};
 use queue_core::{
     Error,
     broker::{DynBroker, JobState},
     envelope::Envelope,
     prelude::*,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    Clock,
-    failing::{EnqueueFault as Fault, FailingBroker},
-    memory_broker::MemoryBroker,
 };
 use queue_tests::patience::until;
 use tokio::sync::{Barrier, oneshot};

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
     JobId,
     broker::{DynBroker, NewJob},
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Producer, envelope};
 use queue_tests::{
     cluster::Cluster,
     fleet::{Fleet, resumed},

@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
 use queue_conformance::failing::{FailingBroker, Fault};
+use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
 use queue_tests::{
     patience::{WatchBroker, exit, until, wait, wait_for},
     probe::{ask, free_address, until_ready},

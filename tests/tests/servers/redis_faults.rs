@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::{
+    Changes as _,
+    conformance::{ack, envelope, eventually, finish},
+};
 use queue_core::{
     Client, Error, JobId,
     broker::{
@@ -16,10 +20,6 @@ use queue_core::{
     },
     prelude::task,
     redis::RedisBroker,
-};
-use queue_conformance::{
-    Changes as _,
-    conformance::{ack, envelope, eventually, finish},
 };
 use queue_tests::{
     on_servers,

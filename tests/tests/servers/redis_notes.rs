@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use queue_conformance::{
+    Changes as _,
+    conformance::{envelope, finish},
+};
 use queue_core::{
     Error, JobId,
     broker::{
         Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Due, Ending, Enqueue, Inspect, NewJob, PartyName, Priority,
         ProcessId, Register, SetPause, SweepLimits, Turn,
     },
-};
-use queue_conformance::{
-    Changes as _,
-    conformance::{envelope, finish},
 };
 use queue_tests::{
     on_servers,

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use queue_conformance::{
+    Changes as _,
+    conformance::{Lane, Producer, ack, envelope},
+};
 use queue_core::{
     JobId,
     broker::{
@@ -10,10 +14,6 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
     sqlite::SqliteBroker,
-};
-use queue_conformance::{
-    Changes as _,
-    conformance::{Lane, Producer, ack, envelope},
 };
 use queue_tests::{
     folder::folder,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use queue_conformance::conformance::{Lane, Producer, envelope, finish};
 use queue_core::{
     JobId,
     broker::{DynBroker, Ending, JobState, KeepLimits, NewJob, Priority, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope, finish};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},

@@ -1,12 +1,12 @@
 //! Keys that other hands break: what is found, told and repaired. And who may not ignore them.
 
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     Error, JobId,
     broker::{Audit, DamageKind, DynBroker, Enqueued, JobState, NewJob, OnConflict, Unique, UniqueKey},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::{
     folder::folder,
     on_servers,

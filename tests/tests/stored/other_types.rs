@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use queue_conformance::conformance::{Lane, Producer, ack, envelope};
 use queue_core::{
     Error, JobId,
     broker::{Audit, Counter, DamageKind, DynBroker, Inspect, NewJob},
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, ack, envelope};
 use queue_tests::{
     cluster, on_servers,
     patience::{output, wait_for},

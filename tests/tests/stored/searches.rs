@@ -6,14 +6,14 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use queue_conformance::{
+    conformance::{Producer, envelope},
+    memory_broker::MemoryBroker,
+};
 use queue_core::{
     Client, Error, JobId, Search,
     broker::{Broker, DynBroker, Inspect, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing},
     delegate_broker, delegate_inspect,
-};
-use queue_conformance::{
-    conformance::{Producer, envelope},
-    memory_broker::MemoryBroker,
 };
 use std::time::Duration;
 

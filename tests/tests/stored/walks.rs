@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use queue_conformance::conformance::{Lane, Producer, envelope, eventually, nack};
 use queue_core::{
     JobId,
     broker::{DynBroker, Ending, JobState, NewJob, Scan},
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope, eventually, nack};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},

@@ -4,8 +4,8 @@ mod commands;
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::{Client, ScheduleAddress, broker::DynBroker};
 use queue_conformance::{Clock, memory_broker::MemoryBroker};
+use queue_core::{Client, ScheduleAddress, broker::DynBroker};
 use queue_worker::Worker;
 use reports::{Archive, leave, sign_up};
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -34,27 +35,24 @@ const GROUP_BYTES: usize = 2 * 1024 * 1024;
 pub(crate) struct Writer {
     ops: mpsc::UnboundedSender<Box<dyn Op>>,
     shown: String,
+    /// A database without a thread: its callers carry out their operations.
+    own: Option<Own>,
 }
+
+type Own = Arc<Mutex<(Group, mpsc::UnboundedReceiver<Box<dyn Op>>)>>;
 
 impl Writer {
     /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
     /// Its commits reach the disk before their answers if they have to survive the loss of power.
     pub(crate) fn start(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
-        let Opened { connection, file, location } = opened;
-        let group = Group {
-            connection,
-            file,
-            begin: "BEGIN IMMEDIATE",
-            location,
-            bell,
-            ballast,
-            roomy: true,
-            durability,
-            syncs: true,
-            company: Company::default(),
-            waiting: VecDeque::new(),
-        };
-        start("queue-sqlite-writer", group)
+        start("queue-sqlite-writer", Group::writing(opened, ballast, durability, bell))
+    }
+
+    /// The same without a thread, for a database in memory of one test: each caller carries out its operation, and waits for nobody.
+    pub(crate) fn inline(opened: Opened, bell: Bell) -> Self {
+        let (ops, receiver) = mpsc::unbounded_channel();
+        let group = Group::writing(opened, Ballast::none(), Durability::Volatile, bell);
+        Writer { ops, shown: group.location.clone(), own: Some(Arc::new(Mutex::new((group, receiver)))) }
     }
 
     /// The same for a connection that only reads. Its operations see one snapshot each.
@@ -95,6 +93,11 @@ impl Writer {
         let (caller, answer) = oneshot::channel();
         let gone = || Error::unavailable(&self.shown, "its thread has ended");
         self.ops.send(Box::new(Call::new(work, commit, caller))).map_err(|_| gone())?;
+        if let Some(own) = &self.own {
+            let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+            let (group, receiver) = &mut *own;
+            group.commit_waiting(receiver);
+        }
         let wait = until.map_or(CALL_DEADLINE, |until| until.saturating_duration_since(Instant::now()).min(CALL_DEADLINE));
         match tokio::time::timeout(wait, answer).await {
             Ok(answer) => answer.map_err(|_| gone())?,
@@ -113,7 +116,7 @@ fn start(name: &str, group: Group) -> Result<(Writer, JoinHandle<()>)> {
         .name(name.to_owned())
         .spawn(move || group.run(receiver))
         .map_err(|error| Error::Config(format!("cannot start the thread {name}: {error}")))?;
-    Ok((Writer { ops, shown }, thread))
+    Ok((Writer { ops, shown, own: None }, thread))
 }
 
 /// A database that was opened.
@@ -144,6 +147,31 @@ struct Group {
 }
 
 impl Group {
+    /// Of a connection that writes.
+    fn writing(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Self {
+        let Opened { connection, file, location } = opened;
+        Group {
+            connection,
+            file,
+            begin: "BEGIN IMMEDIATE",
+            location,
+            bell,
+            ballast,
+            roomy: true,
+            durability,
+            syncs: true,
+            company: Company::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Commits what waits now.
+    fn commit_waiting(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) {
+        while !self.waiting.is_empty() || !receiver.is_empty() {
+            self.commit_group(receiver);
+        }
+    }
+
     /// Ends when the last handle is gone.
     fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Box<dyn Op>>) {
         while !self.waiting.is_empty() || self.wait(&mut receiver) {

@@ -9,6 +9,10 @@ use std::{
 };
 
 use axum::{Router, http::request::Parts};
+use queue_conformance::{
+    folder::folder,
+    patience::{wait, watch},
+};
 use queue_core::{
     Client, JobAddress, JobState, Schedule, ScheduleAddress,
     broker::{
@@ -18,10 +22,6 @@ use queue_core::{
     prelude::*,
 };
 use queue_dashboard::{Dashboard, MissingAuthorize, Person, Role};
-use queue_conformance::{
-    folder::folder,
-    patience::{wait, watch},
-};
 use queue_tests::server::{self, Kind, Server};
 use queue_worker::{Shutdown, Worker};
 use tempfile::TempDir;

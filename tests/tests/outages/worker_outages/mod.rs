@@ -5,11 +5,11 @@ mod scene;
 
 use std::time::Instant;
 
+use queue_conformance::failing::Fault;
 use queue_core::{
     broker::{Counter, ProcessId, Register, WorkerMode},
     prelude::*,
 };
-use queue_conformance::failing::Fault;
 use queue_tests::{
     patience::{until, wait},
     probe::{ask, free_address, until_ready},

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
     broker::{Counter, DynBroker},
     context::CancelCause,
@@ -12,7 +13,6 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
-use queue_conformance::failing::{FailingBroker, Fault};
 use queue_tests::patience::{until, wait};
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::task::JoinHandle;

@@ -2,13 +2,13 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use queue_core::{
-    broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register, SetPause},
-    redis::RedisBroker,
-};
 use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer, nack},
+};
+use queue_core::{
+    broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register, SetPause},
+    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

@@ -6,13 +6,13 @@ mod steps;
 
 use std::collections::HashSet;
 
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     JobId,
     broker::{Audit, Counter, Damage, DamageKind, DynBroker, NewJob},
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_tests::server::Server;
 
 const QUEUE: &str = "lost";

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
+use queue_conformance::conformance::{Lane, ack, eventually, finish, nack};
 use queue_core::{
     JobId,
     broker::{Damage, Delivery, DynBroker, Ending, Inspect, JobState},
     redis::RedisBroker,
 };
-use queue_conformance::conformance::{Lane, ack, eventually, finish, nack};
 use queue_tests::{
     on_servers,
     patience::{until, wait},

@@ -2,13 +2,13 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use queue_core::{
-    JobId,
-    broker::{CrashRule, DamageKind, JobState, Priority, ProcessId, Register, SweepLimits, Turn},
-};
 use queue_conformance::{
     Changes as _,
     conformance::{Lane, Producer},
+};
+use queue_core::{
+    JobId,
+    broker::{CrashRule, DamageKind, JobState, Priority, ProcessId, Register, SweepLimits, Turn},
 };
 use queue_tests::{
     on_servers,
