@@ -110,13 +110,9 @@ impl Inline {
         let (info, release) = identity::info(plan.release.clone(), plan.registry.names()).await;
         let shared = Arc::new(Shared::new(&plan, info, &release));
         let (events, received) = mpsc::unbounded_channel();
-        let declares = !(shared.limits.is_empty()
-            && shared.groups.is_empty()
-            && shared.aging.is_empty()
-            && shared.schedules.is_empty()
-            && shared.subscriptions.is_empty());
-        if declares {
-            arrival::declare_limits(&shared).await?;
+        arrival::declare_limits(&shared).await?;
+        // What that has not declared.
+        if !(shared.aging.is_empty() && shared.schedules.is_empty() && shared.subscriptions.is_empty()) {
             let mut declarer = Declarer::new(shared.clone());
             on_broker(&shared, async move { declarer.tick().await }).await?;
         }
