@@ -590,7 +590,7 @@ mutants! {
         "middleware: a job passes before it is encoded": "on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
     }
     ENQUEUES "queue-core/src/draft.rs" {
-        "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|each| each.on_enqueue(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.0.iter().try_for_each(|each| each.on_enqueue(draft)))";
+        "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.each.iter().try_for_each(|each| each.on_enqueue(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.each.iter().try_for_each(|each| each.on_enqueue(draft)))";
         "middleware: any error is a refusal": "Err(draft.refused(error))" => "Err(error)";
     }
     ENQUEUES "queue-core/src/middleware.rs" {
@@ -881,7 +881,7 @@ mutants! {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
     }
     SQLITE "queue-core/src/sqlite/connection/tx.rs" {
-        "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
+        "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero() && !self.source.is_frozen())" => "0";
     }
     REDIS "queue-core/src/redis/doors/keys.lua" {
         "keys: a successor follows when its key is free": "if call('EXISTS', K.held) == 1 then" => "if false then";
