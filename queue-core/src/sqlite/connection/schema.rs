@@ -261,14 +261,17 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     for migration in missing {
         connection.execute_batch(migration)?;
     }
-    if !connection.column_exists(None, "queue_jobs", "ran")? {
+    let has = |column: &str| {
+        let named = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queue_jobs') WHERE name = ?1)";
+        connection.query_row(named, [column], |row| row.get::<_, bool>(0))
+    };
+    if !has("ran")? {
         connection.execute_batch("ALTER TABLE queue_jobs ADD COLUMN ran INTEGER")?;
     }
     for tables in ASIDE {
         connection.execute_batch(tables)?;
     }
-    const COUNTED: &str = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queue_jobs') WHERE name = 'releases')";
-    if !connection.query_row(COUNTED, [], |row| row.get::<_, bool>(0))? {
+    if !has("releases")? {
         connection.execute_batch(RELEASES)?;
     }
     if found >= WITH_GROUPS {
