@@ -169,7 +169,7 @@ pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
     assert!(other.is_empty(), "nothing is left: {other:?}");
     put(&bed, "new", 1).await;
     run_all(&mut lane).await;
-    assert_eq!(sweep(2).await.groups, 1, "nobody keeps it away any more");
+    assert_eq!(sweep(2).await.groups, 1, "the other sweeper has finished");
 }
 
 /// Ends so many jobs, which are kept for a time. Gives their ids.

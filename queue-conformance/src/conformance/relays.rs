@@ -55,7 +55,7 @@ pub async fn a_number_is_answered_again_for_the_same_digest_alone(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The request of a producer that is no relay is none of a relay.
+/// A request of an ordinary producer is not treated as that of a relay.
 pub async fn a_digest_makes_another_request(bed: Bed) {
     let producer = bed.producer().await;
     send(&bed, &producer.next(vec![plain("x")])).await;
