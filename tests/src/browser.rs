@@ -6,7 +6,8 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -18,16 +19,28 @@ use queue_conformance::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::Process;
+use crate::process::{Process, guard};
 
 /// A Chromium may take this many attempts to start.
 const STARTS: usize = 3;
 
-/// A browser with one page. It ends when it is dropped.
+/// A Chromium takes three seconds of processor time to start, so the next test of this process takes over that of a test that passed.
+static IDLE: Mutex<Vec<Chromium>> = Mutex::new(Vec::new());
+
+/// A browser with one page, which knows nothing of an earlier test.
 #[derive(Debug)]
 pub struct Browser {
+    /// `None` once it is dropped.
+    chromium: Option<Chromium>,
+}
+
+/// A running Chromium and its driver. It ends when it is dropped.
+#[derive(Debug)]
+struct Chromium {
     port: Port,
     session: String,
+    /// Kills it should this process die: it would outlive a driver that is killed.
+    guard: Option<Child>,
     _driver: Process,
     _folder: TempDir,
 }
@@ -44,43 +57,41 @@ fn program(variable: &str, names: &[&str]) -> PathBuf {
 }
 
 impl Browser {
-    /// Starts a Chromium, and another one if a busy machine lets it start too slowly for its driver.
+    /// Opens a new page in a Chromium that no test uses. Starts one if there is none, and another one if a busy machine lets it start too
+    /// slowly for its driver.
     ///
     /// # Panics
     /// When there is none (a test is never skipped silently), or none that starts.
     pub fn start() -> Browser {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(chromium) = idle {
+            let browser = Browser { chromium: Some(chromium) };
+            browser.forget();
+            return browser;
+        }
         let mut problems = Vec::new();
         for _ in 0..STARTS {
-            match Browser::try_start() {
-                Ok(browser) => return browser,
+            match Chromium::start() {
+                Ok(chromium) => return Browser { chromium: Some(chromium) },
                 Err(problem) => problems.push(problem),
             }
         }
         panic!("verdict: SLOW: a Chromium to start: {problems:#?}")
     }
 
-    fn try_start() -> Result<Browser, String> {
-        let (chromium, driver) = (
-            program("QUEUE_TEST_CHROMIUM", &["chromium", "chromium-browser", "google-chrome"]),
-            program("QUEUE_TEST_CHROMEDRIVER", &["chromedriver"]),
-        );
-        let (folder, port) = (folder(), Port::reserve());
-        let mut command = Command::new(driver);
-        command.arg(format!("--port={port}")).env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        let driver = Process::in_folder(&mut command, folder.path());
-        let mut browser = Browser { port, session: String::new(), _driver: driver, _folder: folder };
-        let connected = wait("chromedriver to start").every(Duration::from_millis(20)).try_block_some(|| browser.connect());
-        connected.map_err(|late| late.to_string())?;
-        let options = json!({
-            "binary": chromium,
-            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en", "--window-size=1280,900"],
-        });
-        let wanted = json!({ "capabilities": { "alwaysMatch": {
-            "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" },
-        } } });
-        let answer = browser.ask("POST", "/session", &wanted).map_err(|error| error.to_string())?;
-        browser.session = answer["sessionId"].as_str().ok_or_else(|| answer.to_string())?.to_owned();
-        Ok(browser)
+    /// Replaces the page by a new one, and deletes what the browser keeps.
+    fn forget(&self) {
+        let origin = self.script("return location.origin");
+        if origin.as_str().is_some_and(|origin| origin.starts_with("http")) {
+            self.devtools("Storage.clearDataForOrigin", &json!({ "origin": origin, "storageTypes": "all" }));
+        }
+        self.devtools("Network.clearBrowserCookies", &json!({}));
+        self.devtools("Network.clearBrowserCache", &json!({}));
+        let page = self.of_session("POST", "/window/new", &json!({ "type": "tab" }));
+        self.of_session("DELETE", "/window", &Value::Null);
+        self.of_session("POST", "/window", &json!({ "handle": page["handle"] }));
+        // Complaints of the page that is closed.
+        self.complaints();
     }
 
     /// Loads a page.
@@ -108,7 +119,7 @@ impl Browser {
         self.wait_for("the text of a page that stays").block_some(|| {
             let found = self.element("body");
             // Since then another page may have come.
-            let answer = self.answer("GET", &format!("/session/{}/element/{found}/text", self.session), &Value::Null);
+            let answer = self.answer("GET", &format!("/session/{}/element/{found}/text", self.chromium().session), &Value::Null);
             answer.as_str().map(str::to_owned)
         })
     }
@@ -121,7 +132,7 @@ impl Browser {
 
     /// The address and the text of the page, or what the driver answers instead.
     pub fn shown(&self) -> String {
-        let path = format!("/session/{}/execute/sync", self.session);
+        let path = format!("/session/{}/execute/sync", self.chromium().session);
         let script = "return document.URL + '\n' + (document.body ? document.body.innerText : '')";
         let answer = self.answer("POST", &path, &json!({ "script": script, "args": [] }));
         answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
@@ -140,7 +151,7 @@ impl Browser {
     /// Does something to an element. If the page has put another one in its place since it was found, that one is meant.
     fn act(&self, selector: &str, action: &str, body: &Value) {
         self.wait_for(&format!("an element `{selector}` that stays")).block_some(|| {
-            let path = format!("/session/{}/element/{}/{action}", self.session, self.element(selector));
+            let path = format!("/session/{}/element/{}/{action}", self.chromium().session, self.element(selector));
             let answer = self.answer("POST", &path, body);
             let gone = answer["error"] == "stale element reference" || answer.to_string().contains("does not belong to the document");
             assert!(gone || answer.get("error").is_none(), "POST {path}: {answer}");
@@ -184,7 +195,7 @@ impl Browser {
     /// When it does not in time.
     pub fn wait(&self, script: &str) {
         // A page that is still loading may lack what the script reads.
-        let path = format!("/session/{}/execute/sync", self.session);
+        let path = format!("/session/{}/execute/sync", self.chromium().session);
         let body = json!({ "script": format!("return !!({script})"), "args": [] });
         self.wait_for(&format!("`{script}`")).block_until(|| self.answer("POST", &path, &body) == Value::Bool(true));
     }
@@ -244,12 +255,12 @@ impl Browser {
         name.unwrap_or_else(|| panic!("`{selector}` has no name: {found}")).to_owned()
     }
 
-    fn connect(&self) -> Option<TcpStream> {
-        TcpStream::connect(("127.0.0.1", self.port.number())).ok()
+    fn chromium(&self) -> &Chromium {
+        self.chromium.as_ref().expect("it is not dropped")
     }
 
     fn of_session(&self, method: &str, path: &str, body: &Value) -> Value {
-        self.call(method, &format!("/session/{}{path}", self.session), body)
+        self.call(method, &format!("/session/{}{path}", self.chromium().session), body)
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -260,7 +271,48 @@ impl Browser {
 
     /// What the driver answers, which may be an error.
     fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
-        self.ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        self.chromium().ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let chromium = self.chromium.take();
+        if !std::thread::panicking() {
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(chromium);
+        }
+    }
+}
+
+impl Chromium {
+    fn start() -> Result<Chromium, String> {
+        let (chromium, driver) = (
+            program("QUEUE_TEST_CHROMIUM", &["chromium", "chromium-browser", "google-chrome"]),
+            program("QUEUE_TEST_CHROMEDRIVER", &["chromedriver"]),
+        );
+        let (folder, port) = (folder(), Port::reserve());
+        let mut command = Command::new(driver);
+        command.arg(format!("--port={port}")).env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let driver = Process::in_folder(&mut command, folder.path());
+        let mut started = Chromium { port, session: String::new(), guard: None, _driver: driver, _folder: folder };
+        let connected = wait("chromedriver to start").every(Duration::from_millis(20)).try_block_some(|| started.connect());
+        connected.map_err(|late| late.to_string())?;
+        let options = json!({
+            "binary": chromium,
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en", "--window-size=1280,900"],
+        });
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let answer = started.ask("POST", "/session", &wanted).map_err(|error| error.to_string())?;
+        started.session = answer["sessionId"].as_str().ok_or_else(|| answer.to_string())?.to_owned();
+        let process = answer["capabilities"]["goog:processID"].as_u64().and_then(|process| u32::try_from(process).ok());
+        started.guard = Some(guard(process.ok_or_else(|| format!("no process: {answer}"))?, "-KILL", &[]));
+        Ok(started)
+    }
+
+    fn connect(&self) -> Option<TcpStream> {
+        TcpStream::connect(("127.0.0.1", self.port.number())).ok()
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
@@ -291,9 +343,13 @@ impl Browser {
     }
 }
 
-impl Drop for Browser {
+impl Drop for Chromium {
     fn drop(&mut self) {
-        // Chromium ends with its session, and would outlive a driver that is killed. Where the test has failed this may fail, too.
+        if let Some(guard) = &mut self.guard {
+            let _ = guard.kill();
+            let _ = guard.wait();
+        }
+        // Chromium ends with its session. Where the test has failed this may fail, too.
         if let Some(mut stream) = self.connect() {
             let _ = write!(stream, "DELETE /session/{} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n", self.session);
             let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));

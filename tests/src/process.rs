@@ -43,15 +43,7 @@ impl Process {
 
     fn guarded(command: &mut Command, signal: &str, folders: &[&Path]) -> Process {
         let child = command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let script = "trap '' INT TERM; read -r _; kill \"$2\" \"$1\"; shift 2; rm -rf \"$@\"";
-        let guard = Command::new("sh")
-            .args(["-c", script, "guard", &child.id().to_string(), signal])
-            .args(folders)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("there is a shell");
+        let guard = guard(child.id(), signal, folders);
         Process { child, guard }
     }
 
@@ -103,6 +95,14 @@ impl Process {
         self.signal("-TERM");
         wait(format!("process {} to end after SIGTERM", self.id())).some(async || self.ended()).await.code()
     }
+}
+
+/// A shell that sends a signal to a process and removes folders when the pipe from us ends.
+pub(crate) fn guard(process: u32, signal: &str, folders: &[&Path]) -> Child {
+    let script = "trap '' INT TERM; read -r _; kill \"$2\" \"$1\"; shift 2; rm -rf \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "guard", &process.to_string(), signal]).args(folders);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("there is a shell")
 }
 
 impl Drop for Process {
