@@ -1,6 +1,11 @@
 //! `cargo xtask api`: what is public, against `docs/api.md`. Nothing becomes public by accident.
 
-use std::{collections::BTreeSet, fs, path::Path, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use clap::Args;
 
@@ -11,6 +16,10 @@ const LIBRARIES: [&str; 5] = ["queue_core", "queue_worker", "queue_dashboard", "
 
 /// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
+
+/// The packages for users that are libraries.
+const DOCUMENTED: [&str; 7] =
+    ["queue-calendar", "queue-core", "queue-dashboard", "queue-macros", "queue-outbox", "queue-testing", "queue-worker"];
 
 /// Options of `cargo xtask api`.
 #[derive(Args)]
@@ -31,25 +40,15 @@ pub(crate) fn agrees(built: bool) -> bool {
     problems.is_empty()
 }
 
+/// A command that builds the documentation.
+pub(crate) fn document() -> Command {
+    let mut command = cargo();
+    command.args(["doc", "--no-deps", "--all-features"]).args(DOCUMENTED.iter().flat_map(|package| ["-p", package]));
+    command
+}
+
 fn compare(built: bool) -> Result<Vec<String>, String> {
-    let mut document = cargo();
-    document.args([
-        "doc",
-        "--quiet",
-        "--no-deps",
-        "--all-features",
-        "-p",
-        "queue-core",
-        "-p",
-        "queue-worker",
-        "-p",
-        "queue-dashboard",
-        "-p",
-        "queue-outbox",
-        "-p",
-        "queue-testing",
-    ]);
-    if !built && !document.status().is_ok_and(|status| status.success()) {
+    if !built && !document().arg("--quiet").status().is_ok_and(|status| status.success()) {
         return Err("the documentation cannot be built".to_owned());
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 8] = ["conformance", "dashboard", "servers", "outages", "corrupt", "rows", "cli", "model"];
+const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "model", "corrupt", "rows", "outbox"];
 
 /// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
 const WAITING: (&str, usize) = ("conformance", 2);
@@ -304,13 +304,13 @@ fn is_slow(output: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
 }
 
-/// Runs all programs, one more at a time than there are cores, and calls `report` after each.
+/// Runs all programs, two more at a time than there are cores, and calls `report` after each.
 pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
     chosen.sort_by_key(|(program, _)| place(&program.name));
     let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..(cores() + 1).clamp(2, 8) {
+        for _ in 0..(cores() + 2).clamp(2, 8) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -256,9 +256,7 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
 
 /// Builds the documentation and runs its examples.
 fn document(setting: &Setting<'_>, summary: &mut Summary) {
-    summary.time("documentation", || {
-        succeeds(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
-    });
+    summary.time("documentation", || succeeds(api::document().env("RUSTDOCFLAGS", "-D warnings")));
     summary.time("public items", || api::agrees(true));
     summary.time("examples in the documentation", || {
         let mut examples = cargo();
