@@ -80,7 +80,12 @@ fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
     let Some(built) = suites::build(&suites::WORKSPACE) else { return Err("the workspace does not build".to_owned()) };
     let steps = steps(&built, &setting)?;
     let last_run = earlier.iter().map(number_of_run).max().unwrap_or(0);
-    let done_in = |run: u64, step: &Step<'_>| earlier.iter().any(|line| number_of_run(line) == run && line["step"] == *step.name);
+    // What failed is run again once something has changed.
+    let here = commit();
+    let done_in = |run: u64, step: &Step<'_>| {
+        let last = earlier.iter().rfind(|line| number_of_run(line) == run && line["step"] == *step.name);
+        last.is_some_and(|line| line["outcome"] != "FAILED" || line["commit"] == *here)
+    };
     let is_complete = steps.iter().all(|step| done_in(last_run, step));
     let run = if restart || is_complete || last_run == 0 { last_run + 1 } else { last_run };
     let (mut waiting, mut ran) = (0, 0);
@@ -110,7 +115,7 @@ fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
             "commit": commit(), "date": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         }))?;
     }
-    let lines: Vec<Value> = read()?.into_iter().filter(|line| number_of_run(line) == run).collect();
+    let lines = last_of_each(read()?.into_iter().filter(|line| number_of_run(line) == run));
     fs::write(root().join(PAGE), page(&lines, waiting)).map_err(|error| format!("{PAGE}: {error}"))?;
     let failed: Vec<_> = lines.iter().filter(|line| line["outcome"] == "FAILED").collect();
     println!("\n{} steps of run {run} have run, {} failed, {waiting} wait; see {PAGE}", lines.len(), failed.len());
@@ -310,6 +315,16 @@ fn append(line: &Value) -> Result<(), String> {
     opened.and_then(|mut file| writeln!(file, "{line}")).map_err(|error| format!("{RESULTS}: {error}"))
 }
 
+/// The last line of each step.
+fn last_of_each(lines: impl Iterator<Item = Value>) -> Vec<Value> {
+    let mut last: Vec<Value> = Vec::new();
+    for line in lines {
+        last.retain(|earlier| earlier["step"] != line["step"]);
+        last.push(line);
+    }
+    last
+}
+
 /// The page: what ran, what it showed, and what could not run.
 fn page(lines: &[Value], waiting: usize) -> String {
     let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().replace('|', "\\|");
@@ -350,7 +365,8 @@ mod tests {
     #[test]
     fn the_page_shows_what_failed_and_what_could_not_run() {
         let line = |step: &str, outcome: &str| json!({ "run": 1, "step": step, "group": "packages", "outcome": outcome, "remark": "a | b", "seconds": 1.5, "seed": 7, "commit": "abc", "date": "2026-11-27T10:00:00Z" });
-        let page = page(&[line("one", "held"), line("two", "FAILED"), line("three", "not run")], 2);
+        let lines = [line("one", "FAILED"), line("two", "FAILED"), line("one", "held"), line("three", "not run")];
+        let page = page(&last_of_each(lines.into_iter()), 2);
         assert!(page.contains("1 steps held, 1 failed, 1 could not run on this machine, 2 have not run yet"), "{page}");
         assert!(page.contains("| two | FAILED | 1.5 | 7 | abc | 2026-11-27 | a \\| b |"), "{page}");
     }

@@ -112,6 +112,12 @@ impl Delivery<'_> {
         if terms.clock_moves { self.claimed_us / 1000 } else { u64::try_from(self.at_ms).unwrap_or(0) }
     }
 
+    /// The latest time at which it was given, in milliseconds. An answer that was lost is repeated with the time of the repetition, but the number of a claim is
+    /// not below its time.
+    pub(super) fn given_by_ms(&self, terms: &Terms) -> u64 {
+        self.given_ms(terms).min(self.claim)
+    }
+
     /// The finishes that counted, or may have.
     pub(super) fn possible(&self) -> impl Iterator<Item = &Finish> {
         self.finishes.values().filter(|finish| finish.fate != Fate::Refused)

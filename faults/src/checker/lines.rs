@@ -71,15 +71,20 @@ fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_u
     // What a person takes away or brings back keeps no place in a line; and what had begun before a rewind has kept its own.
     let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
     let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);
-    let given = |one: &Delivery<'_>| one.given_ms(facts.terms).saturating_mul(1000);
+    let given = |one: &Delivery<'_>| one.given_by_ms(facts.terms).saturating_mul(1000);
     let had_begun =
         job.rewinds.iter().any(|(span, _)| job.deliveries.values().any(|one| given(one) < from_us && may_run_since(one, span.from_us)));
     if was_touched || had_begun {
         return None;
     }
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
-    // A claim of which its worker could not tell before it was killed may have begun before the rewind as well.
-    let first = claims.next().filter(|first| job.rewinds.is_empty() || first.crashes == 0)?;
+    // A claim of which its worker could not tell may have begun before the rewind as well, and was taken back after it.
+    let taken_back = |first: &Delivery<'_>, span: Span| {
+        let unseen = facts.unanswered_until(0);
+        let ended_us = span.to_us.unwrap_or(u64::MAX);
+        first.crashes > 0 || unseen.iter().any(|(since, until)| *since <= ended_us && *until >= span.from_us && *since < first.claimed_us)
+    };
+    let first = claims.next().filter(|first| !job.rewinds.iter().any(|(span, _)| taken_back(first, *span)))?;
     Some(Place { id, key: job.key?, stored: enqueue.span, first, last: claims.next_back().unwrap_or(first) })
 }
 

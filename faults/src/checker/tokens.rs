@@ -48,7 +48,7 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
 /// Whether a job had begun before a rewind, and has ended for the first time since: its event is handled again when the subscription comes to it.
 fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
     let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
-    let begun = job.deliveries.values().rfind(|one| rewind.to_us.is_none_or(|to| one.given_ms(facts.terms) * 1000 <= to));
+    let begun = job.deliveries.values().rfind(|one| rewind.to_us.is_none_or(|to| one.given_by_ms(facts.terms) * 1000 <= to));
     let Some(running) = begun.filter(|one| one.claim <= earlier.claim) else { return false };
     let had_ended = is_over(running) && running.accepted().is_some_and(|finish| finish.span.from_us < rewind.from_us);
     !had_ended && job.deliveries.range(running.claim..=earlier.claim).filter(|(_, one)| is_over(one)).count() <= 1

@@ -142,8 +142,9 @@ fn nothing_before(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<
     }
 }
 
-/// After a rewind every event from its mark on that the log still has is handled again, but for one whose job ran meanwhile. A later rewind
-/// that may have happened may have skipped what lies before its own mark.
+/// After a rewind every event from its mark on that the log still has is handled again, but for one whose job ran meanwhile, and one that was
+/// published twice: the subscription may not have read its second entry yet, and skips it then. A later rewind that may have happened may have
+/// skipped what lies before its own mark.
 fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, events: &[Event<'_>], found: &mut Vec<Finding>) {
     let rewinds: BTreeMap<u64, &Marked<'_>> =
         of.rewinds.iter().filter(|rewind| rewind.fate == Fate::Happened).map(|rewind| (rewind.span.from_us, rewind)).collect();
@@ -153,7 +154,8 @@ fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'
     let is_again = |event: &&Event<'_>| {
         // What was published while it began lies in its span either way.
         let is_before = event.publish.span.to_us.is_some_and(|to| to < last.span.from_us);
-        event.in_log && is_before && !marks.iter().any(|mark| may_lie_before(event.publish, mark))
+        let entries = facts.publishes.get(&event.publish.key).into_iter().flatten().filter(|publish| publish.fate != Fate::Refused);
+        event.in_log && entries.count() == 1 && is_before && !marks.iter().any(|mark| may_lie_before(event.publish, mark))
     };
     let has = |event: &Event<'_>| {
         job_of(facts, held, event.id).is_some_and(|job| {
