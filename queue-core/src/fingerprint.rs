@@ -170,6 +170,19 @@ impl Scan<'_> {
         if word.starts_with(|c: char| c.is_ascii_digit()) {
             self.drop_sign();
         }
+        for (at, part) in word.split('_').enumerate() {
+            if at > 0 {
+                self.pattern.push('_');
+            }
+            match at > 0 && is_id_part(part) {
+                true => self.value(),
+                false => self.numbers(part),
+            }
+        }
+    }
+
+    /// Replaces each run of digits.
+    fn numbers(&mut self, word: &str) {
         let mut rest = word;
         while let Some(from) = rest.find(|c: char| c.is_ascii_digit()) {
             self.pattern.push_str(&rest[..from]);
@@ -247,6 +260,13 @@ fn is_id(word: &str) -> bool {
         || (word.len() >= 16 && digits >= 4 && word.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
+/// Whether what follows the prefix of a word is an id, as in `req_6299d0` and `cus_9s6XKzkNRiz8i3`.
+fn is_id_part(part: &str) -> bool {
+    let digits = part.bytes().filter(u8::is_ascii_digit).count();
+    (part.len() >= 6 && digits > 0 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        || (part.len() >= 10 && digits >= 3 && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +299,9 @@ mod tests {
             ("commit 9fceb02d0ae5 is gone", "commit * is gone"),
             ("deadbeef is a word, and so is effaced", "deadbeef is a word, and so is effaced"),
             ("upload 01ARZ3NDEKTSV4RRFFQ69G5FAV failed", "upload * failed"),
+            ("request req_6299d0 of cus_9s6XKzkNRiz8i3", "request req_* of cus_*"),
+            ("req_3fa9c1d27b_eu1", "req_*_eu*"),
+            ("no table orders_v2 or _decade, pool_bad", "no table orders_v* or _decade, pool_bad"),
             ("AuthenticationV2Handler failed", "AuthenticationV*Handler failed"),
             ("urn:0191F3A2-7C31-7D1E-9A4B-52F0C6D8E9AB.", "urn:*."),
             ("[2001:db8::ff00:42:8329]:443 and fe80::1: refused", "[*]:* and *: refused"),

@@ -103,7 +103,7 @@ impl Wanted {
         text.is_empty()
             || has(&job.address.id.to_string(), text)
             || has(job.task.as_deref().unwrap_or_default(), text)
-            || [job.last_error(), job.note.as_deref(), job.undecodable.as_deref()].into_iter().flatten().any(|words| has(words, text))
+            || [job.last_error(), job.note.as_deref(), job.undecodable.as_deref()].into_iter().flatten().any(|words| has(&secrets.text(words), text))
             || job.reason.is_some_and(|reason| has(reason.name(), text))
             || secrets.headers(&job.headers).iter().any(|(name, value)| has(name, text) || has(value, text))
             // As it is shown: nobody finds a secret by trying what it contains.

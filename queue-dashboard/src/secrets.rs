@@ -7,25 +7,14 @@ use serde_json::Value;
 /// What stands in place of a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
-/// Parts of names that belong to secrets, in small letters without `_`, `-` and `.`.
-const NAMES: [&str; 16] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "apikey",
-    "authorization",
-    "cookie",
-    "credential",
-    "privatekey",
-    "accesskey",
-    "signature",
-    "cardnumber",
-    "cvv",
-    "iban",
-    "ssn",
-];
+/// Names of secrets that no other word contains, in small letters without `_`, `-` and `.`: hidden wherever they are in a name.
+const ANYWHERE: [&str; 8] = ["password", "passwd", "passphrase", "apikey", "authorization", "privatekey", "accesskey", "cardnumber"];
+
+/// Names of secrets that other words contain: hidden if they are a word of a name, or its end, as in `accesstoken`.
+const WORDS: [&str; 4] = ["secret", "token", "cookie", "credential"];
+
+/// Short names of secrets: hidden only as a whole word. `class_name` has `ssn` in it.
+const SHORT: [&str; 5] = ["signature", "cvv", "iban", "ssn", "pwd"];
 
 /// Deepest nesting that is shown.
 const DEPTH: usize = 64;
@@ -44,9 +33,14 @@ impl Secrets {
         }
     }
 
-    fn is_secret(&self, name: &str) -> bool {
-        let name = plain(name);
-        NAMES.iter().any(|part| name.contains(part)) || self.more.contains(&name)
+    /// Whether a value is hidden. `max_tokens` is a secret only if it is no number.
+    fn is_secret(&self, name: &str, is_number: bool) -> bool {
+        let whole = plain(name);
+        let is_word = |word: &str| {
+            let one = word.strip_suffix('s').filter(|_| !is_number).unwrap_or(word);
+            SHORT.contains(&one) || WORDS.iter().any(|secret| one.ends_with(secret))
+        };
+        ANYWHERE.iter().any(|part| whole.contains(part)) || words(name).iter().any(|word| is_word(word)) || self.more.contains(&whole)
     }
 
     /// A JSON text for people, on several lines, with its secrets hidden.
@@ -58,7 +52,7 @@ impl Secrets {
 
     pub(crate) fn headers(&self, headers: &BTreeMap<String, String>) -> Vec<(String, String)> {
         let shown =
-            |(name, value): (&String, &String)| (name.clone(), if self.is_secret(name) { HIDDEN.to_owned() } else { value.clone() });
+            |(name, value): (&String, &String)| (name.clone(), if self.is_secret(name, false) { HIDDEN.to_owned() } else { value.clone() });
         headers.iter().map(shown).collect()
     }
 
@@ -71,10 +65,11 @@ impl Secrets {
             rest = behind;
             let name = before[..at].trim_end_matches(['"', '\'', ' ']);
             let word = name.rsplit(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.')).next().unwrap_or_default();
-            if !self.is_secret(word) {
+            let value = rest.trim_start();
+            let number = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+            if !self.is_secret(word, number > 0 && !value[number..].starts_with(|c: char| c.is_alphanumeric())) {
                 continue;
             }
-            let value = rest.trim_start();
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             let length = match quote {
                 Some(quote) => value[1..].find(quote).map_or(value.len(), |end| end + 2),
@@ -96,7 +91,7 @@ impl Secrets {
             _ if depth > DEPTH => *value = Value::String("…".to_owned()),
             Value::Object(fields) => {
                 for (name, value) in fields.iter_mut() {
-                    match self.is_secret(name) {
+                    match self.is_secret(name, value.is_number()) {
                         true if !value.is_null() => *value = Value::String(HIDDEN.to_owned()),
                         _ => self.hide(value, depth + 1),
                     }
@@ -110,6 +105,22 @@ impl Secrets {
 
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// The words of a name, in small letters: `maxTokens` and `max_tokens` have two.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && was_small) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+        was_small = c.is_lowercase() || c.is_numeric();
+    }
+    words
 }
 
 #[cfg(test)]
@@ -135,6 +146,20 @@ mod tests {
         for plain in ["", "=", "at 12:30:05 all is well", "ü=1", "token=", "password"] {
             assert_eq!(secrets.text(plain), plain);
         }
+        for name in ["business_name", "class_name", "className", "wifi_band", "secretary", "tokenizer", "cookiecutter"] {
+            let json = format!("{{\n  \"{name}\": \"shown\"\n}}");
+            assert_eq!(secrets.json(&json).unwrap(), json);
+            assert_eq!(secrets.text(&format!("{name}=shown")), format!("{name}=shown"));
+        }
+        for (name, value) in [("max_tokens", "400"), ("promptTokens", "7")] {
+            assert!(secrets.json(&format!("{{\"{name}\":{value}}}")).unwrap().contains(value));
+            assert_eq!(secrets.text(&format!("{name}: {value}, ok")), format!("{name}: {value}, ok"));
+        }
+        for name in ["device_tokens", "clientsecret", "accessToken", "IBAN", "x-session-cookie", "credentials", "ssn", "cvv"] {
+            let shown = secrets.json(&format!("{{\"{name}\":\"a1\"}}")).unwrap();
+            assert!(!shown.contains("a1"), "{shown}");
+        }
+        assert!(!secrets.json(r#"{"cvv":123}"#).unwrap().contains("123"));
         let headers = BTreeMap::from([("x-authorization".to_owned(), "e5".to_owned()), ("trace".to_owned(), "f6".to_owned())]);
         assert_eq!(secrets.headers(&headers), [("trace".to_owned(), "f6".to_owned()), ("x-authorization".to_owned(), HIDDEN.to_owned())]);
     }

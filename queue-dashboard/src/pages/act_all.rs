@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobState, NewOperation, OperationState, RunOperation};
+use queue_core::{Change, Error, Filter, Fingerprint, JobState, NewOperation, OperationState, RunOperation};
 
 use super::{
     Content,
@@ -73,7 +73,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         let back_to = back_to.trim_end_matches(['?', '&']);
         let (verb, state) = (change.name(), state.name());
         let failure = match failure {
-            Some(print) => Some((print, text_of(&shared.inspector, &queue, print).await?)),
+            Some(print) => Some((print, text_of(shared, &queue, print).await?)),
             None => None,
         };
         let html = written(&Confirm { viewer, verb, warning: warning(change), queue: &queue, state, jobs, failure, back, back_to })?;
@@ -151,7 +151,7 @@ pub(super) async fn go_on(mut run: RunOperation) {
 }
 
 /// What those who failed so have said.
-async fn text_of(inspector: &Inspector, queue: &str, print: Fingerprint) -> Result<String, Error> {
-    let known = inspector.failures(queue).await?.into_iter().find(|kind| kind.fingerprint == print);
-    Ok(known.map_or_else(|| print.to_string(), |kind| kind.pattern))
+async fn text_of(shared: &Shared, queue: &str, print: Fingerprint) -> Result<String, Error> {
+    let known = shared.inspector.failures(queue).await?.into_iter().find(|kind| kind.fingerprint == print);
+    Ok(known.map_or_else(|| print.to_string(), |kind| shared.settings.secrets.text(&kind.pattern)))
 }

@@ -20,6 +20,7 @@ use crate::{
     params::{Params, query},
     paths::job_path,
     problem::Problem,
+    secrets::Secrets,
     shared::{DEADLINE, Shared},
     snapshot::{Snapshot, together},
 };
@@ -69,7 +70,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(queue: &str, kind: &FailureKind, states: &States, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+    fn new(queue: &str, kind: &FailureKind, secrets: &Secrets, states: &States, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
         let is_one = kind.fingerprint != Fingerprint::OTHERS;
         let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
         let listed =
@@ -84,8 +85,12 @@ impl Row {
             queue: queue.to_owned(),
             fingerprint: kind.fingerprint.to_string(),
             is_one,
-            pattern: if is_one { short(&kind.pattern, 200) } else { "Other failures with too many different messages".to_owned() },
-            message: short(&kind.message, 500),
+            pattern: if is_one {
+                short(&secrets.text(&kind.pattern), 200)
+            } else {
+                "Other failures with too many different messages".to_owned()
+            },
+            message: short(&secrets.text(&kind.message), 500),
             count: number(kind.count),
             first: Moment::new(kind.first_at, now),
             last: Moment::new(kind.last_at, now),
@@ -140,7 +145,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         viewer,
         stale: Stale::of(&look),
         unread,
-        rows: shown.iter().map(|(name, kind)| Row::new(name, kind, &states, snapshot, now)).collect(),
+        rows: shown.iter().map(|(name, kind)| Row::new(name, kind, &shared.settings.secrets, &states, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         all: found.len(),
         left_out,

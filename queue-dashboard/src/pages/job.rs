@@ -165,7 +165,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         facts: facts(&job),
         headers: secrets.headers(&job.headers),
         tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), alike(name, value))).collect(),
-        events: events(&job, look.snapshot.as_deref(), now),
+        events: events(&job, secrets, look.snapshot.as_deref(), now),
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
         result,
@@ -288,7 +288,7 @@ fn limits(job: &JobRecord) -> String {
 }
 
 /// What is known to have happened, oldest first, and what comes next.
-fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<Event> {
+fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<Event> {
     let at = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now));
     let event = |when, what: &str, tone| Event { when: at(when), what: what.to_owned(), tone, text: None };
     let mut events = vec![event(job.enqueued_at, "Enqueued", "")];
@@ -303,7 +303,7 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
             Some(i) => format!("Attempt {} failed", left_out + i + 1),
             None => "An attempt failed".to_owned(),
         };
-        events.push(Event { text: Some(error.message.clone()), ..event(error.at, &what, "bad") });
+        events.push(Event { text: Some(secrets.text(&error.message)), ..event(error.at, &what, "bad") });
     }
     if job.crashes > 0 {
         events.push(event(

@@ -19,6 +19,7 @@ use crate::{
     params::{Params, query},
     paths::path_of,
     problem::Problem,
+    secrets::Secrets,
     shared::Shared,
     snapshot::Snapshot,
 };
@@ -230,7 +231,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
             })
             .into(),
         state: asked.state.name(),
-        rows: jobs.iter().map(|job| Row::new(job, snapshot, now)).collect(),
+        rows: jobs.iter().map(|job| Row::new(job, snapshot, &shared.settings.secrets, now)).collect(),
         hint,
         waits: !asked.state.is_final() && asked.state != JobState::Active,
         has_errors: matches!(asked.state, JobState::Dead | JobState::Retry | JobState::Cancelled),
@@ -260,7 +261,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 }
 
 impl Row {
-    fn new(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+    fn new(job: &JobRecord, snapshot: Option<&Snapshot>, secrets: &Secrets, now: SystemTime) -> Self {
         let id = job.address.id.to_string();
         let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
             _ if job.running.is_some() => (job.running.as_ref().map(|running| running.since), "runs since"),
@@ -271,6 +272,7 @@ impl Row {
         let held_by = super::job::holder_name(job, snapshot);
         let reason = job.reason.map(|reason| reason.name().to_owned());
         let error = job.last_error().map(str::to_owned).or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
+        let error = error.map(|error| secrets.text(&error));
         Row {
             address: job.address.to_string(),
             path: path_of(&job.address),

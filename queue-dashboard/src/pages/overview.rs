@@ -21,6 +21,7 @@ use crate::{
     history::{History, Rates},
     problem::Problem,
     problems::{Finding, findings},
+    secrets::Secrets,
     shared::Shared,
     snapshot::Snapshot,
 };
@@ -75,14 +76,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer) -> Result<Content,
     let look = shared.look().await;
     let seen = look.snapshot.as_ref().map(|snapshot| {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        see(snapshot, &history)
+        see(snapshot, &history, &shared.settings.secrets)
     });
     let html = written(&Page { viewer, stale: Stale::of(&look), seen })?;
     let status = if look.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(Content { title: "Overview".to_owned(), tab: "overview", html, status, live: Some("/live/overview".to_owned()), told: None })
 }
 
-fn see(snapshot: &Snapshot, history: &History) -> Seen {
+fn see(snapshot: &Snapshot, history: &History, secrets: &Secrets) -> Seen {
     let now = SystemTime::now();
     let mut queues: Vec<_> = snapshot.queues.iter().collect();
     queues.sort_by_key(|queue| {
@@ -95,7 +96,10 @@ fn see(snapshot: &Snapshot, history: &History) -> Seen {
         ))
     });
     Seen {
-        findings: findings(snapshot),
+        findings: findings(snapshot)
+            .into_iter()
+            .map(|finding| Finding { quote: finding.quote.map(|quote| secrets.text(&quote)), ..finding })
+            .collect(),
         tiles: tiles(snapshot, history.rates()),
         waits: waits(snapshot),
         chart: chart(history),

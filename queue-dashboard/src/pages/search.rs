@@ -19,6 +19,7 @@ use crate::{
     params::{Params, query},
     paths::path_of,
     problem::Problem,
+    secrets::Secrets,
     shared::Shared,
 };
 
@@ -91,7 +92,7 @@ async fn part(shared: &Shared, filter: Filter, text: &str, after: &str) -> Resul
     let found = search.next().await?.unwrap_or_default();
     let now = SystemTime::now();
     Ok(Part {
-        rows: found.jobs.iter().map(|job| Row::new(job, now)).collect(),
+        rows: found.jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
         looked: number(found.looked),
         of: number(found.of),
         unreadable: found.unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
@@ -102,7 +103,7 @@ async fn part(shared: &Shared, filter: Filter, text: &str, after: &str) -> Resul
 }
 
 impl Row {
-    fn new(job: &JobRecord, now: SystemTime) -> Self {
+    fn new(job: &JobRecord, secrets: &Secrets, now: SystemTime) -> Self {
         let id = job.address.id.to_string();
         let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
             _ if job.running.is_some() => (job.running.as_ref().map(|running| running.since), "runs since"),
@@ -112,6 +113,7 @@ impl Row {
         };
         let reason = job.reason.map(|reason| reason.name().to_owned());
         let error = job.last_error().map(str::to_owned).or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
+        let error = error.map(|error| secrets.text(&error));
         Row {
             address: job.address.to_string(),
             path: path_of(&job.address),

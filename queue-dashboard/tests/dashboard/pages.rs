@@ -526,11 +526,17 @@ async fn a_release_that_cannot_read_jobs_is_named(bed: Bed) {
 }
 
 async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
-    bed.enqueue("bad", Some("mailbox is full")).await;
+    bed.enqueue("bad", Some("mailbox is full: token=s9, retried")).await;
     bed.enqueue("good", None).await;
     bed.work_until(JobState::Dead, 1).await;
     bed.work_until(JobState::Done, 1).await;
     let site = bed.site().await;
+    for path in ["/jobs?state=dead", "/search?filter=state%3Ddead", "/"] {
+        let page = site.get(path).await.body;
+        assert!(page.contains("mailbox is full: token=••••••, retried") && !page.contains("s9"), "{path}: {page}");
+    }
+    let page = site.get("/jobs?state=dead&text=s9").await.body;
+    assert!(!page.contains("/jobs/mail/bad"), "a secret is not found by its text: {page}");
     let page = site.get("/jobs/mail/bad").await.body;
     for text in ["Attempt 1 failed", "mailbox is full", "bad@example.com", "It runs again only if", "Requeue", "••••••"] {
         assert!(page.contains(text), "no `{text}`: {page}");
