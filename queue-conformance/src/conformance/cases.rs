@@ -64,6 +64,7 @@ macro_rules! __conformance_cases {
                 a_rewind_beyond_what_is_kept_begins_at_the_oldest
                 half_a_rewind_reads_nothing
                 a_rewind_is_taken_over_by_the_next
+                a_begin_that_comes_late_changes_nothing
                 a_rewind_cancels_what_waits_and_nothing_else
                 a_rewind_that_was_taken_over_cancels_nothing
                 a_rewind_cancels_more_than_a_page

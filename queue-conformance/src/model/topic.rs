@@ -126,16 +126,15 @@ impl Topic {
             Rewound::Passed { entries: entries.len() as u64, next }
         };
         let found = match &request.step {
-            RewindStep::Look(mark) | RewindStep::Begin(mark, _) => Some(self.find(mark)?),
+            RewindStep::Look(mark) | RewindStep::Begin { mark, .. } => Some(self.find(mark)?),
             _ => None,
         };
         let Some(subscription) = self.subscriptions.get_mut(&*request.name) else { return Ok(Rewound::Nobody) };
         let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor).max(subscription.before);
+        let before = subscription.rewind.as_ref().map(|(token, _)| token).or(subscription.ended.as_ref()).cloned().unwrap_or_default();
         let is_other = |token: &String| subscription.rewind.as_ref().is_none_or(|(known, _)| known != token);
         Ok(match (&request.step, found) {
-            (RewindStep::Begin(_, token), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => {
-                Rewound::Other
-            }
+            (RewindStep::Begin { token, after, .. }, _) if is_other(token) && before != *after => Rewound::Other,
             (RewindStep::End(token, _), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => Rewound::Ended,
             (RewindStep::Cancel { token, .. } | RewindStep::Forget(_, token) | RewindStep::End(token, _), _) if is_other(token) => {
                 Rewound::Other
@@ -144,10 +143,12 @@ impl Topic {
                 let cancelled = ids.iter().filter(|id| queue.cancel_waiting(id, reason.as_deref())).count();
                 Rewound::Cancelled(cancelled as u64)
             }
-            (RewindStep::Look(_), Some((from, _, is_short))) => Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short },
-            (RewindStep::Begin(_, token), Some((from, begin, is_short))) => {
+            (RewindStep::Look(_), Some((from, _, is_short))) => {
+                Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token: before }
+            }
+            (RewindStep::Begin { token, .. }, Some((from, begin, is_short))) => {
                 (subscription.cursor, subscription.begin, subscription.rewind) = (from, begin, Some((token.clone(), upto)));
-                Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short }
+                Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token: before }
             }
             (RewindStep::Count(after, upto), _) => {
                 let (entries, more) = entries(&self.log, number(after)?, number(upto)?);

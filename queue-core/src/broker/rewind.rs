@@ -56,7 +56,15 @@ pub enum RewindStep {
     /// Finds the mark, and changes nothing.
     Look(Mark),
     /// Sets the cursor to the mark: from now on the subscription reads nothing. A rewind that is under way is taken over.
-    Begin(Mark, String),
+    Begin {
+        /// Where the subscription begins again.
+        mark: Mark,
+        /// Of the rewind.
+        token: String,
+        /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another one, this step is late, or another rewind has
+        /// begun since, and nothing is changed.
+        after: String,
+    },
     /// Counts entries behind a position, up to another one.
     Count(String, String),
     /// Cancels those of these jobs that wait, and no other: a job that runs or has ended stays as it is.
@@ -106,7 +114,7 @@ impl Rewind {
 pub enum Rewound {
     /// There is no such subscription.
     Nobody,
-    /// Another rewind of it has taken over.
+    /// Another rewind of it has taken over, or the step came after the end of its rewind.
     Other,
     /// Where it begins, and the cursor that there was; `is_short`: entries of the mark are gone, or may be.
     Mark {
@@ -116,6 +124,8 @@ pub enum Rewound {
         upto: String,
         /// Whether the mark lies before the oldest entry, and some are gone.
         is_short: bool,
+        /// The token of the rewind that is under way, or of the last one; empty if there was none.
+        token: String,
     },
     /// Entries that were passed.
     Passed {

@@ -41,6 +41,8 @@ pub struct Rewinding {
     subscription: String,
     mark: Mark,
     token: String,
+    /// The token of the rewind before it, once that is known.
+    after: Option<String>,
     begun: Option<(String, bool)>,
     /// How many passes over the jobs that wait there may be yet, and what is left of this one.
     passes: u32,
@@ -87,7 +89,14 @@ impl Rewinding {
             return Ok(false);
         }
         let Some((position, is_short)) = self.begun.clone() else {
-            let begin = RewindStep::Begin(self.mark.clone(), self.token.clone());
+            let Some(after) = self.after.clone() else {
+                let look = RewindStep::Look(self.mark.clone());
+                if let Rewound::Mark { token, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, look).await? {
+                    self.after = Some(token);
+                }
+                return Ok(true);
+            };
+            let begin = RewindStep::Begin { mark: self.mark.clone(), token: self.token.clone(), after };
             if let Rewound::Mark { from, is_short, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, begin).await? {
                 self.begun = Some((from, is_short));
                 if cancels_nothing(&self.mark, is_short) {
@@ -181,6 +190,7 @@ impl Inspector {
             subscription: subscription.to_owned(),
             mark: to.into(),
             token: ProcessId::random().to_string(),
+            after: None,
             begun: None,
             passes: PASSES,
             waiting: VecDeque::new(),
@@ -197,7 +207,7 @@ impl Inspector {
     pub async fn preview_rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Result<RewindPreview> {
         let to = to.into();
         let found = self.rewind_step(topic, subscription, RewindStep::Look(to.clone())).await?;
-        let Rewound::Mark { from, upto, is_short } = found else { return Err(nobody(topic, subscription)) };
+        let Rewound::Mark { from, upto, is_short, .. } = found else { return Err(nobody(topic, subscription)) };
         let (mut again, mut from) = (0, Some(from));
         while let Some(position) = from.take() {
             let count = RewindStep::Count(position, upto.clone());

@@ -1303,7 +1303,7 @@ mutants! {
         "rewinds: half of one reads nothing": "if not of or of.token then" => "if not of then";
     }
     REWINDS_REDIS "queue-core/src/redis/topic/rewind.lua" {
-        "rewinds: a begin that comes late changes nothing": "not of.token and of.ended == ARGV[4] then" => "false then";
+        "rewinds: a begin that comes late changes nothing": "before ~= ARGV[6] and of.token ~= ARGV[4] then" => "false then";
         "rewinds: what was read is let go of": "if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then" => "if false then";
         "rewinds: another one takes over": "elseif of.token ~= (step == 'forget' and ARGV[4] or mark) then" => "elseif false then";
         "rewinds: a job that runs is not cancelled": "if call('HEXISTS', K.active, id) == 0 and cancel_waiting(" => "if cancel_waiting(";
@@ -1323,9 +1323,9 @@ mutants! {
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
-        "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
+        "rewinds: on SQLite another one takes over": "under_way.as_ref() != Some(token) =>" => "false =>";
         "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
-        "rewinds: on SQLite a begin that comes late changes nothing": "ended.as_deref() == Some(token.as_str())" => "false";
+        "rewinds: on SQLite a begin that comes late changes nothing": "if under_way.as_ref() != Some(token) && under_way.as_ref().or(" => "if false && under_way.as_ref().or(";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
         "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }

@@ -1,13 +1,13 @@
 -- Steps of a rewind of a subscription, see `broker/rewind.rs`. A position is the id of the entry before it.
 -- ARGV: name, step, then of a step
 --   look: position; of the first of all entries 'start', behind the last one 'now'. Changes nothing.
---   begin: the same, a token, and the begin as it is stored.
+--   begin: the same, a token, the begin as it is stored, and the token that 'look' has found.
 --   count: position, and up to where. Changes nothing.
 --   cancel: token, why or '', and ids of jobs: those that still wait are cancelled.
 --   forget: position, token.
 --   end: token, and how many entries were forgotten.
--- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, and the first of all entries or '' with
--- how many before it are gone; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
+-- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, the first of all entries or '' with
+-- how many before it are gone, and the token of the rewind before or ''; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
 --- include script/prelude, script/clock, script/bits, people/remove, people/cancelling, topic/subscription, topic/entry
 
 local name, step, mark = ARGV[1], ARGV[2], ARGV[3]
@@ -43,8 +43,9 @@ local function step_through(position, upto, each)
   return { passed, position, more and 1 or 0 }
 end
 
-if step == 'begin' and not of.token and of.ended == ARGV[4] then
-  -- It comes after its end: the runner has sent it twice.
+local before = of.token or of.ended or ''
+if step == 'begin' and before ~= ARGV[6] and of.token ~= ARGV[4] then
+  -- It comes late: the runner has sent it twice, and this rewind has ended, or another one has begun.
   return 'OTHER'
 elseif step == 'look' or step == 'begin' then
   local length, added = length_of_log()
@@ -59,7 +60,7 @@ elseif step == 'look' or step == 'begin' then
     of.token, of.begin = ARGV[4], ARGV[5]
     put_subscription(name, of)
   end
-  return { of.cursor, of.upto, first or '', added - length }
+  return { of.cursor, of.upto, first or '', added - length, before }
 elseif step == 'count' then
   return step_through(mark, ARGV[4], tostring)
 elseif step == 'end' and not of.token and of.ended == mark then

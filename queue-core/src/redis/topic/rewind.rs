@@ -24,12 +24,12 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     call.arg(&*request.name);
     match &request.step {
         RewindStep::Look(mark) => call.arg("look").arg(before(mark)?),
-        RewindStep::Begin(mark, token) => {
+        RewindStep::Begin { mark, token, after } => {
             let begin = match mark {
                 Mark::At(begin) => *begin,
                 Mark::Event(position) => Begin::AtMs(time_of(position).ok_or_else(|| Rewind::unknown(position))?),
             };
-            call.arg("begin").arg(before(mark)?).arg(token).arg(begin.stored())
+            call.arg("begin").arg(before(mark)?).arg(token).arg(begin.stored()).arg(after)
         }
         RewindStep::Count(after, upto) => call.arg("count").arg(position(after)?).arg(position(upto)?),
         RewindStep::Cancel { token, reason, ids } => {
@@ -48,10 +48,11 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     }
     let mut values = array(answer)?.into_iter();
     Ok(match &request.step {
-        RewindStep::Look(mark) | RewindStep::Begin(mark, _) => {
+        RewindStep::Look(mark) | RewindStep::Begin { mark, .. } => {
             let (from, upto) = (text(next(&mut values)?)?, text(next(&mut values)?)?);
             let (first, gone) = (words(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
-            Rewound::Mark { from, upto, is_short: gone > 0 && lies_before(mark, &first) }
+            let token = words(next(&mut values)?)?;
+            Rewound::Mark { from, upto, is_short: gone > 0 && lies_before(mark, &first), token }
         }
         RewindStep::Count(..) | RewindStep::Forget(..) => {
             let (entries, position) = (number(next(&mut values)?)?, text(next(&mut values)?)?);

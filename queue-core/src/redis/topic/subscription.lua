@@ -20,7 +20,8 @@ local function subscription_of(name)
   return {
     cursor = cursor, position = tonumber(position), lost = whole(lost), made = made, begin = begin, types = types,
     unknown = unknown_types, skipped = whole(skipped),
-    token = token, upto = upto, upto_position = tonumber(upto_position), ended = ended,
+    token = token, upto = upto, upto_position = tonumber(upto_position),
+    ended = ended ~= '-' and ended or nil,
   }
 end
 

@@ -42,14 +42,19 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     match &request.step {
         RewindStep::Look(mark) => {
             let (from, _, is_short) = find(tx, topic, mark)?;
-            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
+            let token = under_way.or(ended).unwrap_or_default();
+            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token })
         }
-        // It comes after its end: the runner has sent it twice.
-        RewindStep::Begin(_, token) if ended.as_deref() == Some(token.as_str()) => Ok(Rewound::Other),
-        RewindStep::Begin(mark, token) => {
+        // It comes late: the runner has sent it twice, and this rewind has ended, or another one has begun.
+        RewindStep::Begin { token, after, .. }
+            if under_way.as_ref() != Some(token) && under_way.as_ref().or(ended.as_ref()).map_or("", String::as_str) != after =>
+        {
+            Ok(Rewound::Other)
+        }
+        RewindStep::Begin { mark, token, after } => {
             let (from, begin, is_short) = find(tx, topic, mark)?;
             tx.sql(BEGIN)?.execute(params![topic, name, from, begin.stored(), token, upto])?;
-            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
+            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token: after.clone() })
         }
         RewindStep::Count(after, upto) => {
             let (entries, more) = entries(tx, topic, number(after)?, number(upto)?)?;
