@@ -396,6 +396,11 @@ impl<'a> Facts<'a> {
         fenced.collect::<BTreeSet<_>>().len()
     }
 
+    /// How many entries of the log an event may have.
+    pub(super) fn entries_of(&self, event: u64) -> usize {
+        self.publishes.get(&event).into_iter().flatten().filter(|publish| publish.fate != Fate::Refused).count()
+    }
+
     /// The first enqueue of a job.
     pub(super) fn enqueue_of(&self, job: &Job<'_>) -> Option<&Enqueued<'a>> {
         let key = job.key?;

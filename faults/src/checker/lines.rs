@@ -67,7 +67,10 @@ fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, 
 }
 
 fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_us): (u64, u64)) -> Option<Place<'a>> {
-    let enqueue = facts.enqueue_of(job).filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0)?;
+    // Of an event that was published twice, the first entry may have been trimmed before the subscription began.
+    let enqueue = facts
+        .enqueue_of(job)
+        .filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0 && facts.entries_of(enqueue.key) <= 1)?;
     // What a person takes away or brings back keeps no place in a line; and what had begun before a rewind has kept its own.
     let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
     let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);

@@ -154,8 +154,10 @@ fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'
     let is_again = |event: &&Event<'_>| {
         // What was published while it began lies in its span either way.
         let is_before = event.publish.span.to_us.is_some_and(|to| to < last.span.from_us);
-        let entries = facts.publishes.get(&event.publish.key).into_iter().flatten().filter(|publish| publish.fate != Fate::Refused);
-        event.in_log && entries.count() == 1 && is_before && !marks.iter().any(|mark| may_lie_before(event.publish, mark))
+        event.in_log
+            && facts.entries_of(event.publish.key) == 1
+            && is_before
+            && !marks.iter().any(|mark| may_lie_before(event.publish, mark))
     };
     let has = |event: &Event<'_>| {
         job_of(facts, held, event.id).is_some_and(|job| {
