@@ -74,6 +74,8 @@ macro_rules! __conformance_cases {
                 a_rewound_subscription_is_sound;
             limits:
                 a_limit_holds_for_each_key
+                groups_that_may_not_be_served_keep_no_slot_from_others
+                each_key_of_a_limit_is_looked_at_when_that_changes
                 a_job_that_waits_for_a_limit_is_passed
                 priority_decides_among_plain_jobs_with_limits_and_without
                 jobs_with_limits_and_without_start_in_turn_one_by_one

@@ -6,7 +6,7 @@ use queue_core::{
     GroupOrder, JobId, LimitKey, LimitRule, Reason, RuleOf,
     broker::{
         Audit, BuryReason, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet, NewJob,
-        Priority, SetLimit,
+        PauseOf, Pausing, Priority, SetLimit, SetPause,
     },
 };
 
@@ -80,6 +80,48 @@ pub async fn a_limit_holds_for_each_key(bed: Bed) {
     lane.ack(&of_a[..1]).await;
     let next = claim_all(&mut other, 10).await;
     assert_eq!(next.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&first[2]]);
+    sound(&bed).await;
+}
+
+/// Groups that wait for a limit are paused: when a slot is free, the one behind them that is not gets it at once.
+pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
+    const PAUSED: usize = 150;
+    let api = key("api", "");
+    concurrency(&bed, "api", 1).await;
+    put(&bed, "holder", &[api], 1).await;
+    let mut lane = bed.lane().await;
+    let holder = lane.claim(1).await;
+    let jobs = (0..=PAUSED).map(|n| limited(&format!("g{n:03}"), &[api])).collect();
+    bed.producer().await.stored(jobs).await;
+    assert!(claim_all(&mut lane, 10).await.is_empty());
+    for n in 0..PAUSED {
+        let pause = PauseOf::Group(name(&format!("g{n:03}")));
+        bed.broker.set_pause(&SetPause::pause(bed.queue.clone(), pause, Pausing::new())).await.expect("a group can be paused");
+    }
+    lane.ack(&holder).await;
+    assert_eq!(groups(&lane.claim(1).await), format!("g{PAUSED}"));
+    sound(&bed).await;
+}
+
+/// Whatever the bytes of a key: when its limit changes, who waits for it may start, and it is listed and counted.
+pub async fn each_key_of_a_limit_is_looked_at_when_that_changes(bed: Bed) {
+    let largest = (0..).map(|n: u32| key("stripe", &n.to_string())).filter(|key| key.as_bytes()[LimitKey::NAME] == 0xff);
+    let keys: Vec<LimitKey> = largest.take(3).chain([key("stripe", "any")]).collect();
+    concurrency(&bed, "stripe", 0).await;
+    for key in &keys {
+        put(&bed, "", &[*key], 2).await;
+    }
+    let mut lane = bed.lane().await;
+    assert!(claim_all(&mut lane, 10).await.is_empty());
+    concurrency(&bed, "stripe", 1).await;
+    assert_eq!(claim_all(&mut lane, 10).await.len(), keys.len());
+    assert!(claim_all(&mut lane, 10).await.is_empty());
+    let inspector = bed.inspector();
+    let listed = inspector.limit_keys(&bed.queue, "stripe", None, 100).await.expect("keys can be listed");
+    let limit = inspector.limit(&bed.queue, "stripe").await.expect("a limit can be read").expect("it is set");
+    assert_eq!((listed.len(), limit.held, limit.full), (keys.len(), keys.len() as u64, keys.len() as u64));
+    assert!(inspector.remove_limit(&bed.queue, "stripe").await.expect("a limit can be removed"));
+    assert_eq!(claim_all(&mut lane, 10).await.len(), keys.len());
     sound(&bed).await;
 }
 

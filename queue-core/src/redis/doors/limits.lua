@@ -20,7 +20,7 @@ local function limits()
   if made_limits then
     return made_limits
   end
-  local L, rules_of, keys, places = { looked = 0, picked = {} }, {}, {}, {}
+  local L, rules_of, keys, places = { looked = 0, passed = 0, picked = {} }, {}, {}, {}
   made_limits = L
 
   local function packed(number)
@@ -389,21 +389,24 @@ local function limits()
     return state.left
   end
 
-  -- Opens chains that are shut under keys with room, at most so many of each. Gives the groups of them.
-  function L.open_some(most)
+  -- Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
+  -- meets them again. Gives the groups of all.
+  function L.open_some(most, may_serve)
     local groups, moves, unroomy, left = {}, {}, {}, most + C.limit_step
     for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
       local room, upto = room_of_key(key)
-      local asked = math.min(room, most, left)
+      local asked, from = math.min(room, most, left), '[' .. key
       if room <= 0 then
         unroomy[#unroomy + 1] = key
         if is_waited_for(key) then
           wake_at(key, upto)
         end
-      elseif asked > 0 then
+      end
+      while asked > 0 and from do
         -- One more than may be opened says whether others wait.
-        local members = call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
-        if #members <= asked then
+        local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
+        from = #members > asked and '(' .. members[asked]
+        if not from then
           unroomy[#unroomy + 1] = key
         end
         for at = 1, math.min(#members, asked) do
@@ -411,7 +414,14 @@ local function limits()
           places[group .. digit .. chain] = 's' .. string.sub(members[at], 1, 30)
           moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
           groups[group], left = true, left - 1
+          if may_serve(group) then
+            asked = asked - 1
+          else
+            L.passed = L.passed + 1
+          end
         end
+        asked = math.min(asked, left)
+        from = L.passed < C.limit_step and from
       end
     end
     move(moves)

@@ -158,10 +158,16 @@ local function claim_by_turns()
   end
 end
 
+-- Whether a job of a group could start, as far as its rule and its line are concerned.
+local function may_serve(group)
+  local holder = holder_of_line(group)
+  return room_of(group) > 0 and (not holder or is_in_line(holder))
+end
+
 -- The same in a queue with limits, until the claim has what it wants, or nothing is left that could start.
 local function claim_with_limits()
   for _ = 1, 5 do
-    for group in pairs(limits().open_some(wanted - #ids)) do
+    for group in pairs(limits().open_some(wanted - #ids, may_serve)) do
       review(group)
     end
     if call('EXISTS', K.turns) == 1 then

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    limits::{Limited, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, wake},
+    groups,
+    limits::{Limited, NO_GROUP, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, wake},
     row::CHAINED,
+    rules,
 };
 use crate::{
     broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, Used, gcra},
@@ -159,23 +161,39 @@ impl Ledger {
         }))
     }
 
-    /// Opens chains that are shut under keys with room, at most so many of each. Gives the groups of them.
-    pub(super) fn open_some(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+    /// Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
+    /// meets them again. `passed`: how many that were in this claim. Gives the groups of all.
+    pub(super) fn open_some(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        most: usize,
+        passed: &mut usize,
+    ) -> rusqlite::Result<Vec<Vec<u8>>> {
         const CHAINS: &str = "SELECT chain, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT ?3";
         let (mut names, mut left) = (Vec::new(), most + LIMIT_STEP);
         for key in due(tx, queue)? {
             let Ok(room) = self.room(tx, queue, &key)? else { continue };
-            let asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
-            let chains: Vec<(i64, Vec<u8>)> = tx
-                .sql(CHAINS)?
-                .query_map(params![queue.key, key.as_bytes(), Unsigned(asked)], |row| {
-                    Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0))
-                })?
-                .collect::<rusqlite::Result<_>>()?;
-            left -= chains.len();
-            for (chain, name) in chains {
-                open(tx, chain)?;
-                names.push(name);
+            let mut asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
+            while asked > 0 {
+                let chains: Vec<(i64, Vec<u8>)> = tx
+                    .sql(CHAINS)?
+                    .query_map(params![queue.key, key.as_bytes(), Unsigned(asked)], |row| {
+                        Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0))
+                    })?
+                    .collect::<rusqlite::Result<_>>()?;
+                left -= chains.len();
+                let others_wait = chains.len() == asked;
+                for (chain, name) in chains {
+                    open(tx, chain)?;
+                    if name == NO_GROUP || groups::room(tx, queue, &name, rules::rule(tx, queue, &name)?)? > 0 {
+                        asked -= 1;
+                    } else {
+                        *passed += 1;
+                    }
+                    names.push(name);
+                }
+                asked = if others_wait && *passed < LIMIT_STEP { asked.min(left) } else { 0 };
             }
         }
         self.tidy(tx, queue)?;

@@ -127,10 +127,11 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
 
 /// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is left that could start. Gives whether groups were served.
 pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
+    let mut passed = 0;
     for _ in 0..5 {
         let before = admission.room();
         let mut ledger = Ledger::default();
-        let opened = ledger.open_some(tx, queue, before)?;
+        let opened = ledger.open_some(tx, queue, before, &mut passed)?;
         ledger.write(tx, queue)?;
         for name in &opened {
             groups::review(tx, queue, name)?;
