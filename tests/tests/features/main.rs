@@ -1,6 +1,7 @@
 //! Each feature by whole clients and workers.
 
 mod any_runtime;
+mod blocked;
 mod documents;
 mod dropped_futures;
 mod enqueue_middleware;
