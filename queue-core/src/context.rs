@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc};
 
 use self::{cost::NowUsed, remarks::Told};
 pub use crate::outcome::CancelCause;
-use crate::{address::JobId, broker::PartyName, client::Client, handler::DataNeed};
+use crate::{address::JobId, broker::PartyName, client::Client, completion::Completion, handler::DataNeed};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
 ///
@@ -152,6 +152,7 @@ pub struct ContextInit {
     pub environment: Arc<Environment>,
     pub scheduled_ms: Option<i64>,
     pub lane: Option<PartyName>,
+    pub completion: Option<Arc<Completion>>,
 }
 
 impl ContextInit {
@@ -173,6 +174,7 @@ impl ContextInit {
             environment,
             scheduled_ms: None,
             lane: None,
+            completion: None,
         }
     }
 }
@@ -321,6 +323,12 @@ impl JobContext {
     /// The value of this type that the worker was given; `None` if it has none.
     pub fn data<T: ?Sized + 'static>(&self) -> Option<Data<T>> {
         self.0.init.environment.data.get()
+    }
+
+    /// What the run has to know to commit. `None`: its task does not return [`Done`](crate::Done).
+    #[doc(hidden)]
+    pub fn completion(&self) -> Option<&Completion> {
+        self.0.init.completion.as_deref()
     }
 
     /// The client of the worker's broker, to enqueue further jobs.

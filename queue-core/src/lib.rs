@@ -136,6 +136,8 @@ pub mod clock;
 #[doc(hidden)]
 pub mod codec;
 #[doc(hidden)]
+pub mod completion;
+#[doc(hidden)]
 pub mod context;
 mod digest;
 mod draft;
@@ -214,6 +216,7 @@ pub use self::{
         Client, EnqueueAllError, Handle, Job, JobResult, Lost, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored,
         Transition, Watch, Watched,
     },
+    completion::Done,
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},

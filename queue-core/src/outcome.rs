@@ -195,6 +195,12 @@ impl Encoded {
         Encoded { is_doubtful: false, ..self }
     }
 
+    /// A result that was stored before.
+    pub(crate) fn stored(bytes: Vec<u8>) -> Self {
+        let stored = stored_result(&bytes).map(<[u8]>::to_vec);
+        Encoded { stored, is_doubtful: false }
+    }
+
     /// Decodes the result as a `T`.
     ///
     /// # Errors

@@ -6,8 +6,11 @@ use std::{collections::HashSet, fmt::Display, marker::PhantomData};
 use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 use crate::{
+    __private::Returned,
     codec::Form,
+    completion::Done,
     context::Data,
+    handler::Handler,
     inject::{Inject, Injected},
     outcome::{ReadBack, read_back},
     payload::{Param, Payload},
@@ -68,6 +71,16 @@ impl<T: DeserializeOwned, E> Has<Result<T, E>> {
     pub const READ_BACK: Option<ReadBack> = Some(read_back::<T>);
 }
 
+impl<T, E> Has<Result<Done<T>, E>> {
+    /// It is what a task returns whose effects commit with its ending.
+    pub const COMMITS: bool = true;
+}
+
+impl<H: Handler<Output = Result<Done<T>, E>>, T, E> Has<Returned<H>> {
+    /// The same of a struct.
+    pub const COMMITS: bool = true;
+}
+
 impl<T: ?Sized> Has<Data<T>> {
     /// It is a [`Data`], under whatever name.
     pub const DATA: bool = true;
@@ -114,6 +127,7 @@ pub trait Lacks {
     const DISPLAY: bool = false;
     const OPTIONAL_DISPLAY: bool = false;
     const READ_BACK: Option<ReadBack> = None;
+    const COMMITS: bool = false;
 }
 
 impl<T> Lacks for Has<T> {}

@@ -136,6 +136,8 @@ pub struct TaskDef {
     pub priority: Priority,
     /// How long a done job and its result are kept; `None`: not at all.
     pub retention: Option<Duration>,
+    /// Whether it returns [`Done`](crate::Done): its effects commit together with the ending of its job.
+    pub commits: bool,
     /// What happens to it in isolation.
     pub on_isolation: OnIsolation,
     /// How its jobs are unique, if they are.
@@ -181,6 +183,7 @@ impl TaskDef {
             backoff: None,
             priority: Priority::Normal,
             retention: None,
+            commits: false,
             on_isolation: OnIsolation::Continue,
             unique: None,
             aging: None,

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     address::JobId,
     client::Client,
+    completion::{Completion, effects_key},
     context::{ContextInit, DataMap, Environment, JobContext},
 };
 
@@ -131,7 +132,9 @@ impl TestContext {
     /// The context.
     pub fn build(self) -> JobContext {
         let environment = Arc::new(Environment::new(self.data, self.client));
-        JobContext::new(ContextInit { environment, ..self.init })
+        let key = effects_key(&self.init.queue, &self.init.id, None);
+        let completion = Some(Arc::new(Completion::new(key, false, None, None)));
+        JobContext::new(ContextInit { environment, completion, ..self.init })
     }
 }
 

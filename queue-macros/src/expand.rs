@@ -67,6 +67,11 @@ pub(crate) fn read_back(return_type: &Type) -> Option<TokenStream> {
     is_asked.then(|| quote!(const READ_BACK: __queue::Option<__queue::ReadBack> = __queue::Has::<#return_type>::READ_BACK;))
 }
 
+/// The statement that notes whether a task commits its effects with its ending.
+pub(crate) fn commits(return_type: &Type) -> Option<TokenStream> {
+    (!fallback::has_lifetime(return_type)).then(|| quote!(__queue_def.commits = __queue::Has::<#return_type>::COMMITS;))
+}
+
 /// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
 /// of the user's may be called `run` or `needs`, and items have no hygiene.
 pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStream {
@@ -138,6 +143,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let assignments = task.options.assignments(&core, &task.task_name, task.params);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let read_back = read_back(return_type);
+    let commits = commits(return_type);
     let (run_fn, end, refused) = if task.blocking {
         (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(__queue_end))
     } else {
@@ -176,6 +182,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 let mut __queue_def = #core::task::TaskDef::new(#task_name, __queue_from_json);
                 #assignments
                 #schedule_definitions
+                #commits
                 __queue_def.params = __QUEUE_PARAMS;
                 __queue_def.check_payload = __queue_check;
                 __queue_def.file = ::core::file!();

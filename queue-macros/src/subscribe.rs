@@ -4,7 +4,13 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Error, Item, ItemFn, ReturnType, Type, parse_quote, spanned::Spanned};
 
-use crate::{expand::read_back, fallback, function, options::Options, params::Param, problems::Problems};
+use crate::{
+    expand::{commits, read_back},
+    fallback, function,
+    options::Options,
+    params::Param,
+    problems::Problems,
+};
 
 pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let mut function = match syn::parse2::<Item>(item.clone()) {
@@ -60,6 +66,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
     };
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let read_back = read_back(&return_type);
+    let commits = commits(&return_type);
     let injected = || params.iter().enumerate().filter(|(_, param)| !param.is_payload());
     let accesses: Vec<(Ident, TokenStream)> = injected().map(|(index, param)| param.access(index)).collect();
     let items = accesses.iter().map(|(_, item)| item);
@@ -134,6 +141,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                     begin: #begin,
                     unknown: #unknown,
                 });
+                #commits
                 __queue_def.params = #of_event::PARAMS;
                 __queue_def.check_payload = #of_event::check_payload;
                 __queue_def.file = ::core::file!();

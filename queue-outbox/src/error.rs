@@ -37,6 +37,78 @@ pub enum Error {
         /// The queue, or one of several.
         queue: String,
     },
+    /// `commit` in a task that does not return [`Done`](crate::Done).
+    #[error(
+        "task `{task}` does not return `Done`, so its worker does not look up what it has committed: let it return `Result<Done<T>, E>`; nothing was \
+         committed"
+    )]
+    OtherTask {
+        /// The task.
+        task: String,
+    },
+    /// A second `commit` in one run.
+    #[error(
+        "job `{job}` has committed already in this run: call `commit` once, as the last step; nothing was committed by the second call"
+    )]
+    CommittedTwice {
+        /// Its address.
+        job: String,
+    },
+    /// Another run of the job has committed.
+    #[error(
+        "another run of job `{job}` has committed: its effects are stored, and this run's were rolled back; return this error, and the worker ends the job"
+    )]
+    CommittedElsewhere {
+        /// Its address.
+        job: String,
+    },
+    /// `commit` after the lease of the run was lost.
+    #[error("job `{job}` has lost its lease, and another run of it may have begun: nothing was committed; return this error")]
+    LeaseLost {
+        /// Its address.
+        job: String,
+    },
+    /// The worker does not look endings up in the database of this outbox.
+    #[error(
+        "the worker of job `{job}` does not know the database of this outbox: give it a relay of the same database with `Worker::outbox`; nothing was \
+         committed"
+    )]
+    NotOfWorker {
+        /// Its address.
+        job: String,
+    },
+    /// A statement of the application has ended the transaction that `begin` has begun.
+    #[error(
+        "the transaction of job `{job}` was ended by a statement before `commit`: leave COMMIT and ROLLBACK to `commit`; what that statement has committed is stored \
+         without the ending of the job"
+    )]
+    Ended {
+        /// Its address.
+        job: String,
+    },
+    /// The connection of SQLite does not sync its commits, so a loss of power may lose effects whose job has ended.
+    #[error(
+        "the connection has `PRAGMA synchronous = {found}`, which may lose commits at a loss of power: set it to FULL, or call \
+         `Outbox::power_loss_may_lose_effects`; nothing was committed"
+    )]
+    Synchronous {
+        /// Its value: `0` (OFF) or `1` (NORMAL).
+        found: i64,
+    },
+    /// The connection of SQLite has attached a file. A transaction over several files is not atomic in WAL mode.
+    #[error(
+        "the connection has attached the file `{file}` as `{name}`, and a commit over several files is not atomic: commit on a connection without attached files; nothing was \
+         committed"
+    )]
+    Attached {
+        /// The name of the database.
+        name: String,
+        /// Its file.
+        file: String,
+    },
+    /// PostgreSQL answers as a standby, which may lack the latest commits.
+    #[error("the database is a standby, which may lack the latest commits: let the relay of the worker connect to the primary")]
+    Standby,
     /// A value of the configuration is not valid.
     #[error("{field} `{value}` {problem}")]
     Invalid {

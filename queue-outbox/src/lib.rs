@@ -9,9 +9,15 @@
 //!    values and [`Outbox::insert_sql`] the statement.
 //! 4. Run a [`Relay`], alone or in a worker (`Worker::outbox`).
 //!
+//! A task whose effects happen exactly once returns [`Done`], which only a commit of the effects together with the ending of the job makes: `begin` and `commit` of the same
+//! modules.
+//!
 //! What is guaranteed, and what is not, is in `docs/transactions.md` of the repository.
 
 mod bell;
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
+#[doc(hidden)]
+pub mod completion;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod desk;
 mod dialect;
@@ -26,7 +32,7 @@ pub mod sqlite;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod store;
 
-pub use queue_core::client::row::Outgoing;
+pub use queue_core::{Done, client::row::Outgoing};
 
 pub use self::{
     desk::{OutboxChange, OutboxQueue, OutboxRow},

@@ -29,6 +29,8 @@ struct Inner {
     insert: String,
     #[cfg(feature = "postgres")]
     in_commit_order: bool,
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    may_lose_effects: bool,
     notify: Option<String>,
     middleware: Middlewares,
     bell: Arc<Bell>,
@@ -73,6 +75,8 @@ impl Outbox {
             insert,
             #[cfg(feature = "postgres")]
             in_commit_order: false,
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            may_lose_effects: false,
             notify,
             middleware,
             bell,
@@ -100,6 +104,16 @@ impl Outbox {
         {
             inner.in_commit_order = true;
         }
+        Outbox(Arc::new(inner))
+    }
+
+    /// The same outbox, whose commits of effects ([`Done`](crate::Done)) may be lost at a loss of power, although their jobs have ended: a SQLite connection with less than
+    /// `PRAGMA synchronous = FULL` is not refused, and PostgreSQL's `synchronous_commit = off` stays off.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[must_use]
+    pub fn power_loss_may_lose_effects(&self) -> Outbox {
+        let mut inner = Inner::clone(&self.0);
+        inner.may_lose_effects = true;
         Outbox(Arc::new(inner))
     }
 
@@ -169,6 +183,11 @@ impl Outbox {
             *last = Some(now);
         }
         may
+    }
+
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn may_lose_effects(&self) -> bool {
+        self.0.may_lose_effects
     }
 
     #[cfg(feature = "postgres")]

@@ -18,6 +18,7 @@
 //! # Ok(()) }
 //! ```
 
+mod commit;
 pub(crate) mod store;
 
 use queue_core::{Event, JobAddress, client::row::Outgoing};
@@ -27,6 +28,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
+pub use self::commit::{Commit, JobTransaction};
 use crate::{
     Outbox, Prepared,
     dialect::{Dialect, VERSION, lock_of},

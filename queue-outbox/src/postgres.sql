@@ -39,3 +39,12 @@ CREATE TABLE {schema}.queue_relay (
     -- Rows up to this number may have been sent before the database lost its latest commits.
     suspect BIGINT
 );
+
+-- Completion: which jobs have committed their effects, and how they ended. The key begins with the time of enqueue.
+CREATE TABLE {schema}.queue_effects (
+    job BYTEA NOT NULL,
+    part TEXT NOT NULL DEFAULT '',
+    ending BYTEA NOT NULL,
+    at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job, part)
+);

@@ -14,6 +14,7 @@ use tokio::{sync::watch, time::Instant};
 use self::queue::Queue;
 use crate::{
     bell::{self, Bell},
+    completion::Cleanup,
     error::{Error, Result},
     store::{Store, Take, Taken},
 };
@@ -29,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often rows are counted.
 const COUNT: Duration = Duration::from_secs(10);
+
+/// How often endings are removed whose jobs are gone.
+const CLEAN: Duration = Duration::from_secs(60);
 
 /// An outbox is full with so many rows of a queue.
 const MOST_ROWS: i64 = 1_000_000;
@@ -99,6 +103,8 @@ impl Relay {
             relayed: Relayed::default(),
             bell: None,
             counted: None,
+            cleaned: None,
+            cleanup: Cleanup::default(),
             most_rows: self.most_rows,
         };
         let mut trouble = Trouble::default();
@@ -155,6 +161,9 @@ struct Run {
     /// That of the database, once it was reached.
     bell: Option<(Arc<Bell>, watch::Receiver<()>)>,
     counted: Option<Instant>,
+    /// When the endings of jobs that are gone were removed last.
+    cleaned: Option<Instant>,
+    cleanup: Cleanup,
     most_rows: i64,
 }
 
@@ -206,7 +215,22 @@ impl Run {
             }
             queue.count(&mut self.relayed);
         }
-        Ok(sent.into_iter().any(|sent| sent))
+        let cleans = self.clean().await;
+        Ok(cleans || sent.into_iter().any(|sent| sent))
+    }
+
+    /// Removes a page of endings, each minute and as long as there are more. True: there are more.
+    async fn clean(&mut self) -> bool {
+        if self.cleaned.is_some_and(|cleaned| cleaned.elapsed() < CLEAN) {
+            return false;
+        }
+        let more = self.cleanup.page(self.store.as_mut(), &self.client).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the endings of jobs that are gone cannot be removed from `queue_effects`");
+            self.store.disconnect();
+            false
+        });
+        self.cleaned = if more { None } else { Some(Instant::now()) };
+        more
     }
 
     /// The database cannot be reached: what is in flight is read again from there.

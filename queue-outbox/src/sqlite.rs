@@ -22,11 +22,13 @@
 //! # Ok(()) }
 //! ```
 
+mod commit;
 pub(crate) mod store;
 
 use queue_core::{Event, JobAddress, client::row::Outgoing};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+pub use self::commit::{Commit, JobTransaction};
 use crate::{
     Outbox, Prepared,
     dialect::{Dialect, VERSION},

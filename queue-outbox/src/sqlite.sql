@@ -39,3 +39,12 @@ CREATE TABLE main.queue_relay (
     -- Rows up to this number may have been sent before the database lost its latest commits.
     suspect INTEGER
 );
+
+-- Completion: which jobs have committed their effects, and how they ended. The key begins with the time of enqueue.
+CREATE TABLE main.queue_effects (
+    job BLOB NOT NULL,
+    part TEXT NOT NULL DEFAULT '',
+    ending BLOB NOT NULL,
+    at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    PRIMARY KEY (job, part)
+) WITHOUT ROWID;

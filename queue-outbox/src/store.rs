@@ -11,9 +11,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use queue_core::{JobId, client::row::digest_of, envelope::Envelope};
+use queue_core::{JobId, client::row::digest_of, completion::EffectsKey, envelope::Envelope};
 
 use crate::{
+    completion::EffectsRow,
     desk::{OutboxChange, OutboxQueue, OutboxRow},
     error::{Error, Result},
 };
@@ -172,6 +173,18 @@ pub(crate) trait Store: Send {
 
     /// Gives the numbers of the rows that were changed.
     async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>>;
+
+    /// The identity of the database, and the endings of these jobs. An error is an answer, too: it is not known whether they have committed.
+    async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)>;
+
+    /// The ending of a job, once no commit of it is under way.
+    async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>>;
+
+    /// The rows of jobs with greater keys that were enqueued so long ago that their rows may be old, by key.
+    async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>>;
+
+    /// Removes these rows, if they are still the same.
+    async fn remove_effects(&mut self, rows: &[EffectsRow]) -> Result<()>;
 
     /// After an error: the next call connects anew.
     fn disconnect(&mut self);

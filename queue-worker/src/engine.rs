@@ -30,6 +30,7 @@ use crate::{
     config::{QueueConfig, Settings},
     declarer::Declarer,
     duty::{Restarts, Supervisor},
+    endings::Endings,
     error::WorkerError,
     failures::Failures,
     hints::Hints,
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) middleware: Stack,
     /// Where blocking tasks run.
     pub(crate) threads: Threads,
+    /// Where tasks commit the endings of their jobs. `None`: in no database that is known.
+    pub(crate) endings: Option<Endings>,
     pub(crate) tasks: HashMap<&'static str, Known>,
     /// The functions of subscriptions, by queue and type of event.
     pub(crate) subscribers: HashMap<&'static str, HashMap<&'static str, Known>>,
@@ -161,6 +164,10 @@ impl Shared {
             environment,
             middleware: plan.middleware.clone(),
             threads: Threads::default(),
+            #[cfg(feature = "outbox")]
+            endings: Endings::of(&plan.relays),
+            #[cfg(not(feature = "outbox"))]
+            endings: None,
             tasks: registry.names().filter_map(known).collect(),
             subscribers,
             subscriptions: plan.subscriptions.clone(),

@@ -97,6 +97,7 @@ mod cli;
 mod config;
 mod declarer;
 mod duty;
+mod endings;
 mod engine;
 mod error;
 mod failures;

@@ -210,12 +210,20 @@ pub fn shared() -> &'static Postgres {
 /// # Panics
 /// When the server cannot be reached.
 pub async fn connect(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the database can be reached");
+    try_connect(url).await.expect("the database can be reached")
+}
+
+/// The same, of a server that may be down.
+///
+/// # Errors
+/// When it cannot be reached.
+pub async fn try_connect(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(async {
         // An error reaches the caller of the query, too.
         let _ = connection.await;
     });
-    client
+    Ok(client)
 }
 
 #[cfg(test)]

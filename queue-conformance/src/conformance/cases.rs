@@ -311,6 +311,7 @@ macro_rules! __conformance_cases {
                 an_error_of_any_text_comes_back
                 a_snoozed_job_is_scheduled_and_counts_a_snooze
                 a_repeated_job_starts_its_next_round_clean
+                only_a_repeat_changes_whether_the_round_is_odd
                 a_job_repeated_at_once_joins_the_tail
                 a_buried_job_is_kept_with_reason_and_history
                 a_burial_without_error_counts_no_attempt

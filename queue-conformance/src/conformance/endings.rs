@@ -95,6 +95,37 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert_eq!(bed.counter(Counter::Repeated).await, 1);
 }
 
+/// A run whose ending was not stored is of the same round as the next run: only a repeat changes the round, whatever else happens to the job.
+pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    let is_odd = async |lane: &mut Lane| {
+        let delivery = lane.wait_for_one().await;
+        let odd = delivery.odd;
+        (delivery, odd)
+    };
+    for round in [false, true, false, true] {
+        let limited = Ending::RateLimited { after: Duration::ZERO, limit: None };
+        for ending in [nack(NOW), Ending::Snooze { delay: NOW }, limited, Ending::Stopped { by_shutdown: true }, Ending::Release] {
+            let (delivery, odd) = is_odd(&mut lane).await;
+            assert_eq!(odd, round, "before {ending:?}");
+            assert!(lane.end(&delivery, ending).await);
+        }
+        let bury = Ending::Bury { reason: BuryReason::Failed, error: Some("once too often".to_owned()) };
+        for ending in [bury, Ending::Cancel { reason: "not now".to_owned() }, Ending::Expire] {
+            let (delivery, odd) = is_odd(&mut lane).await;
+            assert_eq!((odd, delivery.snoozes), (round, u32::from(matches!(ending, Ending::Bury { .. }))), "before {ending:?}");
+            assert!(lane.end(&delivery, ending).await);
+            assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.expect("it is requeued"), [true]);
+        }
+        let (delivery, odd) = is_odd(&mut lane).await;
+        assert_eq!((odd, delivery.snoozes, delivery.rate_limited), (round, 0, 0));
+        assert!(lane.end(&delivery, Ending::Repeat { delay: if round { NOW } else { Duration::ZERO } }).await);
+        let record = bed.show(&id).await.expect("it waits");
+        assert_eq!((record.attempts, record.snoozes, record.rate_limited), (0, 0, 0));
+    }
+}
+
 /// Without a delay the next round joins the tail, so that the others have theirs.
 pub async fn a_job_repeated_at_once_joins_the_tail(bed: Bed) {
     let ids = bed.put(3).await;

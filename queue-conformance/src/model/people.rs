@@ -178,6 +178,8 @@ impl Model {
     fn ready_since(&self, job: &Job) -> Option<i64> {
         let envelope = Envelope::decode(&job.envelope).ok()?;
         let repeats = self.tasks.get(&*envelope.task).is_some_and(|(_, repeats)| *repeats);
-        envelope.startable_ms().filter(|_| job.attempts == 0 && job.snoozes == 0 && job.rate_limited == 0 && job.crashes == 0 && !repeats)
+        envelope
+            .startable_ms()
+            .filter(|_| job.attempts == 0 && job.snoozes == 0 && job.rate_limited == 0 && job.crashes == 0 && !job.odd && !repeats)
     }
 }

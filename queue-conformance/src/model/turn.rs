@@ -95,7 +95,7 @@ impl Model {
         let job = &self.jobs[id];
         let mut delivery = Delivery::new(id.clone(), claim, job.envelope.clone());
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (job.attempts, job.crashes, job.snoozes);
-        delivery.rate_limited = job.rate_limited;
+        (delivery.rate_limited, delivery.odd) = (job.rate_limited, job.odd);
         if job.crashes > 0 {
             delivery.suspected_for = Duration::from_millis(job.ran.unsigned_abs());
         }
@@ -158,6 +158,7 @@ impl Model {
             }
             Ending::Repeat { delay } => {
                 (job.attempts, job.snoozes, job.rate_limited, job.releases) = (0, 0, 0, (0, None));
+                job.odd = !job.odd;
                 job.failures.clear();
                 self.come_back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
                 self.count("repeated", 1);

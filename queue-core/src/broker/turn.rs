@@ -136,7 +136,7 @@ pub enum Ending {
         limit: Option<String>,
     },
     /// This round is done and the next follows (*repeat*): → `scheduled` for `delay`, or the tail of `ready` if `delay` is zero.
-    /// Clears attempts, errors and snoozes.
+    /// Clears attempts, errors and snoozes, and changes whether the round is [odd](Delivery::odd).
     Repeat {
         /// From now.
         delay: Duration,
@@ -319,6 +319,8 @@ pub struct Delivery {
     pub snoozes: u32,
     /// How often a service that it calls has had enough: [`Ending::RateLimited`].
     pub rate_limited: u32,
+    /// Whether the number of its [repeats](Ending::Repeat) is odd. Nothing but a repeat changes that: a run whose ending was not stored has the same.
+    pub odd: bool,
     /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in [`Ending::Void`].
     pub void: bool,
 }
@@ -326,14 +328,28 @@ pub struct Delivery {
 /// What a rate limit adds to the stored number of snoozes, which counts both: rate limits above its lower 32 bits.
 pub(crate) const ONE_RATE_LIMITED: u64 = 1 << 32;
 
-/// Of the stored number: how often the job has snoozed, and how often it was rate limited.
-pub(crate) fn snoozes_of(stored: u64) -> (u32, u32) {
-    ((stored % ONE_RATE_LIMITED) as u32, (stored / ONE_RATE_LIMITED) as u32)
+/// What the stored number has more in odd rounds of a job that repeats: Lua counts up to 2^53.
+pub(crate) const ODD: u64 = 1 << 44;
+
+/// Of the stored number: how often the job has snoozed, how often it was rate limited, and whether its round is an odd one.
+pub(crate) fn snoozes_of(stored: u64) -> (u32, u32, bool) {
+    ((stored % ONE_RATE_LIMITED) as u32, (stored % ODD / ONE_RATE_LIMITED) as u32, stored / ODD % 2 == 1)
 }
 
 impl Delivery {
     /// A delivery with clean counters.
     pub fn new(id: JobId, claim: u64, envelope: Vec<u8>) -> Self {
-        Delivery { id, claim, envelope, attempts: 0, crashes: 0, suspected_for: Duration::ZERO, snoozes: 0, rate_limited: 0, void: false }
+        Delivery {
+            id,
+            claim,
+            envelope,
+            attempts: 0,
+            crashes: 0,
+            suspected_for: Duration::ZERO,
+            snoozes: 0,
+            rate_limited: 0,
+            odd: false,
+            void: false,
+        }
     }
 }

@@ -47,7 +47,19 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("client and inspector", &["client", "draft", "event", "inspector", "schedule"]),
     (
         "running a job",
-        &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry", "test_context"],
+        &[
+            "__fuzz",
+            "__private",
+            "completion",
+            "context",
+            "handler",
+            "inject",
+            "middleware",
+            "parameter",
+            "prelude",
+            "registry",
+            "test_context",
+        ],
     ),
 ];
 

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, future::BoxFuture, stream::poll_fn};
+use queue_core::completion::EffectsKey;
 use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, Client, Config, IsolationLevel, NoTls, Row as PgRow, Transaction,
@@ -13,6 +14,7 @@ use tokio_postgres::{
 use super::with_tables;
 use crate::{
     Relay, bell,
+    completion::{EffectsRow, KEPT, cleanup_before},
     desk::{OutboxChange, OutboxQueue, OutboxRow},
     dialect::{Dialect, LISTEN, read_hex},
     error::{Error, Result},
@@ -131,10 +133,16 @@ struct Tx<'a> {
 }
 
 impl Postgres {
+    async fn client(&mut self) -> Result<&mut Client> {
+        let client = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => (self.connect)().await?,
+        };
+        Ok(self.client.insert(client))
+    }
+
     async fn begin(&mut self) -> Result<Tx<'_>> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
-            self.client = Some((self.connect)().await?);
-        }
+        self.client().await?;
         let Some(client) = &mut self.client else { unreachable!("it was connected") };
         let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
         tx.query_typed(GUARD, &[]).await?;
@@ -506,6 +514,63 @@ impl Store for Postgres {
             let changed = tx.change(queue, change).await?;
             tx.tx.commit().await?;
             Ok(changed)
+        })
+        .await
+    }
+
+    async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)> {
+        in_time(async {
+            let sql = "SELECT pg_is_in_recovery(), d.id, e.ending FROM {s}.queue_database d CROSS JOIN unnest($1::bytea[]) WITH ORDINALITY AS k(job, n) \
+                LEFT JOIN {s}.queue_effects e ON e.job = k.job AND e.part = '' ORDER BY k.n"
+                .replace("{s}", &self.schema);
+            // A statement alone is a transaction of its own.
+            let found = self.client().await?.query_typed(&sql, &[(&keys, Type::BYTEA_ARRAY)]).await.map_err(with_tables)?;
+            let first = found.first().ok_or_else(|| super::no_tables("queue_database has no row"))?;
+            if first.try_get(0)? {
+                return Err(Error::Standby);
+            }
+            Ok((first.try_get(1)?, found.iter().map(|row| row.try_get(2)).collect::<Result<_, _>>()?))
+        })
+        .await
+    }
+
+    /// The INSERT waits for another one that is not committed, and the update of what it finds for another update. Nothing of it stays.
+    async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let sql = "INSERT INTO {s}.queue_effects AS e (job, ending) VALUES ($1, '') \
+                ON CONFLICT (job, part) DO UPDATE SET at = e.at RETURNING e.ending";
+            let found = tx.run(sql, &[(&key.as_slice(), Type::BYTEA)]).await?;
+            let ending: Vec<u8> = found.first().ok_or_else(|| super::no_tables("queue_effects takes no row"))?.try_get(0)?;
+            tx.tx.rollback().await?;
+            Ok((!ending.is_empty()).then_some(ending))
+        })
+        .await
+    }
+
+    async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let now: i64 = tx.run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", &[]).await?[0].try_get(0)?;
+            let sql = format!(
+                "SELECT job, ending, at < clock_timestamp() - interval '{} s' FROM {{s}}.queue_effects WHERE part = '' AND job > $1 AND job < $2 ORDER BY job LIMIT {limit}",
+                KEPT.as_secs()
+            );
+            let before = cleanup_before(now);
+            let found = tx.run(&sql, &[(&after, Type::BYTEA), (&before.as_slice(), Type::BYTEA)]).await?;
+            let read = |row: &PgRow| Ok::<_, tokio_postgres::Error>(EffectsRow { key: row.try_get(0)?, ending: row.try_get(1)?, is_old: row.try_get(2)? });
+            Ok(found.iter().map(read).collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn remove_effects(&mut self, rows: &[EffectsRow]) -> Result<()> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let (keys, endings): (Vec<&[u8]>, Vec<&[u8]>) = rows.iter().map(|row| (row.key.as_slice(), row.ending.as_slice())).unzip();
+            let sql = "DELETE FROM {s}.queue_effects e USING unnest($1::bytea[], $2::bytea[]) AS r(job, ending) WHERE e.job = r.job AND e.ending = r.ending";
+            tx.run(sql, &[(&keys, Type::BYTEA_ARRAY), (&endings, Type::BYTEA_ARRAY)]).await?;
+            Ok(tx.tx.commit().await?)
         })
         .await
     }

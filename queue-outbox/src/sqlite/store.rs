@@ -8,9 +8,12 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use queue_core::completion::EffectsKey;
+
 use super::with_tables;
 use crate::{
     Relay,
+    completion::{EffectsRow, KEPT, cleanup_before},
     desk::{OutboxChange, OutboxQueue, OutboxRow},
     error::{Error, Result},
     store::{
@@ -23,6 +26,8 @@ use crate::{
 const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at NOT BETWEEN ?2 AND ?2 + 90000) \
     AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
     WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.retry_at BETWEEN ?2 AND ?2 + 90000))";
+
+const ENDING: &str = "SELECT ending FROM main.queue_effects WHERE job = ?1 AND part = ''";
 
 const LEASE_MS: i64 = LEASE.as_millis() as i64;
 
@@ -427,6 +432,54 @@ impl Store for Sqlite {
     async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
         let (queue, change) = (queue.to_owned(), change.clone());
         self.write(move |tx| Ok((tx.change(&queue, &change)?, true))).await
+    }
+
+    async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
+        self.work(move |connection, _| {
+            let tx = connection.transaction()?;
+            let (id, _) = super::database(&tx)?;
+            let mut select = tx.prepare_cached(ENDING).map_err(with_tables)?;
+            let endings = keys.iter().map(|key| select.query_row([key], |row| row.get(0)).optional()).collect::<Result<_, _>>()?;
+            Ok((id, endings))
+        })
+        .await
+    }
+
+    /// One transaction writes at a time: whoever can begin one sees what was committed.
+    async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
+        let key = *key;
+        self.write(move |tx| {
+            let found = tx.tx.prepare_cached(ENDING).map_err(with_tables)?.query_row([key.as_slice()], |row| row.get(0)).optional()?;
+            Ok((found, false))
+        })
+        .await
+    }
+
+    async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>> {
+        let (after, limit) = (after.to_vec(), i64::try_from(limit).unwrap_or(i64::MAX));
+        self.work(move |connection, _| {
+            let now: i64 =
+                connection.query_row("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", (), |row| row.get(0))?;
+            let sql = "SELECT job, ending, at < ?3 FROM main.queue_effects WHERE part = '' AND job > ?1 AND job < ?2 ORDER BY job LIMIT ?4";
+            let mut select = connection.prepare_cached(sql).map_err(with_tables)?;
+            let read = |row: &rusqlite::Row<'_>| Ok(EffectsRow { key: row.get(0)?, ending: row.get(1)?, is_old: row.get(2)? });
+            let old = now.saturating_sub(i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX));
+            Ok(select.query_map(params![after, cleanup_before(now).as_slice(), old, limit], read)?.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn remove_effects(&mut self, rows: &[EffectsRow]) -> Result<()> {
+        let rows = rows.to_vec();
+        self.write(move |tx| {
+            let mut delete = tx.tx.prepare_cached("DELETE FROM main.queue_effects WHERE job = ?1 AND ending = ?2")?;
+            for row in &rows {
+                delete.execute(params![row.key, row.ending])?;
+            }
+            Ok(((), true))
+        })
+        .await
     }
 
     fn disconnect(&mut self) {

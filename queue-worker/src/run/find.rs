@@ -19,7 +19,9 @@ impl Run {
             // Kept apart from the task's own name, under which this very worker would take it back.
             return Err(Ending::Park { task: format!("{}@v{}", envelope.task, envelope.version) });
         }
-        if envelope.expires_ms.is_some_and(|expires| expires < self.now_ms) {
+        // One that may have committed is looked up first.
+        let commits = || self.shared.known(&self.queue, &envelope.task).is_some_and(|known| known.handler.task.commits);
+        if self.is_late(&envelope) && !commits() {
             return Err(Ending::Expire);
         }
         Ok(envelope)

@@ -1,8 +1,8 @@
 //! The inputs of a run: its effective settings, and its context.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use queue_core::{JobContext, broker::Delivery, context::ContextInit, envelope::Envelope, task::TaskDef};
+use queue_core::{JobContext, broker::Delivery, completion::Completion, context::ContextInit, envelope::Envelope, task::TaskDef};
 
 use super::Run;
 use crate::{
@@ -38,6 +38,7 @@ impl Run {
         headers: BTreeMap<String, String>,
         tick_ms: Option<i64>,
         options: &Options,
+        completion: Option<Arc<Completion>>,
     ) -> JobContext {
         let mut init = ContextInit::new(self.queue.clone(), known.name.clone(), delivery.id.clone(), self.shared.environment.clone());
         init.claim = delivery.claim;
@@ -48,6 +49,7 @@ impl Run {
         init.max_attempts = options.max_attempts;
         init.headers = headers;
         init.scheduled_ms = tick_ms;
+        init.completion = completion;
         init.lease = self.lease.clone();
         init.lane = Some(self.lane.clone());
         init.deadline = options.timeout.and_then(|timeout| now().checked_add(timeout));

@@ -2,6 +2,7 @@
 //!
 //! 1. [`may_start`](Run::may_start): the worker has no stop request.
 //! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task (`find.rs`).
+//!    A job whose effects commit with its ending may have ended already (`commit.rs`).
 //! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context (`inject.rs`).
 //! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be cancelled.
 //! 5. [`handle`](Run::handle): the handler, within its timeout; panics are caught (`handle.rs`).
@@ -11,6 +12,7 @@
 //! The application sees the result of a run as an [`Outcome`], and the broker as an [`Ending`];
 //! there is no third type.
 
+mod commit;
 mod ending;
 mod find;
 mod handle;
@@ -104,13 +106,25 @@ impl Run {
         self.may_start()?;
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
-        let options = Options::of(&self.shared, known.handler.task, &envelope);
+        let task = known.handler.task;
+        let options = Options::of(&self.shared, task, &envelope);
+        // Boxed, to keep the runs of other jobs small.
+        let completion = if task.commits { Some(Box::pin(self.completion(&envelope, &delivery, &options)).await?) } else { None };
+        if completion.is_some() && self.is_late(&envelope) {
+            return Err(Ending::Expire);
+        }
         self.answer.is_last.store(delivery.attempts.saturating_add(1) >= options.max_attempts, Ordering::Relaxed);
         let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
-        let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options);
-        self.announce(&context, known.handler.task.on_isolation)?;
-        let call = Call::new(delivery.envelope, payload, context.clone(), Wanted::new(options.keep.is_some(), self.watched.clone()));
+        let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options, completion.clone());
+        self.announce(&context, task.on_isolation)?;
+        let mut delivery = delivery;
+        let call = Call::new(
+            std::mem::take(&mut delivery.envelope),
+            payload,
+            context.clone(),
+            Wanted::new(options.keep.is_some(), self.watched.clone()),
+        );
         let began = now();
         let outcome = self.handle(known.handler, call, &context, had_to).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
@@ -119,7 +133,16 @@ impl Run {
             // Boxed, to keep the runs of jobs without progress and log lines small.
             Box::pin(self.shared.scribe.store(&context)).await;
         }
-        Ok(self.ending(outcome, known.handler.task, &options, &context))
+        let ending = |outcome| self.ending(outcome, task, &options, &context);
+        Ok(match completion {
+            Some(completion) => Box::pin(self.committed(&completion, outcome, &delivery, &options, ending)).await,
+            None => ending(outcome),
+        })
+    }
+
+    /// Whether the time by which the job had to start has passed.
+    fn is_late(&self, envelope: &Envelope<'_>) -> bool {
+        envelope.expires_ms.is_some_and(|expires| expires < self.now_ms)
     }
 
     /// Not if the worker got a stop request while the job waited for a thread, nor if it has lost

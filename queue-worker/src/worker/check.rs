@@ -104,6 +104,7 @@ impl Worker {
             );
         }
         problems.extend(self.missing_data());
+        problems.extend(self.missing_outbox());
         problems.extend(self.declared().err().into_iter().flatten());
         problems.extend(self.limits().err().into_iter().flatten());
         problems.extend(self.group_rules().err().into_iter().flatten());
@@ -227,6 +228,27 @@ impl Worker {
             }
         }
         if problems.is_empty() { Ok(limits) } else { Err(problems) }
+    }
+
+    /// Tasks of the served queues that commit, if the worker has no database to look their endings up in.
+    fn missing_outbox(&self) -> Option<String> {
+        #[cfg(feature = "outbox")]
+        if !self.relays.is_empty() {
+            return None;
+        }
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let tasks: Vec<String> = self
+            .registry
+            .tasks()
+            .filter(|task| task.commits && served.contains(task.queue))
+            .map(|task| format!("`{}`", task.name))
+            .collect();
+        (!tasks.is_empty()).then(|| {
+            format!(
+                "task {} returns `Done`, and the worker cannot look up what it has committed; call `.outbox(..)` (feature `outbox`) with a relay of the database",
+                tasks.join(", ")
+            )
+        })
     }
 
     /// Values that tasks of the served queues want and do not get.

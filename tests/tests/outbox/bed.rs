@@ -1,12 +1,15 @@
 //! A database of an application with an outbox, and a broker.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use queue_conformance::{failing::FailingBroker, folder::folder, patience::wait};
 use queue_core::{Client, JobId, JobState, RawJob, broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
 use queue_outbox::{Dialect, Outbox, Relay, Relayed, Result, postgres, sqlite};
 use queue_tests::{
-    postgres::{connect, shared},
+    postgres::{Postgres, connect, shared},
     server::{self, Kind},
 };
 use rusqlite::{Connection, TransactionBehavior};
@@ -36,7 +39,8 @@ pub(crate) fn job() -> RawJob {
     RawJob::new("mail.send", vec![0x80])
 }
 
-fn open(path: &PathBuf) -> Connection {
+/// A connection to a file.
+pub(crate) fn open(path: &Path) -> Connection {
     let connection = Connection::open(path).expect("the file can be opened");
     connection.busy_timeout(queue_tests::patience::patience()).expect("a timeout can be set");
     connection
@@ -44,7 +48,11 @@ fn open(path: &PathBuf) -> Connection {
 
 impl Database {
     pub(crate) async fn postgres() -> Database {
-        let url = shared().database().await;
+        Database::in_server(shared()).await
+    }
+
+    pub(crate) async fn in_server(server: &Postgres) -> Database {
+        let url = server.database().await;
         connect(&url).await.batch_execute(&Dialect::Postgres.migration("public").unwrap()).await.expect("the migration runs");
         Database::Postgres { url }
     }

@@ -151,6 +151,8 @@ pub struct Job {
     pub snoozes: u32,
     /// How often it was rate limited.
     pub rate_limited: u32,
+    /// Whether it has repeated an odd number of times.
+    pub odd: bool,
     /// How often its worker stopped while it ran, and when last.
     pub releases: (u32, Option<i64>),
     /// Its last failures, oldest first.
@@ -260,6 +262,7 @@ impl Job {
             ran: 0,
             snoozes: 0,
             rate_limited: 0,
+            odd: false,
             releases: (0, None),
             failures: Vec::new(),
             result: None,

@@ -58,9 +58,31 @@ local function count_release(id)
   put_rare('z', K.released, id, ms(whole(before) + 1) .. ':' .. ms(now))
 end
 
--- Counters as those of a job that has never run.
+-- In odd rounds of a job that repeats, the number of snoozes has this more.
+local ODD = 17592186044416
+
+-- No snooze and no rate limit, in an odd or an even round.
+local function clear_snoozes(id, odd)
+  if odd then
+    put_rare('z', K.snoozes, id, ms(ODD))
+  else
+    call('HDEL', K.snoozes, id)
+  end
+end
+
+local function is_odd(snoozes)
+  return math.floor(whole(snoozes) / ODD) % 2 == 1
+end
+
+-- The next round of a job that repeats.
+local function next_round(id)
+  clear_snoozes(id, not is_odd(call('HGET', K.snoozes, id)))
+end
+
+-- Counters as those of a job that has never run, in the same round.
 local function clear_counts(id)
-  for _, key in ipairs({ K.attempts, K.crashes, K.snoozes, K.released }) do
+  for _, key in ipairs({ K.attempts, K.crashes, K.released }) do
     call('HDEL', key, id)
   end
+  clear_snoozes(id, is_odd(call('HGET', K.snoozes, id)))
 end

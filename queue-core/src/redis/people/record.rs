@@ -82,7 +82,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
     record.attempts = count(next(&mut values)?);
     record.crashes = count(next(&mut values)?);
-    (record.snoozes, record.rate_limited) = snoozes_of(large_count(next(&mut values)?));
+    (record.snoozes, record.rate_limited, _) = snoozes_of(large_count(next(&mut values)?));
     record.at_ms = words(next(&mut values)?)?.parse().ok();
     record.tag = Some(words(next(&mut values)?)?).filter(|tag| !tag.is_empty());
     record.failures =

@@ -23,6 +23,9 @@ local function revive(id)
   if record.f then
     put_rare('f', K.errors, id, record.f)
   end
+  if is_odd(record.z) then
+    clear_snoozes(id, true)
+  end
   if record.g then
     note_group(id, group_in(record.g), chain_in(record.g), record.c)
   end

@@ -43,7 +43,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     let fields: [fn(&mut Delivery, Value); 3] = [
         |delivery, counted| delivery.attempts = count(counted),
         |delivery, counted| (delivery.crashes, delivery.suspected_for) = crashes_of(counted),
-        |delivery, counted| (delivery.snoozes, delivery.rate_limited) = snoozes_of(large_count(counted)),
+        |delivery, counted| (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(large_count(counted)),
     ];
     for set in fields {
         // No count of what no job has, and none of what this profile does not know.

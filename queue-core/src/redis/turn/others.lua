@@ -57,9 +57,10 @@ for at = 0, others - 1 do
         table.insert(later, id)
       end
     elseif kind == 'repeat' then
-      for _, key in ipairs({ K.attempts, K.snoozes, K.released, K.errors }) do
+      for _, key in ipairs({ K.attempts, K.released, K.errors }) do
         call('HDEL', key, id)
       end
+      next_round(id)
       if superseded(id) then
         a = ''
       elseif a == '0' then

@@ -24,14 +24,15 @@ impl FromSql for Count {
     }
 }
 
-/// The stored number of snoozes: how often the job has snoozed, and how often it was rate limited.
-pub(crate) struct Snoozes(pub(crate) u32, pub(crate) u32);
+/// The stored number of snoozes: how often the job has snoozed, how often it was rate limited, and whether its round is odd.
+#[derive(Clone, Copy)]
+pub(crate) struct Snoozes(pub(crate) u32, pub(crate) u32, pub(crate) bool);
 
 impl FromSql for Snoozes {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let Number(number) = Number::column_result(value)?;
-        let (snoozes, rate_limited) = snoozes_of(u64::try_from(number).unwrap_or(0));
-        Ok(Snoozes(snoozes, rate_limited))
+        let (snoozes, rate_limited, odd) = snoozes_of(u64::try_from(number).unwrap_or(0));
+        Ok(Snoozes(snoozes, rate_limited, odd))
     }
 }
 

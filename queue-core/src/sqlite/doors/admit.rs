@@ -212,7 +212,7 @@ impl Admission {
         if crashes > 0 {
             delivery.suspected_for = settle::suspected_for(tx, queue, &stored)?;
         }
-        Snoozes(delivery.snoozes, delivery.rate_limited) = snoozes;
+        Snoozes(delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes;
         self.deliveries.push(delivery);
         Ok(())
     }

@@ -30,7 +30,7 @@ use super::{
     tags,
 };
 use crate::{
-    broker::{Changed, ONE_RATE_LIMITED, UNREADABLE_RELEASES, Unreadable, parked_under},
+    broker::{Changed, ODD, ONE_RATE_LIMITED, UNREADABLE_RELEASES, Unreadable, parked_under},
     envelope::Envelope,
     sqlite::{
         connection::{
@@ -85,9 +85,9 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
 
 /// The job begins anew, as if it had been enqueued with this delay.
 pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    const ANEW: &str =
-        "UPDATE queue_jobs SET attempts = 0, snoozes = 0, releases = 0, released = NULL, failures = NULL WHERE queue = ?1 AND id = ?2";
-    tx.sql(ANEW)?.execute(params![queue.key, job.id()])?;
+    const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = iif(snoozes & ?3, 0, ?3), releases = 0, released = NULL, failures = NULL \
+        WHERE queue = ?1 AND id = ?2";
+    tx.sql(ANEW)?.execute(params![queue.key, job.id(), ODD.cast_signed()])?;
     tx.count(queue.key, "repeated", 1);
     if !delay.is_zero() {
         return later(tx, queue, job, SCHEDULED, delay);

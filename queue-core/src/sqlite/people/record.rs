@@ -25,7 +25,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
     let (Count(attempts), Count(crashes)) = (row.get(4)?, row.get(5)?);
     (record.attempts, record.crashes) = (attempts, crashes);
-    Snoozes(record.snoozes, record.rate_limited) = row.get(6)?;
+    Snoozes(record.snoozes, record.rate_limited, _) = row.get(6)?;
     record.releases = row.get::<_, Count>(11)?.0;
     record.released_ms = row.get::<_, Option<Number>>(12)?.map(|Number(released)| released);
     let Number(pos) = row.get(7)?;

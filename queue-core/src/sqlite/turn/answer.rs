@@ -49,15 +49,17 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
         let found = tx
             .sql(sql!("delivered.sql"))?
             .query_row(params![queue.key, id, ACTIVE, lane, kept.claim], |row| {
-                let Snoozes(snoozes, rate_limited) = row.get(3)?;
-                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, snoozes, rate_limited))
+                let snoozes: Snoozes = row.get(3)?;
+                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, snoozes))
             })
             .optional()?;
         let Ok(id) = JobId::from_bytes(id) else { continue };
         let mut delivery = Delivery::new(id, kept.claim.cast_unsigned(), Vec::new());
         match found {
             Some(found) => {
-                (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes, delivery.rate_limited) = found;
+                let snoozes;
+                (delivery.envelope, delivery.attempts, delivery.crashes, snoozes) = found;
+                Snoozes(delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes;
                 if delivery.crashes > 0 {
                     delivery.suspected_for = settle::suspected_for(tx, queue, delivery.id.as_bytes())?;
                 }

@@ -1,0 +1,239 @@
+//! Completion: the ending of a job is a row of `queue_effects`, which commits together with the effects of the job.
+//!
+//! A run inserts the row as the last statement of its transaction. Of two runs of one job, one inserts it: the other hits the primary key, and its transaction fails. A worker
+//! looks the row up before it runs a job and before it reports a failure, and replays the ending that it finds. Before it buries or cancels a job, it takes the lock
+//! of the row, which waits for a commit that is still under way.
+//!
+//! A relay removes a row that is seven days old, once the broker has no job of this incarnation that may still run.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use futures_util::{StreamExt, stream::iter};
+use queue_core::{
+    Client, Done, JobAddress, JobContext, JobState,
+    completion::{Completion, EffectsKey, StoredEnding, effects_before, effects_key},
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    Outbox, Relay,
+    error::{Error, Result},
+    store::Store,
+};
+
+/// A row is kept for so long at least. A run that has lasted for longer has lost its lease.
+pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Rows that are looked at together by the cleanup, and questions to the broker that are under way at once.
+pub(crate) const PAGE: usize = 500;
+const AT_ONCE: usize = 25;
+
+/// A row of `queue_effects`.
+#[derive(Clone, Debug)]
+pub(crate) struct EffectsRow {
+    pub(crate) key: Vec<u8>,
+    pub(crate) ending: Vec<u8>,
+    /// Whether it is older than [`KEPT`].
+    pub(crate) is_old: bool,
+}
+
+/// A commit that is about to be made.
+pub(crate) struct Committing<'a> {
+    pub(crate) completion: &'a Completion,
+    pub(crate) ending: StoredEnding,
+    pub(crate) encoded: Vec<u8>,
+    job: String,
+}
+
+impl<'a> Committing<'a> {
+    /// Refuses a run that may not commit.
+    pub(crate) fn new(
+        context: &'a JobContext,
+        outbox: &Outbox,
+        ending: impl FnOnce(&Completion) -> StoredEnding,
+    ) -> Result<Committing<'a>> {
+        let job = format!("{}/{}", context.queue(), context.id());
+        let completion = context.completion().ok_or_else(|| Error::OtherTask { task: context.task().to_owned() })?;
+        if completion.committed().is_some() {
+            return Err(Error::CommittedTwice { job });
+        }
+        if !completion.is_looked_up_in(outbox.database()) {
+            return Err(Error::NotOfWorker { job });
+        }
+        if context.has_lost_its_lease() {
+            return Err(Error::LeaseLost { job });
+        }
+        let ending = ending(completion);
+        let encoded = ending.encode()?;
+        Ok(Committing { completion, ending, encoded, job })
+    }
+
+    /// Another run has inserted the row.
+    pub(crate) fn beaten(&self) -> Error {
+        Error::CommittedElsewhere { job: self.job.clone() }
+    }
+
+    /// The transaction is no longer the one that was begun.
+    pub(crate) fn ended(&self) -> Error {
+        Error::Ended { job: self.job.clone() }
+    }
+
+    /// The database has acknowledged the commit.
+    pub(crate) fn acknowledged<T>(self) -> Done<T> {
+        let done = Done::committed(&self.ending);
+        self.completion.has_committed(self.ending);
+        done
+    }
+}
+
+/// The endings in the databases of a worker. For workers.
+#[doc(hidden)]
+pub struct Endings(Vec<Source>);
+
+/// What was found about a job.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FoundEnding {
+    /// Its row, as it is stored.
+    pub ending: Option<Vec<u8>>,
+    /// The databases that were asked.
+    pub databases: Vec<Vec<u8>>,
+}
+
+/// A database.
+struct Source {
+    store: tokio::sync::Mutex<Box<dyn Store>>,
+    waiting: Mutex<Vec<Asked>>,
+}
+
+type Looked = Result<(Vec<u8>, Option<Vec<u8>>), String>;
+type Asked = (EffectsKey, oneshot::Sender<Looked>);
+
+impl Endings {
+    /// Those in the databases of these relays. `None`: there are none.
+    pub fn of(relays: &[Relay]) -> Option<Endings> {
+        let source = |relay: &Relay| Source { store: tokio::sync::Mutex::new(relay.store()), waiting: Mutex::default() };
+        (!relays.is_empty()).then(|| Endings(relays.iter().map(source).collect()))
+    }
+
+    /// Looks the ending of a job up.
+    ///
+    /// # Errors
+    /// What is wrong with a database: then it is not known whether the job has committed.
+    pub async fn find(&self, key: &EffectsKey) -> Result<FoundEnding, String> {
+        let mut found = FoundEnding::default();
+        for source in &self.0 {
+            let (database, ending) = source.find(key).await?;
+            found.databases.push(database);
+            found.ending = found.ending.or(ending);
+        }
+        Ok(found)
+    }
+
+    /// The same, after a commit that may be under way.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn settled(&self, key: &EffectsKey) -> Result<Option<Vec<u8>>, String> {
+        for source in &self.0 {
+            let mut store = source.store.lock().await;
+            let found = match store.settled(key).await {
+                Err(_) => {
+                    // Perhaps the connection was an old one.
+                    store.disconnect();
+                    store.settled(key).await
+                }
+                found => found,
+            };
+            if let Some(ending) = found.map_err(|error| error.to_string())? {
+                return Ok(Some(ending));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Endings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endings").field(&self.0.len()).finish()
+    }
+}
+
+impl Source {
+    /// One SELECT for all that wait while the one before is under way.
+    async fn find(&self, key: &EffectsKey) -> Looked {
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((*key, answer));
+        let mut store = self.store.lock().await;
+        let mut asked = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        for asked in asked.chunks_mut(PAGE) {
+            let keys: Vec<&[u8]> = asked.iter().map(|(key, _)| key.as_slice()).collect();
+            let found = match store.endings(&keys).await {
+                Err(_) => {
+                    // Perhaps the connection was an old one.
+                    store.disconnect();
+                    store.endings(&keys).await
+                }
+                found => found,
+            };
+            drop(keys);
+            let looked: Vec<Looked> = match found {
+                Ok((database, endings)) => endings.into_iter().map(|ending| Ok((database.clone(), ending))).collect(),
+                Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
+            };
+            for ((_, answer), looked) in asked.iter_mut().zip(looked) {
+                let (closed, _) = oneshot::channel();
+                let _ = std::mem::replace(answer, closed).send(looked);
+            }
+        }
+        drop(store);
+        answered.await.unwrap_or_else(|_| Err("the look-up was given up".to_owned()))
+    }
+}
+
+/// The cleanup of `queue_effects` by a relay: one page after the other, from the start of the primary key to the jobs that were enqueued seven days ago.
+#[derive(Debug, Default)]
+pub(crate) struct Cleanup {
+    after: Vec<u8>,
+}
+
+impl Cleanup {
+    /// Removes rows of the next page. False: it was the last.
+    pub(crate) async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
+        let rows = store.effects(&self.after, PAGE).await?;
+        self.after = if rows.len() < PAGE { Vec::new() } else { rows.last().map(|row| row.key.clone()).unwrap_or_default() };
+        let more = rows.len() >= PAGE;
+        let old: Vec<EffectsRow> = rows.into_iter().filter(|row| row.is_old).collect();
+        let asked = iter(old.into_iter().map(async |row| is_gone(client, &row).await.then_some(row))).buffered(AT_ONCE);
+        let gone: Vec<EffectsRow> = asked.filter_map(async |row| row).collect().await;
+        if !gone.is_empty() {
+            store.remove_effects(&gone).await?;
+        }
+        Ok(more)
+    }
+}
+
+/// Whether the broker has no job of this incarnation that may run again. A row that cannot be read stays.
+async fn is_gone(client: &Client, row: &EffectsRow) -> bool {
+    let Ok(stored) = StoredEnding::decode(&row.ending) else { return false };
+    let Ok(id) = stored.id() else { return false };
+    let address = JobAddress { queue: stored.queue().into(), id };
+    match client.inspector().show(&address).await {
+        Ok(job) => {
+            let enqueued = job.enqueued_at.and_then(|at| i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok());
+            // A kept job that is done is never run again.
+            job.state == JobState::Done || effects_key(stored.queue(), &address.id, enqueued).as_slice() != row.key
+        }
+        Err(error) => matches!(error, queue_core::Error::NoSuchQueue { .. } | queue_core::Error::NoSuchJob(_)),
+    }
+}
+
+/// The end of the keys that the cleanup reads: of jobs that were enqueued before rows began that are to be kept.
+pub(crate) fn cleanup_before(now_ms: i64) -> EffectsKey {
+    effects_before(now_ms.saturating_sub(i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX)))
+}

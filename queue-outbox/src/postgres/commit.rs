@@ -1,0 +1,192 @@
+//! Effects that commit together with the ending of their job, by tokio-postgres.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use queue_core::{Done, JobContext};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio_postgres::{
+    Client, Transaction,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+use super::{no_tables, with_tables};
+use crate::{
+    Outbox,
+    completion::Committing,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of tokio-postgres. Dropped, it is rolled back.
+pub struct JobTransaction<'a> {
+    tx: Transaction<'a>,
+    outbox: Outbox,
+    /// The id of the transaction.
+    number: String,
+}
+
+impl<'a> Deref for JobTransaction<'a> {
+    type Target = Transaction<'a>;
+
+    fn deref(&self) -> &Transaction<'a> {
+        &self.tx
+    }
+}
+
+/// For savepoints.
+impl DerefMut for JobTransaction<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.tx
+    }
+}
+
+impl fmt::Debug for JobTransaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobTransaction").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their effects happen once, wherever a process crashes.
+///
+/// ```no_run
+/// use queue_core::prelude::*;
+/// use queue_outbox::{Done, Outbox, postgres::Commit};
+/// # struct Pool;
+/// # impl Pool { async fn get(&self) -> Result<tokio_postgres::Client, queue_outbox::Error> { unimplemented!() } }
+///
+/// #[task]
+/// async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<Pool>, ctx: JobContext) -> Result<Done<()>, queue_outbox::Error> {
+///     let mut client = pool.get().await?;
+///     let tx = ctx.begin(&outbox, &mut client).await?;
+///     tx.execute("UPDATE accounts SET balance = balance - 10 WHERE id = $1", &[&order]).await?;
+///     ctx.commit(tx, ()).await
+/// }
+/// ```
+///
+/// A nested transaction is only a savepoint, whose effects may still be rolled back. It does not compile:
+///
+/// ```compile_fail,E0308
+/// # use queue_core::JobContext;
+/// # use queue_outbox::{Done, Outbox, postgres::Commit};
+/// # async fn example(ctx: JobContext, outbox: Outbox, mut client: tokio_postgres::Client) -> Result<Done<()>, queue_outbox::Error> {
+/// let mut tx = ctx.begin(&outbox, &mut client).await?;
+/// let nested = tx.transaction().await?;
+/// ctx.commit(nested, ()).await
+/// # }
+/// ```
+pub trait Commit {
+    /// Begins the transaction. Execute in it what shall happen once, and nothing that ends it.
+    ///
+    /// # Errors
+    /// [`Error::OtherDatabase`] for an outbox of SQLite; [`Error::Postgres`].
+    fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
+
+    /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
+    ///
+    /// # Errors
+    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`], [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
+    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`]: the transaction is rolled back. After [`Error::Postgres`] it may have committed. Return the error
+    /// from the task: the worker looks up whether the job has committed.
+    fn commit<T: Serialize + DeserializeOwned + Send>(
+        &self,
+        tx: JobTransaction<'_>,
+        result: T,
+    ) -> impl Future<Output = Result<Done<T>>> + Send;
+
+    /// Commits the effects of this round of the job. The next one starts after this time, as with [`Outcome::Repeat`](queue_core::Outcome::Repeat).
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    fn commit_and_repeat<T>(&self, tx: JobTransaction<'_>, delay: Duration) -> impl Future<Output = Result<Done<T>>> + Send;
+}
+
+impl Commit for JobContext {
+    async fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> Result<JobTransaction<'c>> {
+        outbox.is_in(Dialect::Postgres)?;
+        let tx = client.transaction().await?;
+        let synced = match outbox.may_lose_effects() {
+            true => "",
+            false => ", CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END",
+        };
+        let begun = tx.query_typed(&format!("SELECT pg_current_xact_id()::text{synced}"), &[]).await?;
+        let number = begun.first().ok_or_else(|| no_tables("the transaction has no id"))?.try_get(0)?;
+        Ok(JobTransaction { tx, outbox: outbox.clone(), number })
+    }
+
+    fn commit<T: Serialize + DeserializeOwned + Send>(
+        &self,
+        tx: JobTransaction<'_>,
+        result: T,
+    ) -> impl Future<Output = Result<Done<T>>> + Send {
+        let committing = Committing::new(self, &tx.outbox, |completion| completion.done(self, &result));
+        async { commit(committing?, tx).await }
+    }
+
+    fn commit_and_repeat<T>(&self, tx: JobTransaction<'_>, delay: Duration) -> impl Future<Output = Result<Done<T>>> + Send {
+        let committing = Committing::new(self, &tx.outbox, |completion| completion.repeat(self, delay));
+        async { commit(committing?, tx).await }
+    }
+}
+
+async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result<Done<T>> {
+    let JobTransaction { tx, outbox, number } = tx;
+    let schema = outbox.schema();
+    let (database, key, before) = (outbox.database(), committing.completion.key().as_slice(), committing.completion.before());
+    // The row of the round before is replaced, by one run alone.
+    let sql = match before {
+        None => format!(
+            "INSERT INTO {schema}.queue_effects (job, ending) SELECT $4::bytea, $5::bytea FROM {schema}.queue_database d \
+             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND $6::bytea IS NULL RETURNING 1"
+        ),
+        Some(_) => format!(
+            "UPDATE {schema}.queue_effects e SET ending = $5::bytea, at = clock_timestamp() FROM {schema}.queue_database d \
+             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND e.job = $4::bytea AND e.part = '' \
+             AND e.ending = $6::bytea RETURNING 1"
+        ),
+    };
+    let values: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&database, Type::BYTEA),
+        (&VERSION, Type::INT4),
+        (&number, Type::TEXT),
+        (&key, Type::BYTEA),
+        (&committing.encoded, Type::BYTEA),
+        (&before, Type::BYTEA),
+    ];
+    let inserted = tx.query_typed(&sql, &values).await.map_err(|error| match error.as_db_error() {
+        Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.beaten(),
+        _ => with_tables(error),
+    })?;
+    if inserted.is_empty() {
+        return Err(why_not(&committing, &outbox, &tx, &number).await);
+    }
+    tx.commit().await?;
+    Ok(committing.acknowledged())
+}
+
+/// Why no row was inserted or replaced.
+async fn why_not(committing: &Committing<'_>, outbox: &Outbox, tx: &Transaction<'_>, number: &str) -> Error {
+    let sql = format!("SELECT id, version, pg_current_xact_id()::text FROM {}.queue_database", outbox.schema());
+    let found = match tx.query_typed_opt(&sql, &[]).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_tables("queue_database has no row"),
+        Err(error) => return with_tables(error),
+    };
+    let read = || -> Result<Error, tokio_postgres::Error> {
+        let (id, version, now): (Vec<u8>, i32, String) = (found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
+        Ok(if id != outbox.database() {
+            Error::OtherDatabase
+        } else if version > VERSION {
+            Error::TooNew { found: version, known: VERSION }
+        } else if now != number {
+            committing.ended()
+        } else {
+            committing.beaten()
+        })
+    };
+    read().unwrap_or_else(Error::Postgres)
+}

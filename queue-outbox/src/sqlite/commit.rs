@@ -1,0 +1,149 @@
+//! Effects that commit together with the ending of their job, by rusqlite.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use queue_core::{
+    Done, JobContext,
+    completion::{Completion, StoredEnding},
+};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{database, with_tables};
+use crate::{
+    Outbox,
+    completion::Committing,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of rusqlite. Dropped, it is rolled back.
+pub struct JobTransaction<'a> {
+    tx: Transaction<'a>,
+    outbox: Outbox,
+}
+
+impl<'a> Deref for JobTransaction<'a> {
+    type Target = Transaction<'a>;
+
+    fn deref(&self) -> &Transaction<'a> {
+        &self.tx
+    }
+}
+
+/// For savepoints.
+impl DerefMut for JobTransaction<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.tx
+    }
+}
+
+impl fmt::Debug for JobTransaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobTransaction").finish_non_exhaustive()
+    }
+}
+
+/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their effects happen once, wherever a process crashes. The transaction of
+/// rusqlite is not `Send`: these are plain functions, for `#[task(blocking)]` and `spawn_blocking`.
+///
+/// ```no_run
+/// use queue_core::prelude::*;
+/// use queue_outbox::{Done, Outbox, sqlite::Commit};
+///
+/// #[task(blocking)]
+/// fn pay(order: i64, outbox: Data<Outbox>, ctx: JobContext) -> Result<Done<()>, queue_outbox::Error> {
+///     let mut connection = rusqlite::Connection::open("shop.db")?;
+///     let tx = ctx.begin(&outbox, &mut connection)?;
+///     tx.execute("UPDATE accounts SET balance = balance - 10 WHERE id = ?1", [order])?;
+///     ctx.commit(tx, ())
+/// }
+/// ```
+pub trait Commit {
+    /// Begins the transaction, which writes (`BEGIN IMMEDIATE`). Execute in it what shall happen once, and nothing that ends it.
+    ///
+    /// # Errors
+    /// [`Error::OtherDatabase`] for an outbox of PostgreSQL; [`Error::Synchronous`], [`Error::Attached`]; [`Error::Sqlite`].
+    fn begin<'c>(&self, outbox: &Outbox, connection: &'c mut Connection) -> Result<JobTransaction<'c>>;
+
+    /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
+    ///
+    /// # Errors
+    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`], [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
+    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`], [`Error::Attached`]: the transaction is rolled back. After [`Error::Sqlite`] it may have committed. Return
+    /// the error from the task: the worker looks up whether the job has committed.
+    fn commit<T: Serialize + DeserializeOwned>(&self, tx: JobTransaction<'_>, result: T) -> Result<Done<T>>;
+
+    /// Commits the effects of this round of the job. The next one starts after this time, as with [`Outcome::Repeat`](queue_core::Outcome::Repeat).
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    fn commit_and_repeat<T>(&self, tx: JobTransaction<'_>, delay: Duration) -> Result<Done<T>>;
+}
+
+impl Commit for JobContext {
+    fn begin<'c>(&self, outbox: &Outbox, connection: &'c mut Connection) -> Result<JobTransaction<'c>> {
+        outbox.is_in(Dialect::Sqlite)?;
+        let synchronous: i64 = connection.query_row("PRAGMA main.synchronous", (), |row| row.get(0))?;
+        if synchronous < FULL && !outbox.may_lose_effects() {
+            return Err(Error::Synchronous { found: synchronous });
+        }
+        no_attached_file(connection)?;
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        Ok(JobTransaction { tx, outbox: outbox.clone() })
+    }
+
+    fn commit<T: Serialize + DeserializeOwned>(&self, tx: JobTransaction<'_>, result: T) -> Result<Done<T>> {
+        commit(self, tx, |completion| completion.done(self, &result))
+    }
+
+    fn commit_and_repeat<T>(&self, tx: JobTransaction<'_>, delay: Duration) -> Result<Done<T>> {
+        commit(self, tx, |completion| completion.repeat(self, delay))
+    }
+}
+
+/// Of `PRAGMA synchronous`.
+const FULL: i64 = 2;
+
+fn no_attached_file(connection: &Connection) -> Result<()> {
+    let sql = "SELECT name, file FROM pragma_database_list WHERE name NOT IN ('main', 'temp') AND file <> ''";
+    let attached = connection.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    attached.map_or(Ok(()), |(name, file)| Err(Error::Attached { name, file }))
+}
+
+fn commit<T>(context: &JobContext, tx: JobTransaction<'_>, ending: impl FnOnce(&Completion) -> StoredEnding) -> Result<Done<T>> {
+    let JobTransaction { tx, outbox } = tx;
+    let committing = Committing::new(context, &outbox, ending)?;
+    if tx.is_autocommit() {
+        return Err(committing.ended());
+    }
+    let (id, version) = database(&tx)?;
+    if id != outbox.database() {
+        return Err(Error::OtherDatabase);
+    }
+    if version > VERSION {
+        return Err(Error::TooNew { found: version, known: VERSION });
+    }
+    let (key, ending) = (committing.completion.key().as_slice(), &committing.encoded);
+    // The row of the round before is replaced, by one run alone.
+    let inserted = match committing.completion.before() {
+        None => tx.execute("INSERT INTO main.queue_effects (job, ending) VALUES (?1, ?2)", params![key, ending]),
+        Some(before) => tx.execute(
+            "UPDATE main.queue_effects SET ending = ?2, at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) \
+             WHERE job = ?1 AND part = '' AND ending = ?3",
+            params![key, ending, before],
+        ),
+    };
+    match inserted {
+        Ok(1) => {}
+        Ok(_) => return Err(committing.beaten()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Err(committing.beaten()),
+        Err(error) => return Err(with_tables(error)),
+    }
+    tx.commit()?;
+    Ok(committing.acknowledged())
+}
