@@ -46,7 +46,7 @@ impl<T> Done<T> {
     pub fn committed(ending: &StoredEnding) -> Self {
         let outcome = match (ending.repeat_after(), &ending.result) {
             (Some(delay), _) => Outcome::Repeat(delay),
-            (None, Some(result)) => Outcome::DoneWith(Encoded::stored(result.clone())),
+            (None, Some(result)) => Outcome::DoneWith(Encoded::stored(result)),
             (None, None) => Outcome::Done,
         };
         Done { outcome, result: PhantomData }

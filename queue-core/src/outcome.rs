@@ -196,8 +196,8 @@ impl Encoded {
     }
 
     /// A result that was stored before.
-    pub(crate) fn stored(bytes: Vec<u8>) -> Self {
-        let stored = stored_result(&bytes).map(<[u8]>::to_vec);
+    pub(crate) fn stored(bytes: &[u8]) -> Self {
+        let stored = stored_result(bytes).map(<[u8]>::to_vec);
         Encoded { stored, is_doubtful: false }
     }
 
