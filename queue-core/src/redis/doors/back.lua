@@ -61,22 +61,18 @@ end
 -- In odd rounds of a job that repeats, the number of snoozes has this more.
 local ODD = 17592186044416
 
--- No snooze and no rate limit, in an odd or an even round.
-local function clear_snoozes(id, odd)
-  if odd then
-    put_rare('z', K.snoozes, id, ms(ODD))
-  else
-    call('HDEL', K.snoozes, id)
-  end
-end
-
 local function is_odd(snoozes)
   return math.floor(whole(snoozes) / ODD) % 2 == 1
 end
 
--- The next round of a job that repeats.
-local function next_round(id)
-  clear_snoozes(id, not is_odd(call('HGET', K.snoozes, id)))
+-- No snooze and no rate limit, in the next round of a job that repeats or in the same one.
+local function clear_snoozes(id, next_round)
+  local snoozes = call('HGET', K.snoozes, id)
+  if is_odd(snoozes) ~= next_round then
+    put_rare('z', K.snoozes, id, ms(ODD))
+  elseif snoozes then
+    call('HDEL', K.snoozes, id)
+  end
 end
 
 -- Counters as those of a job that has never run, in the same round.
@@ -84,5 +80,5 @@ local function clear_counts(id)
   for _, key in ipairs({ K.attempts, K.crashes, K.released }) do
     call('HDEL', key, id)
   end
-  clear_snoozes(id, is_odd(call('HGET', K.snoozes, id)))
+  clear_snoozes(id, false)
 end

@@ -24,7 +24,7 @@ local function revive(id)
     put_rare('f', K.errors, id, record.f)
   end
   if is_odd(record.z) then
-    clear_snoozes(id, true)
+    put_rare('z', K.snoozes, id, ms(ODD))
   end
   if record.g then
     note_group(id, group_in(record.g), chain_in(record.g), record.c)

@@ -60,7 +60,7 @@ for at = 0, others - 1 do
       for _, key in ipairs({ K.attempts, K.released, K.errors }) do
         call('HDEL', key, id)
       end
-      next_round(id)
+      clear_snoozes(id, true)
       if superseded(id) then
         a = ''
       elseif a == '0' then
