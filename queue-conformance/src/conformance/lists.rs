@@ -4,10 +4,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use queue_core::{
     Change, Filter, JobAddress, JobId,
-    broker::{BuryReason, Due, Ending, JobState, LAST, LISTED_ERROR, NewJob, Priority, ProcessId, StoredPage},
+    broker::{
+        BuryReason, Due, Ending, Enqueued, JobState, LAST, LISTED_ERROR, NewJob, OnConflict, Priority, ProcessId, Scan, StoredPage, Unique,
+        UniqueKey,
+    },
 };
 
 use super::bed::{Bed, LONG, envelope, finish};
+use crate::Changes as _;
 
 /// A listing shows why jobs have failed, and stays small.
 pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
@@ -125,6 +129,49 @@ pub async fn pages_fit_together_in_every_state(bed: Bed) {
             assert_eq!(of(&rest), whole[20..], "{state}");
         }
     }
+}
+
+/// Pages of held jobs fit together in the order in which they are due. One that is held no more is on none.
+pub async fn held_jobs_are_listed_as_they_are_due(bed: Bed) {
+    const JOBS: usize = 12;
+    let mut lane = bed.lane().await;
+    let turn = lane.next();
+    let now = lane.send(&turn).await.now_ms;
+    let job = |n: usize, due: Due| {
+        let mut job = NewJob::new(JobId::make(), envelope(&n.to_string()));
+        job.due = due;
+        job.unique = Some(Box::new(Unique::new(UniqueKey::of("suite.task", &n.to_be_bytes())).on_conflict(OnConflict::BufferOne)));
+        job
+    };
+    let mut producer = bed.producer().await;
+    producer.stored((0..JOBS).map(|n| job(n, Due::Now)).collect()).await;
+    let running = lane.claim(JOBS).await;
+    let later = |n: usize| Due::AtMs(now + 600_000 - 1_000 * i64::try_from(n).expect("it is small"));
+    let held: Vec<NewJob> = (0..JOBS).map(|n| job(n, later(n))).collect();
+    let mut expected: Vec<JobId> = held.iter().rev().map(|job| job.id.clone()).collect();
+    assert!(producer.send(held).await.iter().all(|answer| matches!(answer, Enqueued::Buffered(_))));
+    let list = async |from, limit| bed.broker.list(&bed.queue, JobState::Held, from, limit).await.expect("they can be listed");
+    let all = async |limit| {
+        let (mut seen, mut place) = (Vec::new(), Some(0));
+        while let Some(from) = place {
+            let page = list(from, limit).await;
+            assert!(page.jobs.len() <= limit && page.next.is_none_or(|next| next > from));
+            seen.extend(of(&page));
+            place = page.next;
+        }
+        seen
+    };
+    for limit in [1, 5, JOBS] {
+        assert_eq!(all(limit).await, expected, "by {limit}");
+        assert_eq!(of(&list(LAST, limit).await), expected[JOBS - limit..], "the last {limit}");
+    }
+    let found = bed.broker.scan(&Scan::new(&bed.queue, &[JobState::Held], 5)).await.expect("they can be scanned");
+    assert_eq!(found.jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>(), expected[..5]);
+    bed.broker.cancel(&bed.queue, &expected[..1]).await.expect("it can be cancelled");
+    expected.remove(0);
+    assert_eq!(all(5).await, expected);
+    lane.ack(&running).await;
+    assert_eq!((all(5).await, bed.depth(JobState::Scheduled).await), (vec![], JOBS as u64 - 1));
 }
 
 fn of(page: &StoredPage) -> Vec<JobId> {

@@ -37,6 +37,7 @@ pub(in crate::redis) enum Kind {
     Keyed,
     Unique,
     Held,
+    Holds,
     Within,
     Grouped,
     Line,
@@ -45,6 +46,7 @@ pub(in crate::redis) enum Kind {
     Rested,
     Holders,
     Rules,
+    Ruled,
     Front,
     Chains,
     Costs,
@@ -129,6 +131,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Keyed,
     Kind::Unique,
     Kind::Held,
+    Kind::Holds,
     Kind::Within,
     Kind::Grouped,
     Kind::Line,
@@ -137,6 +140,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Rested,
     Kind::Holders,
     Kind::Rules,
+    Kind::Ruled,
     Kind::Front,
     Kind::Chains,
     Kind::Costs,
@@ -219,6 +223,7 @@ impl Kind {
             Kind::Keyed => "keyed",
             Kind::Unique => "unique",
             Kind::Held => "held",
+            Kind::Holds => "holds",
             Kind::Within => "within",
             Kind::Grouped => "grouped",
             Kind::Line => "line",
@@ -227,6 +232,7 @@ impl Kind {
             Kind::Rested => "rested",
             Kind::Holders => "holders",
             Kind::Rules => "rules",
+            Kind::Ruled => "ruled",
             Kind::Front => "front",
             Kind::Chains => "chains",
             Kind::Open => "open",
@@ -304,6 +310,8 @@ impl Kind {
             | Kind::Terms
             | Kind::Seen
             | Kind::Within
+            | Kind::Holds
+            | Kind::Ruled
             | Kind::Line
             | Kind::Turns
             | Kind::Doubts

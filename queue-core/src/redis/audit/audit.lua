@@ -357,11 +357,13 @@ elseif what == 'held' then
   for i = 3, #ARGV do
     if call('HEXISTS', K.held, ARGV[i]) == 1 and not (holder_of(ARGV[i]) and next_for(ARGV[i])) then
       found(next_for(ARGV[i]) or ARGV[i])
-      if repairs and holder_of(ARGV[i]) then
+      if repairs and (holder_of(ARGV[i]) or not next_for(ARGV[i])) then
         drop_held(ARGV[i])
       elseif repairs then
         follow(ARGV[i])
       end
+    elseif repairs and next_for(ARGV[i]) then
+      hold_for(ARGV[i], select(2, next_for(ARGV[i])), (next_for(ARGV[i])))
     end
   end
 elseif what == 'keyed' then

@@ -3,7 +3,7 @@
 --
 -- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e' until the job has ended, 's' until it has
 -- started, 'w' for a time), and since when it waits. `unique` has who holds a key: an id, or `@UNTIL:TERM:id` for a time; then `within` has
--- the key by its end. `held` has who waits for a key: `DUE:id`.
+-- the key by its end. `held` has who waits for a key: `DUE:id`, and `holds` has these ids by the time at which they are due.
 --- include doors/ready
 
 -- Whether a job came into the line because its key was free.
@@ -23,6 +23,12 @@ local function next_for(key)
   if id and call('HEXISTS', K.jobs, id) == 1 then
     return id, whole(due_at)
   end
+end
+
+-- A job waits for a key, and is due at this time. Pages alone read `holds`: whatever another program has made of it stops no script.
+local function hold_for(key, at, id)
+  put_rare('u', K.held, key, ms(at) .. ':' .. id)
+  redis.pcall('ZADD', K.holds, ms(at), id)
 end
 
 -- Who holds a key, and until when if it is for a time. What is held by no job that could hold it is free.
@@ -64,6 +70,7 @@ local function follow(key)
   local id, due_at = next_for(key)
   call('HDEL', K.held, key)
   if id then
+    redis.pcall('ZREM', K.holds, id)
     left({ id }, 'held')
     put_rare('u', K.unique, key, id)
     wait_until(id, due_at)
@@ -103,6 +110,7 @@ end
 
 -- What is held for a key whose job is not there waits no longer.
 local function drop_held(key)
+  redis.pcall('ZREM', K.holds, string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') or '')
   call('HDEL', K.held, key)
 end
 

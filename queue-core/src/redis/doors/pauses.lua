@@ -22,12 +22,14 @@ local function forget_end(of)
   end
 end
 
--- The rule of a group is another one from now on.
+-- The rule of a group is another one from now on. `ruled` has the groups with a rule, so that a page of them reads no others.
 local function set_rule(group, rule)
   if rule == '' then
     call('HDEL', K.rules, group)
+    redis.pcall('ZREM', K.ruled, group)
   else
     put_all(K.rules, { group, rule })
+    redis.pcall('ZADD', K.ruled, '0', group)
   end
   rules = nil
   review(group)

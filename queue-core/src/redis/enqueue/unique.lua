@@ -47,7 +47,7 @@ end
 local function put_off(id, state, key, priority, at)
   if state == 'held' then
     set_priority(id, priority)
-    put_rare('u', K.held, key, ms(at) .. ':' .. id)
+    hold_for(key, at, id)
   elseif state ~= 'ready' or at > now or (call('HGET', K.priority, id) or '2') ~= priority then
     unwait(id)
     set_priority(id, priority)
@@ -70,7 +70,7 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
   if group or chain then
     note_group(id, group, chain, cost)
   end
-  put_rare('u', K.held, key, ms(at) .. ':' .. id)
+  hold_for(key, at, id)
   came({ id }, 'held')
 end
 

@@ -39,10 +39,8 @@ if ARGV[1] == 'all' then
       from = '(' .. look[2] .. group .. '\255'
     end
   end
-  for _, name in ipairs(call('HKEYS', K.rules)) do
-    if byte(name) < 2 then
-      note(name)
-    end
+  for _, name in ipairs(call('ZRANGEBYLEX', K.ruled, '(' .. after, '+', 'LIMIT', 0, ARGV[3] + 1)) do
+    note(name)
   end
   table.sort(found, before)
   names = { unpack(found, 1, math.min(#found, ARGV[3] + 1)) }

@@ -15,10 +15,13 @@ if stored == wanted then
   return 'SET'
 elseif rule ~= ARGV[2] then
   return 'STALE'
+elseif wanted ~= '' and stored == '' and call('HLEN', K.rules) >= C.group_rules then
+  return 'MANY'
+end
+if ARGV[4] ~= '' then
+  set_rule(ARGV[4], wanted)
 elseif wanted == '' then
   call('HDEL', K.rules, ARGV[1])
-elseif stored == '' and call('HLEN', K.rules) >= C.group_rules then
-  return 'MANY'
 else
   put_all(K.rules, { ARGV[1], wanted })
 end
@@ -29,7 +32,6 @@ if ARGV[4] ~= '' then
   if string.sub(ARGV[3], -1) ~= 'p' then
     forget_end('g' .. ARGV[4])
   end
-  review(ARGV[4])
   if opened then
     hint()
   end

@@ -65,7 +65,7 @@ if leaves then
     forget_unreadable({ id })
   end
 elseif retimes then
-  put_rare('u', K.held, own_key, at .. ':' .. id)
+  hold_for(own_key, tonumber(at), id)
 end
 
 if string.find(needs, 'l', 1, true) then

@@ -232,7 +232,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
         JobState::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
         JobState::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
         JobState::Active => active(broker, queue, offset, limit).await?,
-        JobState::Held => held(broker, queue, offset, limit).await?,
+        JobState::Held => sorted(broker, queue, Kind::Holds, offset, limit).await?,
         JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
     // A job that is ready may lie in another list as well, under a tomb.
@@ -407,22 +407,6 @@ async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) ->
     let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
     ids.drain(..skip);
     Ok(page(ids, offset, limit))
-}
-
-/// So are jobs that are held: there are no more of them than keys that are held.
-async fn held(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
-    let mut ids = held_ids(broker, queue).await?;
-    ids.sort_unstable();
-    let all = ids.len();
-    let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
-    ids.drain(..skip);
-    Ok(page(ids, offset, limit))
-}
-
-async fn held_ids(broker: &RedisBroker, queue: &str) -> Result<Vec<Vec<u8>>> {
-    let keys_and_ids = range(broker, queue, &broker.keys.on("HGETALL", queue, Kind::Held)).await?;
-    // Each is `DUE:id`.
-    Ok(keys_and_ids.into_iter().skip(1).step_by(2).map(|held| scan::behind(held, b':')).collect())
 }
 
 #[cfg(test)]

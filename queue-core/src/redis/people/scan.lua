@@ -6,7 +6,7 @@
 --- include script/prelude, script/life, people/shown
 
 local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }
-local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line, lapsing = K.lapsing }
+local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line, lapsing = K.lapsing, holds = K.holds }
 local place, limit, order = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 -- Whether one member comes behind another of its score: a server compares their bytes, Lua would compare letters of a language.

@@ -4,7 +4,7 @@
 //! | place | how that is found again |
 //! |---|---|
 //! | sorted sets | by its score and its bytes, whether it is still there or not |
-//! | hashes, which are small | by its bytes |
+//! | a hash, which is small | by its bytes |
 //! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
 //!
 //! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
@@ -50,7 +50,7 @@ enum Where {
     /// The lines of groups.
     Line,
     Set(Kind),
-    /// Jobs of workers; jobs that are held.
+    /// Jobs of workers: no more than these have slots.
     Hash(Kind),
     /// The list of jobs that have ended.
     Ended,
@@ -66,7 +66,7 @@ const PLACES: [(Where, &[JobState]); 14] = [
     (Where::Hash(Kind::Active), &[JobState::Active]),
     (Where::Set(Kind::Scheduled), &[JobState::Scheduled]),
     (Where::Set(Kind::Retry), &[JobState::Retry]),
-    (Where::Hash(Kind::Held), &[JobState::Held]),
+    (Where::Set(Kind::Holds), &[JobState::Held]),
     (Where::Set(Kind::Parked), &[JobState::Parked]),
     (Where::Set(Kind::Dead), &[JobState::Dead]),
     (Where::Ended, &[JobState::Done, JobState::Cancelled, JobState::Expired]),
@@ -378,10 +378,7 @@ async fn set(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>,
 }
 
 async fn hash(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>, room: usize) -> Result<Part> {
-    let mut ids = match kind {
-        Kind::Held => super::held_ids(broker, queue).await?,
-        _ => super::range(broker, queue, &broker.keys.on("HKEYS", queue, kind)).await?,
-    };
+    let mut ids = super::range(broker, queue, &broker.keys.on("HKEYS", queue, kind)).await?;
     ids.retain(|id| last.is_none_or(|last| *id > last.element));
     ids.sort_unstable();
     ids.truncate(room);

@@ -10,7 +10,6 @@ use crate::{
         connection::{
             lenient::Bytes,
             operation::Commit,
-            statement::sql,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
             writer::Writer,
@@ -75,14 +74,31 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
         LimitKeys::These(keys) => keys.iter().take(which.limit()).map(|key| key.as_bytes().to_vec()).collect(),
         LimitKeys::Of { name, after, .. } => {
             let (first, last) = bounds(&LimitKey::name(name));
-            let first = after.map_or(first, |after| after.as_bytes().to_vec());
-            let mut keys = tx.sql(sql!("keys.sql"))?;
-            keys.query_map(params![queue.key, first, last, Unsigned(which.limit()), after.is_some()], |row| Ok(row.get::<_, Bytes>(0)?.0))?
-                .collect::<rusqlite::Result<_>>()?
+            names_behind(tx, &queue, after.map_or(first, |after| behind(after.as_bytes())), &last, which.limit())?
         }
     };
     let keys = names.iter().filter_map(|key| LimitKey::from_bytes(key));
     keys.map(|key| stored_key(tx, &queue, key)).collect()
+}
+
+/// The keys of a limit that are held or waited for, from one on. Each is searched for by itself: a key may have many slots, and many chains that wait.
+fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, Failed> {
+    const HELD: &str = "SELECT key FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT 1";
+    const SHUT: &str =
+        "SELECT shut FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT 1";
+    let mut names = Vec::new();
+    while names.len() < limit {
+        let next = |sql: &str| tx.sql(sql)?.query_row(params![queue.key, from, last], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional();
+        let Some(name) = [next(HELD)?, next(SHUT)?].into_iter().flatten().min() else { break };
+        from = behind(&name);
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// The least bytes behind some.
+fn behind(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &[0]].concat()
 }
 
 fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLimitKey, Failed> {
