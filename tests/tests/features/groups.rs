@@ -13,6 +13,7 @@ use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, SweepLimits},
+    envelope::Envelope,
     prelude::*,
     redis::RedisBroker,
     registry::Registry,
@@ -31,6 +32,7 @@ on_servers! {
     a_lane_that_knows_no_groups_keeps_them_out
     a_large_group_is_cancelled_while_others_are_served
     jobs_of_groups_that_are_not_looked_at_are_in_no_count
+    an_era_of_virtual_time_ends_and_each_group_keeps_its_turn
 }
 
 const QUEUE: &str = "grouped";
@@ -222,6 +224,78 @@ async fn further_groups_are_in_no_count(broker: &DynBroker) {
     }
     assert_eq!(inspector.waiting(QUEUE).await.unwrap(), [("behind", GROUPS - 2), ("group_paused", 2)].into());
     assert_eq!(inspector.stats(QUEUE).await.unwrap().count(JobState::Ready), GROUPS + 21);
+}
+
+/// Five groups take turns while virtual time passes a bound, to which `later` has moved it. One that comes meanwhile takes turns, too.
+async fn takes_turns(broker: &DynBroker, later: impl FnOnce()) {
+    let mut producer = Producer::on(broker, QUEUE).await;
+    for _ in 0..8 {
+        producer.stored(["a", "b", "c", "d", "e"].map(job).to_vec()).await;
+    }
+    later();
+    let mut lane = Lane::on(broker, QUEUE).await;
+    let mut served = String::new();
+    for n in 0..42 {
+        if n == 20 {
+            producer.stored(["f", "f"].map(job).to_vec()).await;
+        }
+        let claimed = lane.claim_one().await;
+        served.push_str(std::str::from_utf8(Envelope::decode(&claimed.envelope).unwrap().payload).unwrap());
+        lane.ack(&[claimed]).await;
+    }
+    for round in served.as_bytes()[..20].chunks(5) {
+        let mut round = round.to_vec();
+        round.sort_unstable();
+        assert_eq!(round, b"abcde", "{served}");
+    }
+    let [first, second] = [0, 1].map(|n| served.match_indices('f').nth(n).expect("it has its turns").0);
+    assert!(first < 26 && (4..8).contains(&(second - first)), "{served}");
+    assert_eq!(damages(broker, LOOK).await, []);
+}
+
+async fn an_era_of_virtual_time_ends_and_each_group_keeps_its_turn(kind: Kind) {
+    const ERA: u64 = 1 << 51;
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let key = |name: &str| format!("queue:{{{QUEUE}}}:{name}");
+    // One group rests, and is ahead of the others.
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    producer.stored(vec![job("rests")]).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let claimed = lane.claim(1).await;
+    lane.ack(&claimed).await;
+    takes_turns(&broker, || {
+        let later = "for _, key in ipairs({ KEYS[2], KEYS[3] }) do
+            for _, group in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, ARGV[1], group) end
+        end
+        return redis.call('HINCRBY', KEYS[1], 'virtual', ARGV[1])";
+        let by = (ERA - 35_000).to_string();
+        server.command(&["EVAL", later, "3", &key("meta"), &key("turns"), &key("rested"), &by]);
+    })
+    .await;
+    let virtual_time: u64 = server.command(&["HGET", &key("meta"), "virtual"]).lines().last().unwrap().parse().unwrap();
+    assert!((ERA / 4..ERA / 2).contains(&virtual_time), "{virtual_time}");
+    let last_era = (ERA / 2).to_string();
+    for places in ["turns", "rested"] {
+        assert_eq!(server.command(&["ZCOUNT", &key(places), &last_era, "+inf"]), ":0\r\n", "{places}");
+    }
+}
+
+/// After a hundred years of 200,000 jobs a second, none of which another group shares.
+#[tokio::test]
+async fn virtual_time_in_a_sqlite_file_lasts_a_hundred_years() {
+    const YEARS: i64 = 100 * 365 * 24 * 3600 * 200_000 * 10_000;
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    takes_turns(&broker, || {
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute("UPDATE queue_groups SET start = start + ?1", [YEARS]).unwrap();
+        other
+            .execute("INSERT OR REPLACE INTO queue_turns (queue, virtual, plain) SELECT DISTINCT queue, ?1, ?1 FROM queue_groups", [YEARS])
+            .unwrap();
+    })
+    .await;
 }
 
 async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count(kind: Kind) {

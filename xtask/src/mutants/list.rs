@@ -1086,7 +1086,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/doors/groups.lua" {
         "groups: a large weight counts for who comes back": "math.min(C.turn_apart, cost_of(rule_of(group).weight))" => "C.turn_apart";
-        "suspects: a group pays for its suspect": "turn = turn or ms(math.max(start and whole(start) or next_start(group)" => "turn = turn or start or ms(math.max(next_start(group)";
+        "suspects: a group pays for its suspect": "turn = turn or ms(math.max(start and start_of(start) or next_start(group)" => "turn = turn or start or ms(math.max(next_start(group)";
     }
     REDIS "queue-core/src/redis/audit/sweep.lua" {
         "sweep: one sweeps at a time": "sweeper ~= ARGV[9] and whole(upto) > now" => "false and whole(upto) > now";
@@ -1097,7 +1097,7 @@ mutants! {
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then";
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
         "groups: a suspect waits while its group is full": "if not has_suspect(group) or room_of(group) <= 0 then" => "if not has_suspect(group) then";
-        "groups: who comes back at once gains nothing": "math.max(next_start(group), whole(rested[at] or ''))" => "virtual_time()";
+        "groups: who comes back at once gains nothing": "math.max(next_start(group), start_of(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
     }
     PAUSES_REDIS "queue-core/src/redis/turn/resume.lua" {
@@ -1435,7 +1435,7 @@ mutants! {
         "sqlite limits: a closed key opens no earlier than its rate": "closed.max(rated)" => "closed.or(rated)";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/chains.rs" {
-        "sqlite limits: jobs with limits have half of the turns": "(turn as f64 * GOLDEN).fract() < 0.5" => "turn < 0";
+        "sqlite limits: jobs with limits have half of the turns": "turn.wrapping_mul(GOLDEN) < 1 << 63" => "false";
     }
     LIMITS_SQLITE "queue-core/src/inspector/why.rs" {
         "why: a closed group is told beside who holds its line": "*cap == 0 || !is_held" => "!is_held";

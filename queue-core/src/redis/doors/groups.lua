@@ -11,6 +11,38 @@
 
 -- Whether a group came to `turns` when no other was there: idle workers have to hear of it.
 local opened = false
+
+local virtual = nil
+
+-- The largest start that was served.
+local function virtual_time()
+  virtual = virtual or whole(call('HGET', K.meta, 'virtual') or '')
+  return virtual
+end
+
+-- A double counts to 2^53. So virtual time has *eras*: when it has come to 2^51, it and all starts are put back by three quarters of that. The starts are put back in steps, the
+-- least first, so that they stay in order. Until then a start of the last era is known by its size: no group is so far ahead of the time.
+-- A start, as it is stored. Without one: whether there may be starts of the last era.
+local function start_of(stored)
+  local is_early = virtual_time() >= C.era / 4 and virtual < C.era / 2
+  local start = whole(stored)
+  return stored and (start >= C.era * 3 / 4 and is_early and start - C.era * 3 / 4 or start) or not stored and is_early
+end
+
+-- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and more.
+local function turn_era(n)
+  if virtual_time() >= C.era then
+    virtual = virtual - C.era * 3 / 4
+    call('HSET', K.meta, 'virtual', ms(virtual), 'plain', ms(math.max(whole(call('HGET', K.meta, 'plain') or '') - C.era * 3 / 4, 0)))
+  end
+  for _, key in ipairs(start_of() and { K.turns, K.doubts, K.rested } or {}) do
+    local old, earlier = call('ZRANGEBYSCORE', key, ms(C.era * 3 / 4), '+inf', 'WITHSCORES', 'LIMIT', 0, n), {}
+    for at = 1, #old, 2 do
+      earlier[at], earlier[at + 1] = ms(start_of(old[at + 1])), old[at]
+    end
+    many('ZADD', key, earlier)
+  end
+end
 --- include doors/limits
 
 -- Jobs with limits and without a group have this one. It is no turn of its own: what it has is served among the plain jobs.
@@ -141,14 +173,6 @@ local function depth_of(group)
   return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
 end
 
-local virtual = nil
-
--- The largest start that was served.
-local function virtual_time()
-  virtual = virtual or whole(call('HGET', K.meta, 'virtual') or '')
-  return virtual
-end
-
 -- The earliest start of a group that comes: behind those that came before the last claim, but no further than its next job would be. So virtual time goes on even
 -- where no group ever comes again, and who waits is passed by nobody who comes later.
 local function next_start(group)
@@ -163,7 +187,7 @@ local function enter(groups)
   opened = opened or call('EXISTS', K.turns) == 0
   local rested, pairs_ = call('ZMSCORE', K.rested, unpack(groups)), {}
   for at, group in ipairs(groups) do
-    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(next_start(group), whole(rested[at] or ''))), group
+    pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(next_start(group), start_of(rested[at] or ''))), group
     if rested[at] then
       call('ZREM', K.rested, group)
     end
@@ -250,7 +274,7 @@ end
 local function review_doubt(group, turn)
   local start, may = call('ZSCORE', K.doubts, group), may_doubt(group)
   if may then
-    turn = turn or ms(math.max(start and whole(start) or next_start(group), whole(call('ZSCORE', K.rested, group) or '')))
+    turn = turn or ms(math.max(start and start_of(start) or next_start(group), start_of(call('ZSCORE', K.rested, group) or '')))
     if start ~= turn then
       opened = opened or not start
       call('ZADD', K.doubts, turn, group)

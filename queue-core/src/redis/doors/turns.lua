@@ -142,6 +142,7 @@ end
 -- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones, and what each of them costs; and of groups their entries,
 -- members and starts.
 local function choose(n, plain)
+  turn_era(n + C.limit_step)
   -- Jobs with limits and without a group are plain ones, too.
   local limited = has('m') and call('ZSCORE', K.turns, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
   local groups = call('ZCARD', K.turns) - (limited and 1 or 0)
@@ -161,7 +162,7 @@ local function choose(n, plain)
   local first = call('ZRANGE', K.turns, 0, looked - 1, 'WITHSCORES')
   for i = 1, #first, 2 do
     if first[i] ~= NO_GROUP then
-      queue[#queue + 1] = { group = first[i], start = whole(first[i + 1]) }
+      queue[#queue + 1] = { group = first[i], start = start_of(first[i + 1]) }
     end
   end
   if limited then
@@ -200,7 +201,7 @@ local function choose(n, plain)
         local other = call('ZRANGE', K.turns, looked, looked, 'WITHSCORES')
         looked = looked + 1
         if other[1] and other[1] ~= NO_GROUP then
-          insert(queue, at, { group = other[1], start = whole(other[2]) })
+          insert(queue, at, { group = other[1], start = start_of(other[2]) })
         end
       end
     end
@@ -373,14 +374,14 @@ end
 
 -- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
 local function claim_suspect_of_group()
-  local found = call('EXISTS', K.doubts) == 1 and next_suspect(true)
+  local found = call('EXISTS', K.doubts) == 1 and (turn_era(C.limit_step) or next_suspect(true))
   if not found then
     return
   end
   local member, group, id, chain = unpack(found)
   local before = #ids
   if admit({ id }) > 0 then
-    local start = ms(whole(call('ZSCORE', K.doubts, group)) + cost_of(rule_of(group).weight))
+    local start = ms(start_of(call('ZSCORE', K.doubts, group)) + cost_of(rule_of(group).weight))
     if #chain > 1 and ids[before + 1] then
       limits().take(chain, id)
       limits().write()

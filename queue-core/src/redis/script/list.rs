@@ -29,8 +29,11 @@ const UNRUN_MS: u64 = 24 * 3600 * 1000;
 const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
+/// When virtual time begins a new era. Two of them are as much as a double counts.
+const ERA: u64 = 1 << 51;
+
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 64] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 65] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -75,6 +78,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 64] {
         // Of groups.
         ("turn_cost", TURN_COST.to_string()),
         ("turn_apart", TURN_APART.to_string()),
+        ("era", ERA.to_string()),
         ("share_counted", SHARE_COUNTED.to_string()),
         ("group_rules", GROUP_RULES.to_string()),
         // Of pauses.

@@ -30,9 +30,9 @@ impl Turn<'_> {
     /// Of jobs of equal priority those with limits come first in half of the turns of a group. Multiples of the golden ratio spread evenly, also those of every second or
     /// third turn: a group that rests between its turns passes some over.
     fn is_of_limited(&self) -> bool {
-        const GOLDEN: f64 = 0.618_033_988_749_895;
-        let turn = self.start / self.cost.max(1);
-        (turn as f64 * GOLDEN).fract() < 0.5
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let turn = (self.start / self.cost.max(1)).cast_unsigned();
+        turn.wrapping_mul(GOLDEN) < 1 << 63
     }
 }
 
