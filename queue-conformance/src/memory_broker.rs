@@ -294,7 +294,7 @@ impl Broker for MemoryBroker {
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
-        Ok(self.transition(queue, |model| model.sweep(limits)))
+        Ok(self.transition(queue, |model| model.sweep(limits, topic_at(queue).is_some())))
     }
 
     async fn report(&self, report: &Report) -> Result<()> {

@@ -119,8 +119,20 @@ impl Janitor {
         }
     }
 
-    /// Removes what the topics of its subscriptions do not keep, and producers that have published nothing for long.
+    /// Removes producers of a topic that have published nothing for long, and what it does not keep. One worker trims a topic at a time.
     async fn trim(&self, topic: &str, round: &mut Round) {
+        match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
+            // Another worker trims this topic.
+            Ok(swept) if swept.elsewhere => return,
+            Ok(swept) => {
+                round.removed += swept.removed();
+                round.left |= swept.more;
+            }
+            Err(error) => {
+                round.failed += 1;
+                tracing::debug!(topic, %error, "cannot sweep the producers of the topic, retrying in the next round");
+            }
+        }
         let began = now();
         loop {
             let asked = now();
@@ -135,7 +147,7 @@ impl Janitor {
                         );
                     }
                     if !trimmed.more || rests(began, asked, round).await {
-                        break;
+                        return;
                     }
                 }
                 Err(error) => {
@@ -143,16 +155,6 @@ impl Janitor {
                     tracing::debug!(topic, %error, "cannot trim the log of the topic, retrying in the next round");
                     return;
                 }
-            }
-        }
-        match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
-            Ok(swept) => {
-                round.removed += swept.removed();
-                round.left |= swept.more;
-            }
-            Err(error) => {
-                round.failed += 1;
-                tracing::debug!(topic, %error, "cannot sweep the producers of the topic, retrying in the next round");
             }
         }
     }
@@ -245,5 +247,27 @@ mod tests {
             rounds.push(janitor.tick().await);
         }
         assert_eq!(rounds.pop(), Some(Round { removed: 1, ..Round::default() }));
+    }
+
+    #[tokio::test]
+    async fn a_worker_removes_nothing_while_another_one_sweeps() {
+        const IDS: usize = 150;
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
+        let ours = SweepLimits { remembered: Duration::ZERO, ..SweepLimits::default() };
+        let mut janitor = Janitor::new(Shared::alone(&client, &["swept"], Settings { sweep: ours, ..Settings::default() }));
+        for n in 0..IDS {
+            let job = RawJob::new("task", vec![0x80]).queue("swept").id(format!("given-{n}"));
+            client.enqueue_raw(job).await.unwrap();
+        }
+        let lane = broker.register(&Register::lane("swept", ProcessId::random(), lease)).await.unwrap().name;
+        let claimed = broker.turn(&Turn::new("swept", lane.clone(), 1, lease).claim(IDS)).await.unwrap();
+        let done = claimed.deliveries.iter().map(|job| Finish::new(job, Ending::Ack { result: None, keep: None })).collect();
+        broker.turn(&Turn::new("swept", lane, 2, lease).finish(done)).await.unwrap();
+        let theirs = SweepLimits { sweeper: 1, ..ours };
+        let swept = broker.sweep("swept", &theirs).await.unwrap();
+        assert!(swept.remembered == ours.items && swept.more, "{swept:?}");
+        assert_eq!(janitor.tick().await, Round::default());
+        assert_eq!(broker.sweep("swept", &theirs).await.unwrap().remembered, IDS - ours.items, "they are still there");
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Ending, JobState, KeepLimits, NewJob, PauseOf, Pausing, SetPause, SweepLimits, Swept},
+    broker::{Begin, Ending, JobState, KeepLimits, NewJob, PauseOf, Pausing, SetPause, SweepLimits, Swept, topic_address},
 };
 
 use super::{
@@ -107,6 +107,27 @@ pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
     assert_eq!(forgotten, MANY);
 }
 
+/// Thousands of keys whose rates still hold are looked at before one of which that is over: a sweep reports that it has not seen all.
+pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
+    const OVER: usize = 1;
+    set(&bed, "slow", |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
+    set(&bed, "fast", |rule| (rule.rate, rule.burst) = ("1000/1s".parse().ok(), Some(1))).await;
+    let mut lane = bed.lane().await;
+    for piece in (0..3_000).collect::<Vec<_>>().chunks(500) {
+        bed.producer().await.stored(piece.iter().map(|n| limited("", &[key("slow", &n.to_string())])).collect()).await;
+    }
+    bed.producer().await.stored((0..OVER).map(|n| limited("", &[key("fast", &n.to_string())])).collect()).await;
+    run_all(&mut lane).await;
+    let passed = lane.next();
+    let ran = lane.send(&passed).await.now_ms;
+    eventually("what has run is over", async || {
+        let turn = lane.next();
+        (lane.send(&turn).await.now_ms > ran + 10).then_some(())
+    })
+    .await;
+    assert_eq!(sweep_all(&bed, |swept| swept.rates).await, OVER);
+}
+
 /// Hundreds of suspects were cancelled while they waited: the one behind them comes at once.
 pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     let ids = bed.put(MANY + 1).await;
@@ -170,6 +191,19 @@ pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
     put(&bed, "new", 1).await;
     run_all(&mut lane).await;
     assert_eq!(sweep(2).await.groups, 1, "the other sweeper has finished");
+}
+
+/// Nor do two workers trim a topic at a time, whose sweeper keeps others away even if it has left nothing.
+pub async fn one_worker_trims_a_topic_at_a_time(bed: Bed) {
+    super::topics::subscribe(&bed, "billing", Begin::Start).await;
+    let address = topic_address(&bed.queue);
+    let sweep = async |sweeper: u64| {
+        let limits = SweepLimits { sweeper, ..SweepLimits::default() };
+        bed.broker.sweep(&address, &limits).await.expect("a sweep is answered")
+    };
+    assert!(sweep(1).await.is_empty());
+    assert!(sweep(2).await.elsewhere);
+    assert!(sweep(1).await.is_empty());
 }
 
 /// Ends so many jobs, which are kept for a time. Gives their ids.

@@ -23,8 +23,8 @@ impl Model {
         damages
     }
 
-    /// One round of housekeeping.
-    pub fn sweep(&mut self, limits: &SweepLimits) -> Swept {
+    /// One round of housekeeping. `of_topic`: at the address of a topic, whose sweeper keeps others away in any case.
+    pub fn sweep(&mut self, limits: &SweepLimits, of_topic: bool) -> Swept {
         if self.sweeper.is_some_and(|(other, until)| ![0, other].contains(&limits.sweeper) && until > self.now) {
             let mut swept = Swept::default();
             swept.elsewhere = true;
@@ -86,9 +86,9 @@ impl Model {
         swept.waiters = self.forget_waiters(limits.items);
         let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.groups, swept.rates, swept.waiters];
         swept.more = swept.buried.len() >= limits.items || removed.into_iter().any(|removed| removed >= limits.items);
-        if swept.more && limits.sweeper != 0 {
+        if (swept.more || of_topic) && limits.sweeper != 0 {
             self.sweeper = Some((limits.sweeper, self.now.saturating_add(SWEEPER_LEASE.as_millis().try_into().unwrap_or(i64::MAX))));
-        } else if !swept.more && self.sweeper.is_some_and(|(other, until)| other == limits.sweeper || until <= self.now) {
+        } else if self.sweeper.is_some_and(|(other, until)| other == limits.sweeper || until <= self.now) {
             self.sweeper = None;
         }
         swept

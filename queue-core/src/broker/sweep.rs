@@ -46,10 +46,12 @@ pub struct SweepLimits {
     /// Limits for ended jobs that have a retention.
     pub keep: KeepLimits,
     /// How many items of each kind one call handles, at most. Default: 100. With 0 the call removes nothing, and reports of each kind whether
-    /// more than [`CLEANUP_BEHIND`] expired entries wait: then its count is larger than that, and otherwise 0.
+    /// more than [`CLEANUP_BEHIND`] expired entries wait: then its count is larger than that, and otherwise 0. For how long producers, ids and
+    /// dead jobs are kept is then what the last worker has said that swept, if one has.
     pub items: usize,
     /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the sweeps of others do nothing until five
-    /// seconds after its last call, so one sweeps a queue at a time. Default: 0, this sweep waits for no other, and no other waits for it.
+    /// seconds after its last call, so one sweeps a queue at a time. Its sweep of the address of a topic keeps others away in any
+    /// case: they do not trim the log meanwhile. Default: 0, this sweep waits for no other, and no other waits for it.
     pub sweeper: u64,
 }
 
@@ -103,9 +105,12 @@ impl Swept {
         self.producers + self.remembered + self.dead + self.ended + self.keys + self.rates + self.groups + self.waiters
     }
 
-    /// The kinds of which something was removed, or waits, as reports name them; producers, remembered ids and dead jobs left out.
+    /// The kinds of which something was removed, or waits, as reports name them.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let kinds = [
+            ("producers", self.producers),
+            ("given ids", self.remembered),
+            ("dead jobs", self.dead),
             ("kept jobs", self.ended),
             ("unique keys", self.keys),
             ("rates of limits", self.rates),

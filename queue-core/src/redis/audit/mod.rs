@@ -19,7 +19,7 @@ use self::{
     strays::Search,
 };
 use crate::{
-    address::JobId,
+    address::{JobId, topic_at},
     broker::{Audit, Damage, DamageKind, SweepLimits, Swept},
     error::Result,
     redis::{
@@ -42,6 +42,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
     let mut call = SWEEP.call(&broker.keys, queue);
     call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.remembered)).arg(limits.remembered_count);
     call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes).arg(limits.sweeper);
+    call.arg(i32::from(topic_at(queue).is_some()));
     let mut values = array(broker.script(queue, &SWEEP, call).await?)?.into_iter();
     if values.len() == 0 {
         return Ok(Swept { elsewhere: true, ..Swept::default() });

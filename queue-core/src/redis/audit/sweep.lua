@@ -1,32 +1,37 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept, sweeper or 0. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
+-- the dead, most kept, most bytes kept, sweeper or 0, '1' for the address of a topic: its sweeper trims the log as well, and keeps others away in any case. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
 -- more is left of some kind; or nothing: another one sweeps.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
-local sweeper, upto = string.match(call('HGET', K.meta, 'sweeper') or '', '^(%d+):(%d+)$')
+local noted = call('HMGET', K.meta, 'sweeper', 'ages')
+local sweeper, upto = string.match(noted[1] or '', '^(%d+):(%d+)$')
 if sweeper and ARGV[9] ~= '0' and sweeper ~= ARGV[9] and whole(upto) > now and whole(upto) <= now + C.sweeper_lease then
   return {}
 end
 local items = tonumber(ARGV[1])
 
--- Without a number of items: whether too many expired entries wait. Producers, remembered ids and dead jobs are kept for as long as workers say, and are not counted.
+-- Without a number of items: whether too many expired entries wait. Producers, remembered ids and dead jobs are kept for as long as the last worker has said that swept.
 if items == 0 then
   local function waiting(key, upto)
     return call('ZRANGEBYSCORE', key, '-inf', upto, 'LIMIT', C.cleanup_behind, 1)[1] and C.cleanup_behind + 1 or 0
   end
+  local producers, remembered, dead = string.match(noted[2] or '', '^(%d+):(%d+):(%d+)$')
+  local silent = waiting(K.seen, ms(now - whole(producers or ARGV[2])))
+  local forgotten, died = waiting(K.remembered, ms(now - whole(remembered or ARGV[3]))), waiting(K.dead, ms(now - whole(dead or ARGV[5])))
   local ended, id = waiting(K.lapsing, ms(now)), call('LRANGE', K.ended, C.cleanup_behind, C.cleanup_behind)[1]
   local record = id and unpacked(call('HGET', K.records, string.match(id, '^%d+:(.*)$') or id) or nil)
   if record and record.u and whole(record.u) <= now then
     ended = C.cleanup_behind + 1
   end
   local rates, over, looked = call('HLEN', K.tat), 0, 0
-  local page = rates > C.cleanup_behind and call('HSCAN', K.tat, '0', 'COUNT', 100)[2] or {}
+  -- Those that the scan comes to next are no fewer than the others.
+  local page = rates > C.cleanup_behind and call('HSCAN', K.tat, string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0', 'COUNT', 100)[2] or {}
   for at = 2, #page, 2 do
     local tat, closed = string.match(page[at], '^(%d+):%d*:%d*:(%d*)$')
     looked, over = looked + 1, over + ((not tat or whole(tat) <= micros and whole(closed) <= now) and 1 or 0)
   end
   rates = math.floor(rates * over / math.max(looked, 1))
-  return { 0, 0, 0, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), 0 }
+  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), 0 }
 end
 local more = false
 
@@ -131,7 +136,7 @@ local ended = step(trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8])))
 -- Keys that were held for a time which is over; a time that no clock could have set is brought back.
 local keys = has('u') and step(prune_keys(items)) or 0
 
--- Rates of keys whose time is over say nothing any more. A scan goes on with the next call; it rests where a few pages had none.
+-- Rates of keys whose time is over say nothing any more. A scan goes on with the next call, to its end: pages on which none is over say nothing of the others.
 local rates = 0
 if has('m') and call('EXISTS', K.tat) == 1 then
   local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'
@@ -150,13 +155,14 @@ if has('m') and call('EXISTS', K.tat) == 1 then
     end
   end
   call('HSET', K.meta, 'rates', cursor)
-  more = more or rates > 0 and cursor ~= '0'
+  more = more or cursor ~= '0'
 end
 
 -- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
 local groups = 0
 if has('g') then
   local waits = call('EXISTS', K.turns, K.doubts, K.line, K.ready0, K.ready1, K.ready2, K.ready3) > 0
+  turn_era(items)
   local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
   many('ZREM', K.rested, old)
   groups = step(#old)
@@ -180,10 +186,14 @@ if has('v') then
 end
 more = more or forgotten >= FORGOTTEN_AT_ONCE
 
-if sweeper and (sweeper == ARGV[9] or whole(upto) <= now) and not more then
-  call('HDEL', K.meta, 'sweeper')
-elseif ARGV[9] ~= '0' and more then
+if ARGV[9] ~= '0' and (more or ARGV[10] == '1') then
   call('HSET', K.meta, 'sweeper', ARGV[9] .. ':' .. ms(now + C.sweeper_lease))
+elseif sweeper and (sweeper == ARGV[9] or whole(upto) <= now) then
+  call('HDEL', K.meta, 'sweeper')
+end
+local ages = table.concat({ ARGV[2], ARGV[3], ARGV[5] }, ':')
+if ARGV[9] ~= '0' and noted[2] ~= ages and head[1] then
+  call('HSET', K.meta, 'ages', ages)
 end
 
 -- What is gone, and what other hands have brought.

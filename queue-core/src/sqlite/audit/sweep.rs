@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use crate::{
+    address::topic_at,
     broker::{CLEANUP_BEHIND, RELAY_AGE, SWEEPER_LEASE, SweepLimits, Swept},
     sqlite::{
         connection::{
@@ -14,7 +15,7 @@ use crate::{
         },
         doors::{
             end, groups, keys, limits as rates,
-            row::{CANCELLED, DONE, EXPIRED},
+            row::{CANCELLED, DEAD, DONE, EXPIRED},
             transitions, watched,
         },
     },
@@ -27,7 +28,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let before = |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let number = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
     if items == 0 {
-        return overdue(tx, &queue);
+        return overdue(tx, &queue, limits);
     }
     if is_swept_elsewhere(tx, &queue, limits.sweeper)? {
         swept.elsewhere = true;
@@ -44,16 +45,43 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let transitions = transitions::prune(tx, items)?;
     let groups;
     (swept.groups, groups) = groups::prune(tx, &queue, items)?;
-    swept.rates = rates::prune(tx, &queue, items)?;
+    let rates;
+    (swept.rates, rates) = rates::prune(tx, &queue, items)?;
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;
-    let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.rates];
-    swept.more = transitions || groups || removed.into_iter().any(|removed| removed >= items);
-    note_sweeper(tx, &queue, limits.sweeper, swept.more)?;
+    let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters];
+    swept.more = transitions || groups || rates || removed.into_iter().any(|removed| removed >= items);
+    // The sweeper of a topic trims the log as well: it keeps others away in any case.
+    note_sweeper(tx, &queue, limits.sweeper, swept.more || topic_at(queue.name).is_some())?;
+    note_ages(tx, &queue, limits)?;
     Ok(swept)
 }
 
-/// Whether more than [`CLEANUP_BEHIND`] expired entries of a kind wait. Producers, remembered ids and dead jobs are kept for as long as workers say, and are not counted.
-fn overdue(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Swept, Failed> {
+/// For how long producers, remembered ids and dead jobs are kept, as the last worker has said that swept.
+const AGES: &str = ".ages";
+
+fn note_ages(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<(), Failed> {
+    let ages = [limits.producers, limits.remembered, limits.dead].map(ms);
+    if limits.sweeper != 0 && ages_noted(tx, queue)? != Some(ages) {
+        tx.note_place(queue.key, AGES, Some(&ages.map(i64::to_be_bytes).concat()))?;
+    }
+    Ok(())
+}
+
+fn ages_noted(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed> {
+    let Some(stored) = tx.place(queue.key, AGES)? else { return Ok(None) };
+    let age = |at: usize| stored.get(8 * at..8 * at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(i64::MAX, i64::from_be_bytes);
+    Ok(Some([age(0), age(1), age(2)]))
+}
+
+fn ms(age: Duration) -> i64 {
+    i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Whether more than [`CLEANUP_BEHIND`] expired entries of a kind wait.
+fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept, Failed> {
+    const PRODUCERS: &str = "SELECT 1 FROM queue_producers WHERE queue = ?1 AND seen <= ?2 LIMIT 1 OFFSET ?3";
+    const REMEMBERED: &str = "SELECT 1 FROM queue_remembered WHERE queue = ?1 AND ended <= ?2 LIMIT 1 OFFSET ?3";
+    const DEAD_JOBS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
     const ENDED: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
     const KEYS: &str = "SELECT 1 FROM queue_keys WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     const RATES: &str = "SELECT 1 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 * 1000 AND closed <= ?2 LIMIT 1 OFFSET ?3";
@@ -61,8 +89,14 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Swept, Failed> {
         AND start <= (SELECT virtual FROM queue_turns WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
     const WAITERS: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     let count = |found: bool| if found { CLEANUP_BEHIND + 1 } else { 0 };
-    let waits = |sql: &str| Ok::<_, rusqlite::Error>(count(tx.sql(sql)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND)])?));
+    let waits_since =
+        |sql: &str, upto: i64| Ok::<_, rusqlite::Error>(count(tx.sql(sql)?.exists(params![queue.key, upto, Unsigned(CLEANUP_BEHIND)])?));
+    let waits = |sql: &str| waits_since(sql, tx.now);
     let mut swept = Swept::default();
+    let ages = ages_noted(tx, queue)?.unwrap_or([limits.producers, limits.remembered, limits.dead].map(ms));
+    let [producers, remembered, dead] = ages.map(|age| tx.now.saturating_sub(age));
+    (swept.producers, swept.remembered) = (waits_since(PRODUCERS, producers)?, waits_since(REMEMBERED, remembered)?);
+    swept.dead = count(tx.sql(DEAD_JOBS)?.exists(params![queue.key, dead, Unsigned(CLEANUP_BEHIND), DEAD])?);
     for state in [DONE, CANCELLED, EXPIRED] {
         swept.ended = swept.ended.max(count(tx.sql(ENDED)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND), state])?));
     }

@@ -370,12 +370,36 @@ pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) ->
     ledger.write(tx, queue)
 }
 
-/// Forgets what is known of the rates of keys whose time is over, at most so many.
-pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
-    const PRUNE: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key IN
-        (SELECT key FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND closed <= ?3 ORDER BY tat LIMIT ?4)";
+/// Forgets what is known of the rates of keys whose time is over, at most so many. Keys that are closed stay, and are passed over: it looks at ten times as many, and the next
+/// sweep goes on behind them. Gives how many it has removed, and whether more may be left.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<(usize, bool)> {
+    const OVER: &str = "SELECT key, tat, closed <= ?3 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND (tat, key) > (?4, ?5) ORDER BY tat, key LIMIT ?6";
+    const FORGET: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key = ?2";
+    const PLACE: &str = ".rates";
     if !tx.limited() {
-        return Ok(0);
+        return Ok((0, false));
     }
-    tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, Unsigned(items)])
+    let place = tx.place(queue.key, PLACE)?;
+    let tat = place.as_ref().and_then(|place| place.get(..8)?.try_into().ok()).map_or(i64::MIN, i64::from_be_bytes);
+    let key = place.as_ref().and_then(|place| place.get(8..)).unwrap_or_default();
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, bool>(2)?));
+    let most = 10 * items;
+    let inputs = params![queue.key, tx.micros(), tx.now, tat, key, Unsigned(most)];
+    let looked: Vec<(Vec<u8>, i64, bool)> = tx.sql(OVER)?.query_map(inputs, read)?.collect::<rusqlite::Result<_>>()?;
+    let (mut removed, mut passed) = (0_usize, 0_usize);
+    for (key, _, is_over) in &looked {
+        if removed == items {
+            break;
+        }
+        passed += 1;
+        if *is_over {
+            removed += tx.sql(FORGET)?.execute(params![queue.key, key])?;
+        }
+    }
+    let last = looked.get(passed.saturating_sub(1)).filter(|_| looked.len() == most || passed < looked.len());
+    let stored = last.map(|(key, tat, _)| [&tat.to_be_bytes()[..], key].concat());
+    if stored.is_some() || place.is_some() {
+        tx.note_place(queue.key, PLACE, stored.as_deref())?;
+    }
+    Ok((removed, last.is_some()))
 }
