@@ -147,6 +147,27 @@ pub async fn a_job_that_too_many_releases_cannot_read_is_buried(bed: Bed) {
     assert_eq!(bed.state(&id).await, Some(JobState::Dead));
 }
 
+/// A release has failed on jobs under more names than one claim looks at: it is offered the one behind them.
+pub async fn names_that_a_release_has_failed_on_hide_no_other(bed: Bed) {
+    const NAMES: usize = 230;
+    let ids = bed.put(NAMES + 1).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(NAMES + 1).await;
+    let failed = held[..NAMES].iter().map(|delivery| finish(delivery, unreadable("a", LONG)));
+    let turn = lane.next().finish(failed.chain([finish(&held[NAMES], unreadable("z", LONG))]).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    for n in 0..NAMES {
+        let release = format!("b{n}");
+        let delivery = offered_some(&mut lane, &release, 1).await.remove(0);
+        assert!(lane.end(&delivery, unreadable(&release, LONG)).await);
+    }
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        found.extend(offered(&mut lane, "a").await.into_iter().map(|delivery| delivery.id));
+    }
+    assert_eq!(found, ids[NAMES..]);
+}
+
 fn unreadable(release: &str, within: Duration) -> Ending {
     let (task, error) = (TASK.to_owned(), format!("release {release} cannot read it"));
     Ending::Unreadable { task, release: release.to_owned(), error, within }

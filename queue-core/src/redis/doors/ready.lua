@@ -106,20 +106,27 @@ local function parked_of(task, most, behind)
   return ids
 end
 
--- The names under which jobs of a task are parked that some releases could not read, but for those that this release has failed on. They
--- are few: those of one name are passed over together.
+-- The names under which jobs of a task are parked that some releases could not read, but for those that this release has failed on. Those of one name are passed over together. Behind
+-- the first 100 names the next claim of this release goes on where this one stops.
 local function readable_by(release, task)
   local names, from = {}, '[' .. task .. '\1'
-  for _ = 1, 200 do
+  for at = 1, 200 do
+    if at == 101 then
+      from = call('HGET', K.meta, 'readable:' .. release .. '\1' .. task) or from
+    end
     local name = string.match(call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\2', 'LIMIT', 0, 1)[1] or '', '^(%Z+)%z')
     if not name then
-      break
+      if at > 100 then
+        call('HDEL', K.meta, 'readable:' .. release .. '\1' .. task)
+      end
+      return names
     end
     if not string.find(name .. '\1', '\1' .. release .. '\1', 1, true) then
       names[#names + 1] = name
     end
     from = '[' .. name .. '\1'
   end
+  call('HSET', K.meta, 'readable:' .. release .. '\1' .. task, from)
   return names
 end
 
@@ -156,6 +163,7 @@ local function unhold(id)
     return false
   end
   left({ id }, 'held')
+  redis.pcall('ZREM', K.holds, id)
   return call('HDEL', K.held, key) == 1
 end
 

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Names of sets of releases that could not read jobs of one task, at most, that one turn looks at.
-const PARKED_NAMES: usize = 200;
+/// Names of sets of releases that could not read jobs of one task: the first ones that one turn looks at, and as many behind those of the turn before.
+const PARKED_NAMES: usize = 100;
 
 /// Jobs that are parked under one name and that a turn looks at in addition to those that it has room for: suspects, and jobs of groups, which wait for their turn.
 const PARKED_BESIDE: usize = 100;
@@ -105,15 +105,25 @@ impl Admission {
         self.take_parked_under(tx, queue, task, suspects)?;
         let mut next = tx.sql(sql!("admit_parked_names.sql"))?;
         let (mut after, end) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
-        for _ in 0..PARKED_NAMES {
+        let place = format!(".readable:{release}\u{1}{task}");
+        for at in 0..2 * PARKED_NAMES {
+            if !self.has_room() {
+                return Ok(());
+            }
+            if at == PARKED_NAMES {
+                let stored = tx.place(queue.key, &place)?.and_then(|name| String::from_utf8(name).ok());
+                after = stored.unwrap_or(after);
+            }
             let name = next.query_row(params![queue.key, after, end], |row| row.get::<_, Words>(0)).optional()?;
-            let Some(Words(name)) = name.filter(|_| self.has_room()) else { break };
+            let Some(Words(name)) = name else {
+                return if at < PARKED_NAMES { Ok(()) } else { Ok(tx.note_place(queue.key, &place, None)?) };
+            };
             if failed_releases(&name).all(|failed| failed != release) {
                 self.take_parked_under(tx, queue, &name, suspects)?;
             }
             after = name;
         }
-        Ok(())
+        Ok(tx.note_place(queue.key, &place, Some(after.as_bytes()))?)
     }
 
     /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are looked at; the next claim goes on behind these.
