@@ -202,7 +202,8 @@ macro_rules! __conformance_cases {
                 an_unreadable_job_is_buried_after_its_time
                 a_job_that_was_read_may_be_offered_to_all_again
                 an_unreadable_job_can_be_cancelled_and_deleted
-                a_job_that_too_many_releases_cannot_read_is_buried;
+                a_job_that_too_many_releases_cannot_read_is_buried
+                names_that_a_release_has_failed_on_hide_no_other;
             schedules:
                 a_schedule_is_stored_and_removed
                 a_schedule_that_was_changed_meanwhile_is_stale
@@ -438,9 +439,11 @@ macro_rules! __conformance_cases {
                 a_flood_of_new_groups_passes_nobody_who_waits
                 groups_that_a_limit_holds_back_keep_nobody_from_its_turn
                 rates_of_keys_that_were_used_once_are_forgotten
+                a_sweep_that_meets_only_rates_that_hold_goes_on
                 cancelled_suspects_keep_no_other_waiting
                 groups_that_rest_with_jobs_keep_none_from_being_forgotten
                 one_worker_sweeps_a_queue_at_a_time
+                one_worker_trims_a_topic_at_a_time
                 a_record_waits_for_none_that_is_kept_for_longer
                 a_bound_removes_no_record_while_another_is_over;
             suspects:
@@ -485,7 +488,8 @@ macro_rules! __conformance_cases {
                 a_list_tells_the_last_failure_and_no_result
                 a_running_job_tells_who_runs_it_and_since_when
                 jobs_that_match_are_changed_and_no_others
-                pages_fit_together_in_every_state;
+                pages_fit_together_in_every_state
+                held_jobs_are_listed_as_they_are_due;
             operations:
                 an_operation_changes_what_matches_and_says_how_many
                 each_kind_of_operation_changes_all_that_it_applies_to

@@ -22,7 +22,8 @@ impl Model {
                 standing.holder = key.and_then(|key| self.key_holder(&key)).map(|holder| holder.id);
             }
             (Place::Active { lane, .. }, _) => {
-                standing.lease_left_ms = self.lanes.get(lane).filter(|lane| !lane.fenced).map(|lane| lane.deadline - self.now);
+                let left = |lane: &super::lease::Lane| if lane.fenced { lane.deadline.min(self.now) } else { lane.deadline } - self.now;
+                standing.lease_left_ms = self.lanes.get(lane).map(left);
             }
             (Place::Ready, _) => standing.line = Some(self.line_of(id)),
             _ => {}

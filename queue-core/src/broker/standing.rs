@@ -23,7 +23,8 @@ pub struct Standing {
     /// waits for its time.
     pub holder: Option<JobId>,
     /// For an `active` job: the remaining lease of its lane, in milliseconds; negative if it has
-    /// expired. `None` if the lane was fenced, and the job is being reclaimed.
+    /// expired, even if the lane was fenced and the job is being reclaimed. `None` if the broker
+    /// does not know its lane.
     pub lease_left_ms: Option<i64>,
     /// Of a job that is `ready`.
     pub line: Option<Line>,

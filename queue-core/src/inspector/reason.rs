@@ -132,7 +132,7 @@ pub enum Reason {
     },
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.
     TakenBack {
-        /// When its lease ended; `None` if the worker was fenced, and the job is being reclaimed.
+        /// When its lease ended; `None` if the broker does not know its lane.
         since: Option<SystemTime>,
     },
     /// It runs.

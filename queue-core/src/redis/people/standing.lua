@@ -1,5 +1,5 @@
 -- Where jobs stand. ARGV: ids. Answers now, whether the queue is paused; then of each job false, or what `shown` gives and: of a held job who holds its key; of an
--- active one how long the lease of its lane still stands, false if it is fenced; of a ready one how many jobs of its line go first, how many other groups
+-- active one how long the lease of its lane still stands, also if it is fenced, false if its lane is not known; of a ready one how many jobs of its line go first, how many other groups
 -- take turns, which keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds them), and of its group the name, whether it
 -- the rule if that pauses, its cap, how many of it run, some of these, and who holds its line.
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
@@ -108,6 +108,7 @@ for at, id in ipairs(ARGV) do
   elseif job and job[1] == 'active' then
     local lane = lane_of(job[8])
     local deadline = lane and call('ZSCORE', K.leases, lane)
+    deadline = deadline or lane and string.match(call('HGET', K.fenced, lane) or '', '^(%d+)')
     more[2] = deadline and whole(deadline) - now
   elseif job and job[1] == 'ready' then
     local stored = job[14] ~= '' and job[14]

@@ -42,9 +42,10 @@ fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Res
 }
 
 fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>, Failed> {
-    const LANE: &str = "SELECT lane.deadline FROM queue_jobs AS job JOIN queue_lanes AS lane ON lane.lane = job.rank AND NOT lane.fenced
-                        WHERE job.queue = ?1 AND job.id = ?2";
-    let deadline = tx.sql(LANE)?.query_row(params![queue.key, id.as_bytes()], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    // A lane that was fenced because its lease ended too late has no lease any more.
+    const LANE: &str = "SELECT CASE WHEN lane.fenced THEN min(lane.deadline, ?3) ELSE lane.deadline END FROM queue_jobs AS job
+                        JOIN queue_lanes AS lane ON lane.lane = job.rank WHERE job.queue = ?1 AND job.id = ?2";
+    let deadline = tx.sql(LANE)?.query_row(params![queue.key, id.as_bytes(), tx.now], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
     Ok(deadline.map(|deadline| deadline.saturating_sub(tx.now)))
 }
 
