@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use queue_conformance::{
     Changes as _,
-    conformance::{envelope, finish},
+    conformance::{envelope, eventually, finish},
 };
 use queue_core::{
     Error, JobId,
     broker::{
-        Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Due, Ending, Enqueue, Inspect, NewJob, PartyName, Priority,
-        ProcessId, Register, SetPause, SweepLimits, Turn,
+        Audit, Broker, BuryReason, Counter, CrashRule, Damage, DamageKind, Delivery, Due, Ending, Enqueue, Inspect, NewJob, PartyName,
+        Priority, ProcessId, Register, SetPause, SweepLimits, Turn,
     },
 };
 use queue_tests::{
@@ -34,6 +34,7 @@ on_servers! {
     claim_numbers_grow_whatever_the_clock_says
     a_producer_that_sends_between_two_looks_is_not_forgotten
     a_producer_is_looked_at_once_in_its_time
+    a_dead_job_that_crashed_sets_no_bit
 }
 
 /// A turn of a plain queue reads few keys, and the bits are set by our own scripts only.
@@ -322,4 +323,34 @@ fn high() -> NewJob {
     let mut job = jobs(1).remove(0);
     job.priority = Priority::High;
     job
+}
+
+/// Its crashes are kept for people, for as long as it is. A claim needs not ask for suspects meanwhile.
+async fn a_dead_job_that_crashed_sets_no_bit(kind: Kind) {
+    const SHORT: Duration = Duration::from_millis(1);
+    let scene = Scene::new(kind).await;
+    let job = jobs(1).remove(0);
+    let id = job.id.clone();
+    scene.enqueue(1, vec![job]).await.unwrap();
+    let dying = scene.broker.register(&Register::lane("notes", ProcessId::random(), SHORT)).await.unwrap().name;
+    assert_eq!(scene.broker.turn(&Turn::new("notes", dying, 1, SHORT).claim(1)).await.unwrap().deliveries.len(), 1);
+    let overdue = eventually("its lease ends", async || {
+        let overdue = scene.broker.overdue("notes", 1).await.unwrap().expired;
+        (!overdue.is_empty()).then_some(overdue)
+    })
+    .await;
+    assert_eq!(scene.broker.fence("notes", &overdue).await.unwrap(), [true]);
+    let rule = CrashRule { max_crashes: 1, ..CrashRule::default() };
+    assert_eq!(scene.broker.reclaim("notes", &rule).await.unwrap().buried, std::slice::from_ref(&id));
+    assert!(scene.bits().contains('c'), "{}", scene.bits());
+    scene.housekeeping().await;
+    assert!(!scene.bits().contains('c'), "{}", scene.bits());
+    assert_eq!(scene.broker.audit("notes", Audit { repair: false, thorough: true }).await.unwrap(), []);
+    assert_eq!(scene.broker.show("notes", &id).await.unwrap().unwrap().crashes, 1);
+    assert_eq!(scene.broker.requeue("notes", std::slice::from_ref(&id)).await.unwrap(), [true]);
+    let again = scene.claim(1, 1).await.remove(0);
+    assert_eq!((again.id, again.crashes), (id, 0));
+    scene.housekeeping().await;
+    assert!(!scene.bits().contains('c'), "{}", scene.bits());
+    assert_eq!(scene.server.command(&["EXISTS", "queue:{notes}:crashes"]), ":0\r\n");
 }

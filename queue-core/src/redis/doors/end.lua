@@ -252,11 +252,18 @@ local function end_dead(id, reason)
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
   count('.dead_bytes', call('HSTRLEN', K.jobs, id))
+  if has('c') then
+    count('.dead_crashed', call('HEXISTS', K.crashes, id))
+  end
   count('dead', 1)
 end
 
--- Takes a dead job out of the set and the count; its other parts stay.
+-- Takes a dead job out of the set and the counts; its other parts stay. While all jobs with crashes are dead, their bit is not set.
 local function exhume(id)
+  if call('HEXISTS', K.crashes, id) == 1 then
+    mark('c')
+    count('.dead_crashed', -1)
+  end
   left({ id }, 'dead')
   call('ZREM', K.dead, id)
   call('HDEL', K.notes, id)

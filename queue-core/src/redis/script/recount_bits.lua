@@ -30,7 +30,13 @@ local function needed_bits()
     add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)
     add('o', K.rising, K.risen)
   end
-  add('c', K.crashes, K.suspect, K.doubts)
+  -- Dead jobs keep their crashes for people.
+  local crashed = call('HLEN', K.crashes)
+  if crashed > 0 and crashed > whole(call('HGET', K.counters, '.dead_crashed') or '') then
+    needed = needed .. 'c'
+  else
+    add('c', K.suspect, K.doubts)
+  end
   add('z', K.snoozes, K.released)
   add('t', K.tomb)
   add('a', K.parked, K.unreadable)
