@@ -29,6 +29,7 @@ on_servers! {
     a_lane_that_knows_no_marks_keeps_them_out_and_who_waits_looks
     the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along
     expired_marks_that_nobody_removes_are_reported
+    expired_marks_keep_nobody_from_waiting
     a_full_server_has_no_room_for_marks_and_who_waits_looks
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
     a_job_that_runs_is_told_at_once_that_it_is_cancelled
@@ -193,17 +194,38 @@ async fn expired_marks_that_nobody_removes_are_reported(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
     double::job(1).enqueue(&client).await.unwrap();
-    let look = async || broker.sweep(QUEUE, &SweepLimits { items: 0, ..SweepLimits::default() }).await.unwrap();
-    let fill = |n: u32| {
-        let script = format!("for n = 1, {n} do redis.call('ZADD', KEYS[1], n, '=gone' .. n) end");
-        server.command(&["EVAL", &script, "1", &key("watched")]);
-    };
-    fill(100_000);
-    assert_eq!(look().await.kinds().count(), 0);
-    fill(100_001);
-    assert_eq!(look().await.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), ["marks of callers"]);
+    const PLACES: [&str; 4] = ["seen", "remembered", "dead", "watched"];
+    let look = async || expired(&broker).await;
+    PLACES.iter().for_each(|place| fill(&server, place, 100_000));
+    assert_eq!(look().await, [""; 0]);
+    PLACES.iter().for_each(|place| fill(&server, place, 100_001));
+    assert_eq!(look().await, ["producers", "given ids", "dead jobs", "marks of callers"]);
     assert_eq!(server.command(&["ZCARD", &key("watched")]), ":100001\r\n", "nothing is removed");
+    // A worker keeps dead jobs and ids for longer.
+    let limits = SweepLimits { dead: FOREVER, remembered: FOREVER, remembered_count: 200_000, sweeper: 1, ..SweepLimits::default() };
+    broker.sweep(QUEUE, &limits).await.unwrap();
+    PLACES.iter().for_each(|place| fill(&server, place, 100_001));
+    assert_eq!(look().await, ["producers", "marks of callers"]);
 }
+
+/// A thousand years.
+const FOREVER: Duration = Duration::from_secs(1_000 * 365 * 24 * 3600);
+
+/// Kinds of which too many expired entries wait.
+async fn expired(broker: &DynBroker) -> Vec<&'static str> {
+    let swept = broker.sweep(QUEUE, &SweepLimits { items: 0, ..SweepLimits::default() }).await.unwrap();
+    swept.kinds().map(|(kind, _)| kind).collect()
+}
+
+/// So many entries of a set, the scores of which are times long ago.
+fn fill(server: &Server, place: &str, entries: u32) {
+    let script = format!("for n = 1, {entries} do redis.call('ZADD', KEYS[1], n, '=gone' .. n) end");
+    server.command(&["EVAL", &script, "1", &key(place)]);
+}
+
+/// The same of marks in a SQLite file.
+const FILL: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+    INSERT OR IGNORE INTO queue_watched (queue, id, until) SELECT 1, CAST(n AS BLOB), 1 FROM n";
 
 #[tokio::test]
 async fn expired_marks_that_nobody_removes_from_a_sqlite_file_are_reported() {
@@ -212,14 +234,50 @@ async fn expired_marks_that_nobody_removes_from_a_sqlite_file_are_reported() {
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let client = Client::with_broker(broker.clone());
     double::job(1).enqueue(&client).await.unwrap();
-    let look = async || broker.sweep(QUEUE, &SweepLimits { items: 0, ..SweepLimits::default() }).await.unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
-    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
-        INSERT OR IGNORE INTO queue_watched (queue, id, until) SELECT 1, CAST(n AS BLOB), 1 FROM n";
-    other.execute(fill, [100_000]).unwrap();
-    assert_eq!(look().await.kinds().count(), 0);
-    other.execute(fill, [100_001]).unwrap();
-    assert_eq!(look().await.kinds().map(|(kind, _)| kind).collect::<Vec<_>>(), ["marks of callers"]);
+    let fill = |entries: u32| {
+        other.execute(FILL, [entries]).unwrap();
+        for fill in [
+            "INSERT OR IGNORE INTO queue_producers (queue, name, seq, answers, seen) SELECT queue, CAST(id AS TEXT), 0, x'', until FROM queue_watched",
+            "INSERT OR IGNORE INTO queue_remembered (queue, id, digest, ended) SELECT queue, id, 0, until FROM queue_watched",
+            "INSERT OR IGNORE INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) SELECT queue, id, 7, 0, until, 2, x'' FROM queue_watched",
+        ] {
+            other.execute(fill, []).unwrap();
+        }
+    };
+    fill(100_000);
+    assert_eq!(expired(&broker).await, [""; 0]);
+    fill(100_001);
+    assert_eq!(expired(&broker).await, ["producers", "given ids", "dead jobs", "marks of callers"]);
+    let limits = SweepLimits { dead: FOREVER, remembered: FOREVER, sweeper: 1, ..SweepLimits::default() };
+    broker.sweep(QUEUE, &limits).await.unwrap();
+    fill(100_001);
+    assert_eq!(expired(&broker).await, ["producers", "marks of callers"]);
+}
+
+/// As many as there may be at most.
+const MARKS: u32 = 10_000;
+
+async fn expired_marks_keep_nobody_from_waiting(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    let handle = double::job(1).enqueue(&client).await.unwrap();
+    fill(&server, "watched", MARKS);
+    broker.watch(QUEUE, handle.id()).await.unwrap();
+    assert_eq!(server.command(&["ZCOUNT", &key("watched"), "1000000", "+inf"]), ":1\r\n");
+}
+
+#[tokio::test]
+async fn expired_marks_in_a_sqlite_file_keep_nobody_from_waiting() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let handle = double::job(1).enqueue(&Client::with_broker(broker.clone())).await.unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute(FILL, [MARKS]).unwrap();
+    broker.watch(QUEUE, handle.id()).await.unwrap();
+    let marks = other.query_row("SELECT count(*) FROM queue_watched WHERE until > 1000000", [], |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(marks, 1);
 }
 
 async fn a_full_server_has_no_room_for_marks_and_who_waits_looks(kind: Kind) {

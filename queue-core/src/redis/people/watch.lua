@@ -1,5 +1,5 @@
 -- Everything about a job, and the mark that somebody waits for its end, if it has not ended. ARGV: id. Answers what `shown` gives.
---- include script/prelude, script/clock, script/bits, script/guard, people/shown, script/hint
+--- include script/prelude, script/clock, script/bits, script/guard, script/tools, people/shown, script/hint
 
 local id = ARGV[1]
 local job = shown(id)

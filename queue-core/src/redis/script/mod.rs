@@ -73,6 +73,8 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{
         list::{all, fragments},
         *,
@@ -105,6 +107,24 @@ mod tests {
         }
     }
 
+    /// A fragment that calls a function has to include the one that defines it: Lua would find that out at the call alone.
+    #[test]
+    fn every_function_that_a_script_calls_is_in_it() {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let definitions = fragments().flat_map(|(_, text)| text.split("local function ").skip(1));
+        let names: BTreeSet<&str> = definitions.filter_map(|rest| rest.split(|c: char| !is_part(c)).next()).collect();
+        assert!(names.contains("many"));
+        for script in all() {
+            let calls = |name: &str| {
+                let call = format!("{name}(");
+                script.body.match_indices(&call).any(|(at, _)| !script.body[..at].ends_with(|c: char| is_part(c) || matches!(c, '.' | ':')))
+            };
+            for name in names.iter().filter(|name| calls(name)) {
+                assert!(script.body.contains(&format!("local function {name}(")), "{} calls `{name}`, which it does not have", script.name);
+            }
+        }
+    }
+
     /// Each is an input of every call, so a variant that declares a key more than it needs costs more.
     #[test]
     fn small_variants_have_few_keys() {
@@ -125,6 +145,43 @@ mod tests {
                 assert!(!text.contains(&format!(" put(K.{key}")), "{name} writes `{key}` without its bit");
             }
         }
+    }
+
+    /// A script that reads all of a key would hold up the server as the key grows: what may grow without bound is read by pages.
+    #[test]
+    fn only_bounded_keys_are_read_whole() {
+        // Which fragment reads which key, and what bounds it.
+        let bounded = [
+            ("history/failed", "failures", "KINDS"),
+            ("history/failures", "failures", "KINDS"),
+            ("history/history", "deployed", "RELEASES_SEEN"),
+            ("history/history", "tasks", "TASKS"),
+            ("history/report", "reporters", "the workers of a day"),
+            ("history/report", "tasks", "TASKS"),
+            ("lease/deregister", "lanes", "the workers that are up"),
+            ("lease/register", "deployed", "RELEASES_SEEN"),
+            ("limits/list", "limits", "LIMIT_RULES"),
+            ("operation/set", "operations", "OPERATIONS_KEPT"),
+            ("people/pauses", "pauses", "PAUSED_TASKS"),
+            ("people/stats", "counters", "the kinds of events"),
+            ("schedule/list", "declared", "the schedules that code declares"),
+            ("script/guard", "knows", "the workers that are up"),
+            ("topic/publish", "subscriptions", "the subscriptions that code declares"),
+            ("topic/show", "subscriptions", "the subscriptions that code declares"),
+            ("topic/trim", "subscriptions", "the subscriptions that code declares"),
+            ("turn/resume", "pauses", "PAUSED_TASKS"),
+        ];
+        let mut found = Vec::new();
+        for (name, text) in fragments() {
+            for verb in ["HKEYS", "HGETALL", "HVALS", "SMEMBERS"] {
+                let begin = format!("'{verb}', K.");
+                let keys = text.split(&begin).skip(1).map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default());
+                found.extend(keys.map(|key| (name, key)));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, bounded.map(|(name, key, _)| (name, key)));
     }
 
     /// No lane goes but by one function, which takes the record of its worker along.
