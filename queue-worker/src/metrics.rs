@@ -398,4 +398,37 @@ mod tests {
         let known = METRICS.map(|(name, kind, labels, _)| (name.to_owned(), format!("{kind:?}").to_lowercase(), labels.join(", ")));
         assert_eq!(page(), known);
     }
+
+    /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go on.
+    #[cfg(feature = "prometheus")]
+    #[tokio::test]
+    async fn event_counters_go_on_after_those_of_the_broker_were_lost() {
+        use queue_core::{Client, client::RawJob};
+
+        use crate::config::Settings;
+
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let told = recorder.handle();
+        let _ours = metrics::set_default_local_recorder(&recorder);
+        let enqueued = || {
+            let text = told.render();
+            let line = text.lines().find(|line| line.starts_with("queue_events_total") && line.contains("\"enqueued\""));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        };
+        let client = async |jobs: usize| {
+            let client = Client::connect("sqlite://:memory:").await.unwrap();
+            for _ in 0..jobs {
+                client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("mail")).await.unwrap();
+            }
+            client
+        };
+        let shared = |client: &Client| Shared::alone(client, &["mail"], Settings::default());
+        let mut gauges = Gauges { shared: shared(&client(3).await), handles: HashMap::new(), began: false };
+        assert_eq!((gauges.tick().await, enqueued()), (1, Some(3)));
+        let flushed = client(1).await;
+        gauges.shared = shared(&flushed);
+        assert_eq!((gauges.tick().await, enqueued()), (1, Some(4)));
+        flushed.enqueue_raw(RawJob::new("task", vec![0x80]).queue("mail")).await.unwrap();
+        assert_eq!((gauges.tick().await, enqueued()), (1, Some(5)));
+    }
 }

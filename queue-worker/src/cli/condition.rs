@@ -39,12 +39,19 @@ impl From<Condition> for Shown {
     }
 }
 
+/// Why the write-ahead log is large. A command reads the file for a moment only, and does not name itself.
+fn large_log(condition: &Condition) -> Option<String> {
+    let mut others = condition.clone();
+    others.readers.retain(|process| *process != std::process::id());
+    others.large_log()
+}
+
 /// The lines of it in a text.
 pub(super) fn text(condition: &Condition) -> String {
     let room = condition.room().map(|room| format!("{room}\n"));
     let trouble =
         condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.way_out()));
-    let log = condition.large_log().map(|log| format!("{log}\n"));
+    let log = large_log(condition).map(|log| format!("{log}\n"));
     [room, trouble, log].into_iter().flatten().collect()
 }
 
@@ -53,7 +60,7 @@ pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
     if let Some(trouble) = &condition.trouble {
         return vec![Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out())];
     }
-    let log = condition.large_log().map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
+    let log = large_log(condition).map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
     let soon = condition.percent().filter(|percent| *percent >= SOON_FULL);
     let room = soon.and(condition.room());
     room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"))

@@ -981,6 +981,28 @@ fn a_doctor_reports_jobs_that_are_released_again_and_again() {
     assert!(!place.ok(&["doctor"]).contains("stopping workers"));
 }
 
+/// Expired entries that nobody removes, and a log that grows because somebody reads for long.
+#[test]
+fn a_doctor_reports_what_piles_up_in_a_file() {
+    let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}"]);
+    let database = rusqlite::Connection::open(place.file()).unwrap();
+    let marks = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100001)
+        INSERT INTO queue_watched (queue, id, until) SELECT 1, CAST(n AS BLOB), 1 FROM n";
+    database.execute(marks, []).unwrap();
+    let told = place.ok(&["doctor"]);
+    assert!(told.contains("more than 100,000 expired entries wait to be removed: marks of callers"), "{told}");
+    assert!(!told.contains("write-ahead log"), "{told}");
+
+    let reader = rusqlite::Connection::open(place.file()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM queue_jobs").unwrap();
+    database.execute_batch("CREATE TABLE large (line BLOB); INSERT INTO large VALUES (zeroblob(70000000)); DROP TABLE large").unwrap();
+    let told = place.ok(&["doctor"]);
+    let line = told.lines().find(|line| line.contains("its write-ahead log (-wal) has ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(!cfg!(target_os = "linux") || line.contains(&format!("process {} reads the file", std::process::id())), "{line}");
+    reader.execute_batch("COMMIT").unwrap();
+}
+
 #[test]
 fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     let place = Place::new();

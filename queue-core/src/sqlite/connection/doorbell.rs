@@ -229,7 +229,29 @@ mod street {
 
     #[cfg(test)]
     mod tests {
-        use super::*;
+        use super::{super::super::tx::ending_of, *};
+        use crate::address::{JobId, NAME_MAX, subscription_address};
+
+        /// It names a job and a subscription, at its topic.
+        #[test]
+        fn the_longest_message_is_heard() {
+            let database = tempfile::NamedTempFile::new().unwrap();
+            let io = IoThread::start("street").unwrap();
+            let listeners = Listeners::default();
+            let long = |letter: &str| letter.repeat(NAME_MAX);
+            let name = ending_of(&subscription_address(&long("s"), &long("t")), &JobId::given(&long("i")).unwrap());
+            assert!(name.len() > 3 * NAME_MAX);
+            let mut hints = listeners.of(&name);
+            let _house = listen(database.path(), listeners, &io).unwrap();
+            let rings = listen(database.path(), Listeners::default(), &io).unwrap();
+            Street::of(database.path(), Some(&rings)).unwrap().ring(&name, i64::MIN);
+            let (heard, hears) = std::sync::mpsc::channel();
+            io.spawn(Box::pin(async move {
+                hints.next().await;
+                let _ = heard.send(());
+            }));
+            hears.recv_timeout(Duration::from_secs(60)).expect("the message is heard");
+        }
 
         #[test]
         fn the_last_to_leave_takes_the_street_along_and_whoever_comes_meanwhile_gets_a_house() {

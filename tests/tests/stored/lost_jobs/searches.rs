@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use queue_conformance::conformance::{Lane, ack, eventually, finish, nack};
+use queue_conformance::{
+    Changes as _,
+    conformance::{Lane, Producer, ack, eventually, finish, nack},
+};
 use queue_core::{
     JobId,
-    broker::{Damage, Delivery, DynBroker, Ending, Inspect, JobState},
+    broker::{BuryReason, Damage, Delivery, DynBroker, Ending, Inspect, JobState, NewJob},
+    envelope::Envelope,
     redis::RedisBroker,
 };
 use queue_tests::{
@@ -31,6 +35,7 @@ on_servers! {
     a_search_that_a_failover_met_is_given_up
     a_search_that_others_outrun_is_left_to_the_next_audit
     beside_work_lost_jobs_are_put_back_once
+    a_requeue_writes_over_no_envelope_that_came_after_its_read
 }
 
 /// The stages of a search, at which others do something.
@@ -232,4 +237,38 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
     })
     .await;
     assert!(ran == all, "{} of {} have run", ran.len(), all.len());
+}
+
+/// The job has another envelope by the time at which the requeue writes: it keeps that, and loses the expiry of it.
+async fn a_requeue_writes_over_no_envelope_that_came_after_its_read(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = on(&server).await;
+    let expiring = |id: &str| {
+        let mut envelope = Envelope::new("suite.task", id.as_bytes());
+        envelope.expires_ms = Some(i64::MAX / 2);
+        NewJob::new(JobId::given(id).unwrap(), envelope.encode().unwrap())
+    };
+    Producer::on(&broker, QUEUE).await.stored(vec![expiring("a"), expiring("b")]).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    for delivery in lane.claim(2).await {
+        assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    }
+    let (url, mut has_read, jobs) = (server.url(), None, format!("queue:{{{QUEUE}}}:jobs"));
+    let proxy = Proxy::with_gate(server.port(), move |request| {
+        let has = |word: &[u8]| request.windows(word.len()).any(|window| window == word);
+        if has(b"\r\nHMGET\r\n") {
+            has_read.get_or_insert(false);
+        } else if has(b"\r\nEVALSHA\r\n") && has_read == Some(false) {
+            has_read = Some(true);
+            let mut other = redis::Client::open(&*url).unwrap().get_connection().unwrap();
+            let copy = "return redis.call('HSET', KEYS[1], '=a', redis.call('HGET', KEYS[1], '=b'))";
+            redis::cmd("EVAL").arg(copy).arg(1).arg(&jobs).query::<i64>(&mut other).unwrap();
+        }
+    });
+    let beside: DynBroker = RedisBroker::connect(&proxy.url()).await.unwrap();
+    let a = JobId::given("a").unwrap();
+    assert_eq!(beside.requeue(QUEUE, std::slice::from_ref(&a)).await.unwrap(), [true]);
+    let stored = broker.show(QUEUE, &a).await.unwrap().unwrap().envelope;
+    let stored = Envelope::decode(&stored).unwrap();
+    assert_eq!((stored.payload, stored.expires_ms), (&b"b"[..], None));
 }
