@@ -10,6 +10,7 @@ mod compare;
 mod edit;
 mod follow;
 mod operate;
+mod progress;
 mod step;
 mod topics;
 mod why;

@@ -1,0 +1,363 @@
+//! What a broker stores of a queue, as far as it decides what may start; and the property of a claim between two of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use queue_core::{
+    GroupName, GroupOrder, GroupRule, JobId, LimitKey, LimitRule,
+    broker::{Delivery, DynBroker, GroupList, JobState, LimitKeys, LimitRecord, MAX_ITEMS, PauseOf, Priority, StoredJob, TurnAnswer},
+    envelope::Envelope,
+};
+
+/// What a broker stores of a queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Snapshot {
+    /// Whether the queue is paused.
+    pub(super) paused: bool,
+    /// The paused tasks.
+    pub(super) tasks: BTreeSet<String>,
+    /// The jobs that are ready. Of the jobs of one line that have the same limits, the first comes first.
+    pub(super) ready: Vec<Job>,
+    /// How many jobs run, by their groups and by the keys of their limits.
+    pub(super) running: BTreeMap<GroupName, u32>,
+    pub(super) holding: BTreeMap<LimitKey, u32>,
+    /// What holds for each group, and which job has the line of an ordered one.
+    pub(super) groups: BTreeMap<GroupName, (GroupRule, Option<JobId>)>,
+    pub(super) others: GroupRule,
+    pub(super) plain: GroupRule,
+    /// What holds for each limit, and the keys that their rates have closed.
+    pub(super) limits: BTreeMap<String, LimitRule>,
+    pub(super) closed: BTreeSet<LimitKey>,
+    /// Whether jobs rise, or have risen: then their priorities are not known.
+    pub(super) aging: bool,
+}
+
+/// A job that is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) id: JobId,
+    pub(super) group: Option<GroupName>,
+    pub(super) limits: Vec<LimitKey>,
+    pub(super) priority: Priority,
+    pub(super) suspect: bool,
+    pub(super) task: String,
+}
+
+/// What a claim asked for, and what it got.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claim {
+    /// How many jobs.
+    pub(super) asked: usize,
+    /// Whether one of them might be a suspect.
+    pub(super) suspect: bool,
+    /// The jobs that came, in order, as they were when they were claimed.
+    pub(super) got: Vec<Job>,
+    /// Whether jobs of paused tasks were parked in place of these: no claim meets them again.
+    pub(super) has_parked: bool,
+    /// Whether the answer promises that another claim returns jobs.
+    pub(super) promises: bool,
+}
+
+impl Claim {
+    /// `known`: all jobs that there ever were.
+    pub(super) fn new(asked: usize, suspect: bool, answer: &TurnAnswer, known: &BTreeMap<JobId, Job>) -> Claim {
+        let got = |delivery: &Delivery| Job { suspect: delivery.crashes > 0, ..known[&delivery.id].clone() };
+        let (got, has_parked) = (answer.deliveries.iter().map(got).collect(), !answer.aside.is_empty());
+        Claim { asked, suspect, got, has_parked, promises: answer.more || suspect && answer.suspects }
+    }
+
+    /// Whether nothing has come of it.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.got.is_empty() && self.asked > 0 && !self.has_parked
+    }
+
+    fn is_full(&self) -> bool {
+        self.got.len() >= self.asked
+    }
+}
+
+impl Job {
+    fn of(job: &StoredJob) -> Job {
+        Job {
+            id: job.id.clone(),
+            group: job.group.clone(),
+            limits: job.limits.clone(),
+            priority: job.priority,
+            suspect: job.crashes > 0,
+            task: Envelope::decode(&job.envelope).map(|envelope| envelope.task.to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// Jobs of which this is the same stand in one line, and start in its order.
+    fn is_beside(&self, other: &Job) -> bool {
+        (&self.group, &self.limits, self.priority, self.suspect) == (&other.group, &other.limits, other.priority, other.suspect)
+    }
+}
+
+impl Snapshot {
+    /// Reads it. Costs of jobs are 1.
+    pub(super) async fn read(broker: &DynBroker, queue: &str, aging: bool) -> Snapshot {
+        let mut snapshot = Snapshot { aging, ..Snapshot::default() };
+        let pauses = broker.pauses(queue).await.expect("pauses can be read");
+        for pause in pauses.that_last() {
+            match pause.of {
+                PauseOf::Task(task) => drop(snapshot.tasks.insert(task.to_string())),
+                _ => snapshot.paused = true,
+            }
+        }
+        for state in [JobState::Ready, JobState::Active] {
+            let mut from = Some(0);
+            while let Some(offset) = from {
+                let page = broker.list(queue, state, offset, MAX_ITEMS).await.expect("jobs can be listed");
+                for job in &page.jobs {
+                    match state {
+                        JobState::Ready => snapshot.ready.push(Job::of(job)),
+                        _ => snapshot.runs(job.group.as_ref(), &job.limits),
+                    }
+                }
+                from = page.next;
+            }
+        }
+        let mut after = None;
+        loop {
+            let page = broker.groups(queue, &GroupList::All { after, limit: MAX_ITEMS }).await.expect("groups can be read");
+            let page = page.without_ended_pauses();
+            (snapshot.others, snapshot.plain) = (page.others, page.plain);
+            let own = page.groups.into_iter().map(|group| (group.name, (group.rule.over(page.others), group.held_by)));
+            snapshot.groups.extend(own);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        for limit in broker.limits(queue, None).await.expect("limits can be read") {
+            let record = LimitRecord::decode(&limit.stored).expect("it was stored by us");
+            snapshot.limits.insert(record.name.to_string(), record.rule());
+        }
+        let rated = |key: &LimitKey| snapshot.limits.iter().any(|(name, rule)| rule.rate.is_some() && key.is_of(name));
+        let keys: BTreeSet<LimitKey> = snapshot.ready.iter().flat_map(|job| &job.limits).filter(|key| rated(key)).copied().collect();
+        let keys: Vec<LimitKey> = keys.into_iter().collect();
+        for keys in keys.chunks(MAX_ITEMS) {
+            let found = broker.limit_keys(queue, &LimitKeys::These(keys.to_vec())).await.expect("keys can be read");
+            snapshot.closed.extend(found.into_iter().filter(|key| key.until_ms.is_some()).map(|key| key.key));
+        }
+        snapshot
+    }
+
+    /// A job runs.
+    pub(super) fn runs(&mut self, group: Option<&GroupName>, limits: &[LimitKey]) {
+        if let Some(group) = group {
+            *self.running.entry(group.clone()).or_default() += 1;
+        }
+        for key in limits {
+            *self.holding.entry(*key).or_default() += 1;
+        }
+    }
+
+    fn rule(&self, group: &GroupName) -> GroupRule {
+        self.groups.get(group).map_or_else(|| GroupRule::new().over(self.others), |(rule, _)| *rule)
+    }
+
+    /// How often a line is served for one time that another one of weight 1 is.
+    pub(super) fn weight(&self, group: Option<&GroupName>) -> f64 {
+        f64::from(group.map_or(self.plain, |group| self.rule(group)).weight.unwrap_or(1))
+    }
+
+    /// The jobs that may start: those that wait for nothing but their turn.
+    pub(super) fn may_start(&self, suspects: bool) -> Vec<&Job> {
+        if self.paused {
+            return Vec::new();
+        }
+        let mut first: BTreeSet<&GroupName> = BTreeSet::new();
+        let mut may = Vec::new();
+        for job in &self.ready {
+            let in_line = job.group.as_ref().is_none_or(|group| {
+                let (rule, holder) = (self.rule(group), self.groups.get(group).and_then(|(_, holder)| holder.as_ref()));
+                let room = rule.cap.is_none_or(|cap| self.running.get(group).copied().unwrap_or_default() < cap);
+                let ordered = !matches!(rule.order, None | Some(GroupOrder::Any));
+                // Of an ordered group who holds the line goes first, or else the first that is no suspect.
+                let is_next = match holder {
+                    _ if !ordered => true,
+                    Some(holder) => *holder == job.id,
+                    None => job.suspect || first.insert(group),
+                };
+                !rule.paused && room && is_next
+            });
+            let limits_let = job.limits.iter().all(|key| {
+                let rule = self.limits.iter().find(|(name, _)| key.is_of(name)).map(|(_, rule)| *rule).unwrap_or_default();
+                let held = self.holding.get(key).copied().unwrap_or_default();
+                rule.concurrency.is_none_or(|most| held < most) && !self.closed.contains(key)
+            });
+            if in_line && limits_let && (suspects || !job.suspect) && !self.tasks.contains(&job.task) {
+                may.push(job);
+            }
+        }
+        may
+    }
+}
+
+/// Of so many suspects one claim finds one that may start.
+const SUSPECTS: usize = 150;
+
+/// A lane with room gets a job by one of two successive claims, if one may start.
+pub(super) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Result<(), String> {
+    let may = before.may_start(first.suspect && second.suspect);
+    if !may.is_empty() && first.is_in_vain() && second.is_in_vain() {
+        return Err(format!("two claims got nothing, and {} jobs may start: {:?}", may.len(), may[0]));
+    }
+    Ok(())
+}
+
+/// What a claim leaves behind, it promises; and no job that may start, before the claim and after it, is overtaken by one that comes behind it. Which of several
+/// jobs of one line starts first is not checked where their limits differ: they are looked at again one after the other when a limit has room.
+pub(super) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
+    let still: BTreeSet<&JobId> = after.may_start(claim.suspect).into_iter().map(|job| &job.id).collect();
+    let left: Vec<&Job> = before.may_start(claim.suspect).into_iter().filter(|job| still.contains(&job.id)).collect();
+    if let Some(job) = left.first().filter(|_| !claim.is_full() && !claim.promises) {
+        return Err(format!(
+            "a claim of {} got {}, promises no more, and {} jobs may start: {job:?}",
+            claim.asked,
+            claim.got.len(),
+            left.len()
+        ));
+    }
+    let suspects = || before.ready.iter().filter(|job| job.suspect).count();
+    if let Some(job) = left.iter().find(|job| job.suspect).filter(|_| suspects() <= SUSPECTS && claim.got.iter().all(|got| !got.suspect)) {
+        return Err(format!("a lane that runs no suspect got none, and {job:?} may start"));
+    }
+    let place: BTreeMap<&JobId, usize> = before.ready.iter().enumerate().map(|(place, job)| (&job.id, place)).collect();
+    for got in &claim.got {
+        // What has become ready in this claim is behind all others.
+        let at = place.get(&got.id).copied().unwrap_or(usize::MAX);
+        for job in left.iter().filter(|_| !before.aging) {
+            if got.is_beside(job) && place[&job.id] < at {
+                return Err(format!("{got:?} has overtaken {job:?}, which has the same limits and stands before it"));
+            }
+            let is_lower = got.priority.number() > job.priority.number();
+            if got.group == job.group && !got.suspect && !job.suspect && is_lower && job.limits.is_empty() && got.limits.is_empty() {
+                return Err(format!("{got:?} has overtaken {job:?}, which has a higher priority"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How far each line was overtaken while it had a job that may start, in services of weight 1.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    lags: BTreeMap<Line, BTreeMap<Line, f64>>,
+    /// What a line has paid for its suspects, which are no turns.
+    paid: BTreeMap<Line, f64>,
+    /// The most that a line was overtaken, of what it may be.
+    pub(super) most: f64,
+}
+
+/// A group, or the jobs without one.
+type Line = Option<GroupName>;
+
+/// So many services of its own and of the other a line may be overtaken by another one: one in turn, and the one with which a turn begins or ends.
+const APART: f64 = 2.0;
+
+impl Shares {
+    /// A claim has served lines.
+    pub(super) fn served(&mut self, before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
+        // A line whose jobs have limits comes back when its first chain is looked at again.
+        let lines = |snapshot: &Snapshot| -> BTreeSet<Line> {
+            snapshot.may_start(false).into_iter().filter(|job| job.limits.is_empty()).map(|job| job.group.clone()).collect()
+        };
+        let (had, has) = (lines(before), lines(after));
+        let waits: BTreeSet<&Line> = had.intersection(&has).collect();
+        self.lags.retain(|line, _| waits.contains(line));
+        let weights = |line: &Line| (before.weight(line.as_ref()), after.weight(line.as_ref()));
+        let (least, most) =
+            (|line: &Line| f64::min(weights(line).0, weights(line).1), |line: &Line| f64::max(weights(line).0, weights(line).1));
+        for job in &claim.got {
+            let paid = 1.0 / least(&job.group);
+            if job.suspect {
+                *self.paid.entry(job.group.clone()).or_default() += paid;
+                continue;
+            }
+            self.lags.get_mut(&job.group).into_iter().flat_map(BTreeMap::values_mut).for_each(|lag| *lag = (*lag - paid).max(0.0));
+            let cost = 1.0 / most(&job.group);
+            for line in waits.iter().filter(|line| ***line != job.group) {
+                let lag = self.lags.entry((*line).clone()).or_default().entry(job.group.clone()).or_default();
+                *lag += cost;
+                let bound = APART / least(line) + APART / least(&job.group) + self.paid.get(*line).copied().unwrap_or_default();
+                self.most = self.most.max(*lag / bound);
+                if *lag > bound + 0.001 {
+                    let waiting = before.may_start(false).into_iter().find(|job| job.group == **line);
+                    return Err(format!("{waiting:?} may start, and {job:?} is {lag:.2} turns ahead of it; {bound:.2} is the bound"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn job(group: &str, priority: Priority) -> Job {
+        let group = (!group.is_empty()).then(|| GroupName::new(group).expect("it is a name"));
+        Job { id: JobId::make(), group, limits: Vec::new(), priority, suspect: false, task: "suite.task".to_owned() }
+    }
+
+    fn claim(asked: usize, got: &[&Job], promises: bool) -> Claim {
+        Claim { asked, suspect: true, got: got.iter().map(|job| (*job).clone()).collect(), has_parked: false, promises }
+    }
+
+    fn without(snapshot: &Snapshot, gone: &[&Job]) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        snapshot.ready.retain(|job| !gone.contains(&job));
+        gone.iter().for_each(|job| snapshot.runs(job.group.as_ref(), &job.limits));
+        snapshot
+    }
+
+    /// The functions above find what they are for, and nothing else.
+    pub(in super::super) fn each_breach_is_found() {
+        let [one, two, low] = [job("", Priority::Normal), job("", Priority::Normal), job("", Priority::Low)];
+        let queue = Snapshot { ready: vec![one.clone(), two.clone(), low.clone()], ..Snapshot::default() };
+        let (nothing, all) = (claim(1, &[], false), claim(3, &[&one, &two, &low], false));
+        assert!(starves(&queue, &nothing, &nothing).is_err() && starves(&queue, &nothing, &all).is_ok());
+        assert!(starves(&Snapshot { paused: true, ..queue.clone() }, &nothing, &nothing).is_ok());
+        assert!(overtakes(&queue, &all, &without(&queue, &[&one, &two, &low])).is_ok());
+        for (got, promises, is_sound) in [
+            (vec![&one], false, true),
+            (vec![&two], false, false),
+            (vec![&one, &low], false, false),
+            (vec![], false, false),
+            (vec![], true, true),
+        ] {
+            let claim = claim(got.len().max(1), &got, promises);
+            assert_eq!(overtakes(&queue, &claim, &without(&queue, &got)).is_ok(), is_sound, "{claim:?}");
+        }
+        let (key, mut one_at_a_time) = (LimitKey::of("api", b""), LimitRule::new());
+        one_at_a_time.concurrency = Some(1);
+        let limited = Snapshot {
+            ready: vec![Job { limits: vec![key], ..one.clone() }, two.clone()],
+            limits: BTreeMap::from([("api".to_owned(), one_at_a_time)]),
+            holding: BTreeMap::from([(key, 1)]),
+            ..Snapshot::default()
+        };
+        assert_eq!(limited.may_start(true), [&two], "the limit of the other has no room");
+        let mut ordered = GroupRule::new();
+        ordered.order = Some(GroupOrder::Ordered);
+        let ordered = ordered.over(GroupRule::new());
+        let [first, second, suspect] = [job("a", Priority::Normal), job("a", Priority::Normal), job("b", Priority::Normal)];
+        let suspect = Job { suspect: true, ..suspect };
+        let mut groups = Snapshot { ready: vec![first.clone(), second.clone(), suspect.clone()], ..Snapshot::default() };
+        groups.groups.insert(first.group.clone().expect("it has one"), (ordered, None));
+        assert_eq!((groups.may_start(true), groups.may_start(false)), (vec![&first, &suspect], vec![&first]));
+        assert!(overtakes(&groups, &claim(1, &[&first], true), &without(&groups, &[&first])).is_err(), "the suspect goes first");
+        let many: Vec<Job> = (0..9).map(|n| job(if n < 6 { "a" } else { "b" }, Priority::Normal)).collect();
+        let mut snapshot = Snapshot { ready: many.clone(), ..Snapshot::default() };
+        let mut shares = Shares::default();
+        let mut told = Vec::new();
+        for job in &many {
+            let after = without(&snapshot, &[job]);
+            told.push(shares.served(&snapshot, &claim(1, &[job], true), &after).is_ok());
+            snapshot = after;
+        }
+        assert_eq!(told, [true, true, true, true, false, false, true, true, true], "the fifth turn is one too many");
+    }
+}
