@@ -48,8 +48,6 @@ end
 -- Jobs with limits and without a group have this one. It is no turn of its own: what it has is served among the plain jobs.
 local NO_GROUP = '\0\0'
 local NO_LIMITS = '\0'
-local NO_PLACE = string.rep('\0', 8)
-local MIDDLE = 4503599627370496
 
 -- The order of bytes; that of the server's language is another one.
 local function is_before(one, other)
@@ -318,7 +316,7 @@ local function push_grouped(ids, at_head)
     return ids, false
   end
   local priorities, crashes = has('p') and levels_of(grouped, 1, n), has('c') and call('HMGET', K.crashes, unpack(grouped))
-  local number = MIDDLE + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
+  local number = FOREVER + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
   local members, places, groups, seen, doubted = {}, {}, {}, {}, {}
   for at, id in ipairs(grouped) do
     local group, digit = group_in(stored[id]), '2'
@@ -370,7 +368,7 @@ end
 
 -- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are given.
 local function note_group(id, group, chain, cost)
-  put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. NO_PLACE .. (group or NO_GROUP))
+  put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. string.rep('\0', 8) .. (group or NO_GROUP))
   if cost and cost ~= '1' then
     put_rare('m', K.costs, id, cost)
   end

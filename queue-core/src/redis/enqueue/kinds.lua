@@ -125,7 +125,7 @@ local function store_grouped(from, n, width)
     else
       stored, coming[of] = stored + 1, (coming[of] or 0) + 1
       ids[stored], bodies[2 * stored - 1], bodies[2 * stored] = id, id, ARGV[at + 1]
-      places[2 * stored - 1], places[2 * stored] = id, keys .. NO_PLACE .. of
+      places[2 * stored - 1], places[2 * stored] = id, keys .. string.rep('\0', 8) .. of
       if width == 6 and ARGV[at + 5] ~= '1' then
         costs[#costs + 1], costs[#costs + 2] = id, ARGV[at + 5]
       end
