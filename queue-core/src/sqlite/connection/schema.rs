@@ -60,11 +60,12 @@ use std::{
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, backup::Backup, config::DbConfig};
 
 use super::{busy, file::logs_of, linked, triggers, unsigned::Unsigned};
 use crate::{
@@ -133,11 +134,31 @@ pub(crate) fn shown(path: Option<&Path>) -> String {
 /// what it should not touch. Without a path it is in memory.
 pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
-    let connection = match path {
-        Some(path) => open_file(path, &shown)?,
-        None => Connection::open_in_memory().map_err(|error| refused(&shown, &error))?,
-    };
-    prepared(connection, &shown)
+    match path {
+        Some(path) => prepared(open_file(path, &shown)?, &shown),
+        None => in_memory().map_err(|refusal| match refusal {
+            Refusal::Ours(error) => error,
+            Refusal::Sqlite(error) => refused(&shown, &error),
+        }),
+    }
+}
+
+/// A copy of tables that a process makes once: tests open thousands of databases in memory, and making the tables took half of such a test.
+fn in_memory() -> Result<Connection, Refusal> {
+    static MADE: Mutex<Option<Connection>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.is_none() {
+        let connection = Connection::open_in_memory()?;
+        migrate(&connection, &shown(None))?;
+        *made = Some(connection);
+    }
+    let mut connection = Connection::open_in_memory()?;
+    if let Some(made) = &*made {
+        Backup::new(made, &mut connection)?.step(-1)?;
+    }
+    busy::handle(&mut connection)?;
+    keep_statements(&connection)?;
+    Ok(connection)
 }
 
 /// Opens a database that has our tables, for writing. Where there is none, nothing is made and nothing changed.
