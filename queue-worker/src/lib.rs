@@ -238,3 +238,7 @@ struct AboutResults;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/schedules.md")]
 struct AboutSchedules;
+
+#[cfg(all(doctest, feature = "cli", feature = "outbox-postgres", feature = "sqlite"))]
+#[doc = include_str!("../../docs/transactions.md")]
+struct AboutTransactions;

@@ -238,6 +238,7 @@ fn the_reference_has_every_field_of_the_json_output() {
         "queue-core/src/schedule/record.rs",
         "queue-core/src/client/watch.rs",
         "queue-core/src/broker/stats.rs",
+        "queue-core/src/broker/outbox.rs",
         "queue-core/src/broker/operation/stored.rs",
         "queue-core/src/broker/history/page.rs",
         "queue-core/src/broker/history/times.rs",
@@ -255,4 +256,12 @@ fn the_reference_has_every_field_of_the_json_output() {
     }
     assert!(count > 300, "only {count} fields were found");
     assert!(missing.is_empty(), "docs/json.md lacks these fields: {missing:?}");
+}
+
+/// rustdoc compiles the other examples.
+#[test]
+fn one_example_of_transactions_is_not_compiled() {
+    let page = read("docs/transactions.md");
+    let of = |fence: &str| page.matches(&format!("```{fence}\n")).count();
+    assert_eq!((of("rust,ignore"), of("rust") + of("rust,no_run")), (1, 2));
 }
