@@ -204,7 +204,8 @@ pub use queue_macros::task;
 pub use self::broker::{
     Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
     GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Operation, OperationKind,
-    OperationState, Pause, PauseOf, Pausing, Priority, QueueStats, Rate, Retention, RuleOf, StoredPause, Trimmed, UniqueKey, Unknown,
+    OperationState, OutboxDepth, OutboxRecord, Pause, PauseOf, Pausing, Priority, QueueStats, Rate, Retention, RuleOf, StoredPause,
+    Trimmed, UniqueKey, Unknown,
     history::{FailureKind, History, HistoryRow, HistorySpan, ReleaseSeen, RunCounts, Times},
 };
 #[doc(inline)]

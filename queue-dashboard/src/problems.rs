@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Durability, JobRecord, JobState, WorkerMode, WorkerRecord};
+use queue_core::{Durability, JobRecord, JobState, OutboxRecord, WorkerMode, WorkerRecord};
 
 use crate::{
     format::{count, number, short, span},
@@ -101,6 +101,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
     all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed"));
     all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
+    all.extend(few(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes"));
     all.sort_by_key(|finding| finding.tone);
     all
 }
@@ -124,6 +125,12 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
         found.push(Finding::new(Tone::Warn, text, "Synchronize both clocks by NTP. Jobs use the broker's clock."));
     }
     found
+}
+
+/// Names of databases and queues may have backticks.
+fn of_an_outbox(outbox: &OutboxRecord) -> Vec<Finding> {
+    let problems = outbox.problems().into_iter();
+    problems.map(|(problem, way_out)| Finding::new(Tone::Warn, capital(&problem) + ".", capital(way_out) + ".")).collect()
 }
 
 fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {

@@ -8,7 +8,8 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
-    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, Pause, PauseOf, QueueStats, StoredPause, WorkerRecord,
+    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, OutboxRecord, Pause, PauseOf, QueueStats, StoredPause,
+    WorkerRecord,
     broker::{LAST, ProcessId},
     inspector::waiting_in,
     outcome::error_text,
@@ -143,6 +144,11 @@ impl Snapshot {
     pub(crate) fn count(&self, queue: Option<&str>, state: JobState) -> u64 {
         let chosen = self.queues.iter().filter(|each| queue.is_none_or(|queue| queue == each.name));
         chosen.map(|queue| queue.stats.count(state)).sum()
+    }
+
+    /// The outboxes that relays have reported.
+    pub(crate) fn outboxes(&self) -> Vec<OutboxRecord> {
+        OutboxRecord::merged(self.queues.iter().flat_map(|queue| queue.stats.outboxes.clone()))
     }
 
     pub(crate) fn total(&self, counter: Counter) -> u64 {

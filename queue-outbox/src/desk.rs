@@ -22,6 +22,10 @@ pub struct OutboxQueue {
     pub broker: Option<String>,
     /// Whether a relay has the lease. Without a new request it lasts for 30 seconds.
     pub leased: bool,
+    /// The relay that has the lease: its host and process.
+    pub holder: Option<String>,
+    /// Whether new rows are refused, because there are too many or too old ones.
+    pub full: bool,
 }
 
 /// A row of an outbox.
@@ -60,7 +64,7 @@ impl Relay {
     /// # Errors
     /// Those of the database.
     pub async fn queues(&self) -> Result<Vec<OutboxQueue>> {
-        self.store().figures().await
+        self.store().figures(i64::MAX).await
     }
 
     /// The first rows of a queue, at most `limit`, in the order to send in. `refused`: only those that can never be sent.

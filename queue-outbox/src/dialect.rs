@@ -99,6 +99,25 @@ impl Dialect {
     }
 }
 
+/// Inserts rows from four arrays, in their order: numbers are drawn above the sort. The parameters are as above. Fewer rows than given: see `why`. Locks are taken in one
+/// order of keys, so that two statements do not wait for each other.
+pub(crate) fn insert_many(schema: &str, in_commit_order: bool) -> String {
+    let (with, from) = if in_commit_order {
+        let keys = format!("SELECT DISTINCT {} AS key FROM unnest($5::bytea[]) AS g(digest) WHERE digest IS NOT NULL", lock_of("digest"));
+        let lock = format!("WITH l AS MATERIALIZED (SELECT count(pg_advisory_xact_lock(key)) FROM ({keys} ORDER BY key OFFSET 0) k) ");
+        (lock, "l, ")
+    } else {
+        (String::new(), "")
+    };
+    format!(
+        "{with}INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
+         SELECT r.id, r.queue, r.grp, r.body FROM {from}{schema}.queue_database d, \
+         unnest($3::bytea[], $4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS r(id, queue, grp, body, n) \
+         WHERE d.id = $1::bytea AND d.version <= $2::int4 AND NOT d.full_queues && $4::text[] AND pg_current_xact_id() IS NOT NULL \
+         ORDER BY r.n"
+    )
+}
+
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -31,8 +31,11 @@ pub enum Error {
         /// The newest that this library knows.
         known: i32,
     },
-    /// The outbox has as many rows of this queue as the relay allows.
-    #[error("the outbox is full for queue `{queue}`, so the relay or the broker is behind; nothing was inserted")]
+    /// The outbox has more rows of this queue than the relay allows, or older ones.
+    #[error(
+        "the outbox is full for queue `{queue}`: it has more rows than `Relay::max_rows`, or an older one than `Relay::max_age`, because the relay or the \
+         broker is behind; nothing was inserted"
+    )]
     Full {
         /// The queue, or one of several.
         queue: String,

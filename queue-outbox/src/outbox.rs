@@ -27,10 +27,9 @@ struct Inner {
     schema: String,
     database: Vec<u8>,
     insert: String,
-    #[cfg(feature = "postgres")]
-    in_commit_order: bool,
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     may_lose_effects: bool,
+    insert_many: Option<String>,
     notify: Option<String>,
     middleware: Middlewares,
     bell: Arc<Bell>,
@@ -66,6 +65,7 @@ impl Outbox {
         }
         let schema = dialect.schema(schema)?;
         let (insert, bell) = (dialect.insert(&schema, false), bell::of(&id));
+        let insert_many = (dialect == Dialect::Postgres).then(|| dialect::insert_many(&schema, false));
         let notify = (dialect == Dialect::Postgres).then(|| dialect::notify(&id));
         let middleware = Middlewares::default();
         Ok(Outbox(Arc::new(Inner {
@@ -73,10 +73,9 @@ impl Outbox {
             schema,
             database: id,
             insert,
-            #[cfg(feature = "postgres")]
-            in_commit_order: false,
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             may_lose_effects: false,
+            insert_many,
             notify,
             middleware,
             bell,
@@ -100,10 +99,7 @@ impl Outbox {
     pub fn in_commit_order(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
         inner.insert = inner.dialect.insert(&inner.schema, true);
-        #[cfg(feature = "postgres")]
-        {
-            inner.in_commit_order = true;
-        }
+        inner.insert_many = inner.insert_many.map(|_| dialect::insert_many(&inner.schema, true));
         Outbox(Arc::new(inner))
     }
 
@@ -138,6 +134,17 @@ impl Outbox {
     /// inserts no row, the job is not enqueued: roll the transaction back, and see [`why_not`](Self::why_not).
     pub fn insert_sql(&self) -> &str {
         &self.0.insert
+    }
+
+    /// In PostgreSQL, the statement that inserts many [`Prepared`] jobs, in their order. Its parameters are those of [`insert_sql`](Self::insert_sql), where the
+    /// last four are arrays. If it inserts fewer rows than given, it has inserted none: roll the transaction back, and see [`why_not`](Self::why_not).
+    pub fn insert_many_sql(&self) -> Option<&str> {
+        self.0.insert_many.as_deref()
+    }
+
+    /// The kind of its database.
+    pub fn dialect(&self) -> Dialect {
+        self.0.dialect
     }
 
     /// The identity of the database: the first parameter.
@@ -188,11 +195,6 @@ impl Outbox {
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn may_lose_effects(&self) -> bool {
         self.0.may_lose_effects
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn is_in_commit_order(&self) -> bool {
-        self.0.in_commit_order
     }
 
     #[cfg(feature = "postgres")]

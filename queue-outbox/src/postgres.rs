@@ -31,7 +31,7 @@ use tokio_postgres::{
 pub use self::commit::{Commit, JobTransaction};
 use crate::{
     Outbox, Prepared,
-    dialect::{Dialect, VERSION, lock_of},
+    dialect::{Dialect, VERSION},
     error::{Error, Result},
 };
 
@@ -170,24 +170,8 @@ async fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result
     if inserted.is_empty() { Err(why_not(outbox, tx, &[&row.queue]).await) } else { Ok(()) }
 }
 
-/// The numbers come in the order of the arrays: they are drawn above the sort.
 async fn insert_many(outbox: &Outbox, tx: &Transaction<'_>, rows: &[Prepared]) -> Result<()> {
-    let schema = outbox.schema();
-    // In one order of keys, so that two statements do not wait for each other.
-    let (with, from) = if outbox.is_in_commit_order() {
-        let keys = format!("SELECT DISTINCT {} AS key FROM unnest($5::bytea[]) AS g(digest) WHERE digest IS NOT NULL", lock_of("digest"));
-        let lock = format!("WITH l AS MATERIALIZED (SELECT count(pg_advisory_xact_lock(key)) FROM ({keys} ORDER BY key OFFSET 0) k) ");
-        (lock, "l, ")
-    } else {
-        (String::new(), "")
-    };
-    let sql = format!(
-        "{with}INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
-         SELECT r.id, r.queue, r.grp, r.body FROM {from}{schema}.queue_database d, \
-         unnest($3::bytea[], $4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS r(id, queue, grp, body, n) \
-         WHERE d.id = $1::bytea AND d.version <= $2::int4 AND NOT d.full_queues && $4::text[] AND pg_current_xact_id() IS NOT NULL \
-         ORDER BY r.n RETURNING 1"
-    );
+    let sql = format!("{} RETURNING 1", outbox.insert_many_sql().unwrap_or_default());
     let database = outbox.database();
     let ids: Vec<&[u8]> = rows.iter().map(|row| row.id.as_slice()).collect();
     let queues: Vec<&str> = rows.iter().map(|row| row.queue.as_str()).collect();

@@ -5,7 +5,7 @@ CREATE TABLE {schema}.queue_database (
     one BOOL PRIMARY KEY DEFAULT TRUE CHECK (one),
     version INT NOT NULL,
     id BYTEA NOT NULL DEFAULT decode(replace(gen_random_uuid()::text, '-', ''), 'hex'),
-    -- Queues with more rows than the relay allows.
+    -- Queues with more or older rows than the relay allows.
     full_queues TEXT[] NOT NULL DEFAULT '{}'
 );
 INSERT INTO {schema}.queue_database (version) VALUES (1);
@@ -25,6 +25,7 @@ CREATE TABLE {schema}.queue_outbox (
     PRIMARY KEY (queue, seq, id)
 );
 CREATE INDEX queue_outbox_waiting ON {schema}.queue_outbox (queue, group_digest, seq) WHERE retry_at IS NOT NULL;
+CREATE INDEX queue_outbox_refused ON {schema}.queue_outbox (queue) WHERE refused IS NOT NULL;
 
 -- One row for each queue: who sends, and the request in flight, which is stored before it is sent.
 CREATE TABLE {schema}.queue_relay (

@@ -8,13 +8,17 @@ use futures_util::{
     FutureExt,
     future::{Either, join_all, select},
 };
-use queue_core::Client;
+use queue_core::{
+    Client, OutboxDepth, OutboxRecord,
+    broker::{ProcessId, history::Report},
+};
 use tokio::{sync::watch, time::Instant};
 
 use self::queue::Queue;
 use crate::{
     bell::{self, Bell},
     completion::Cleanup,
+    desk::OutboxQueue,
     error::{Error, Result},
     store::{Store, Take, Taken},
 };
@@ -28,7 +32,7 @@ const AWAKE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often rows are counted.
+/// How often rows are counted and reported.
 const COUNT: Duration = Duration::from_secs(10);
 
 /// How often endings are removed whose jobs are gone.
@@ -36,6 +40,9 @@ const CLEAN: Duration = Duration::from_secs(60);
 
 /// An outbox is full with so many rows of a queue.
 const MOST_ROWS: i64 = 1_000_000;
+
+/// How long a report to the broker may take: rows do not wait longer for it.
+const REPORT: Duration = Duration::from_secs(2);
 
 /// Trouble that lasts is logged again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -58,6 +65,9 @@ pub struct Relay {
     make: Box<dyn Fn() -> Box<dyn Store> + Send + Sync>,
     what: String,
     most_rows: i64,
+    max_age: Option<Duration>,
+    /// The queue in which it reports.
+    home: Option<Arc<str>>,
 }
 
 /// What a relay did.
@@ -76,7 +86,7 @@ pub struct Relayed {
 
 impl Relay {
     pub(crate) fn of(what: impl Into<String>, make: impl Fn() -> Box<dyn Store> + Send + Sync + 'static) -> Self {
-        Relay { make: Box::new(make), what: what.into(), most_rows: MOST_ROWS }
+        Relay { make: Box::new(make), what: what.into(), most_rows: MOST_ROWS, max_age: None, home: None }
     }
 
     /// Its database.
@@ -88,6 +98,22 @@ impl Relay {
     #[must_use]
     pub fn max_rows(mut self, rows: u32) -> Self {
         self.most_rows = rows.into();
+        self
+    }
+
+    /// Refuses new rows of a queue while its oldest row that is not sent is older than this. The relay looks every ten seconds. Default: no bound, so that an
+    /// outage of the broker refuses no transaction of the application.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
+
+    /// Reports the outbox in this queue of the broker: the first one of its worker.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reporting_in(mut self, queue: Arc<str>) -> Self {
+        self.home = Some(queue);
         self
     }
 
@@ -105,7 +131,9 @@ impl Relay {
             counted: None,
             cleaned: None,
             cleanup: Cleanup::default(),
-            most_rows: self.most_rows,
+            relay: self,
+            process: ProcessId::random(),
+            reports: 0,
         };
         let mut trouble = Trouble::default();
         let mut shutdown = pin!(shutdown);
@@ -146,36 +174,44 @@ impl Relay {
 
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay").field("database", &self.what).field("most_rows", &self.most_rows).finish_non_exhaustive()
+        f.debug_struct("Relay")
+            .field("database", &self.what)
+            .field("most_rows", &self.most_rows)
+            .field("max_age", &self.max_age)
+            .finish_non_exhaustive()
     }
 }
 
 /// A relay at work.
-struct Run {
+struct Run<'r> {
+    relay: &'r Relay,
     store: Box<dyn Store>,
     client: Client,
     /// Where the broker is.
     broker: String,
     queues: BTreeMap<String, Queue>,
     relayed: Relayed,
-    /// That of the database, once it was reached.
-    bell: Option<(Arc<Bell>, watch::Receiver<()>)>,
+    /// The identity of the database and its bell, once it was reached.
+    bell: Option<(Vec<u8>, Arc<Bell>, watch::Receiver<()>)>,
     counted: Option<Instant>,
     /// When the endings of jobs that are gone were removed last.
     cleaned: Option<Instant>,
     cleanup: Cleanup,
-    most_rows: i64,
+    /// By which the broker knows its reports.
+    process: ProcessId,
+    reports: u64,
 }
 
-impl Run {
+impl Run<'_> {
     /// One request for each queue that has rows and can be served. True: there may be more at once.
     async fn round(&mut self) -> Result<bool> {
         if self.bell.is_none() {
-            let bell = bell::of(&self.store.open().await?);
+            let database = self.store.open().await?;
+            let bell = bell::of(&database);
             let woken = bell.subscribe();
-            self.bell = Some((bell, woken));
+            self.bell = Some((database, bell, woken));
         }
-        if let Some((_, woken)) = &mut self.bell {
+        if let Some((.., woken)) = &mut self.bell {
             woken.mark_unchanged();
         }
         self.queues.values_mut().for_each(|queue| queue.has_rows = false);
@@ -186,8 +222,8 @@ impl Run {
         if self.counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
             // What cannot be counted can be sent.
-            if let Err(error) = self.store.bound(self.most_rows).await {
-                tracing::warn!(%error, "the rows of the outbox cannot be counted; it has no bound");
+            if let Err(error) = self.count().await {
+                tracing::warn!(%error, "the rows of the outbox cannot be counted, or their bound cannot be set; it has no bound");
                 self.counted = Some(Instant::now() + AGAIN.saturating_sub(COUNT));
                 self.store.disconnect();
             }
@@ -233,6 +269,43 @@ impl Run {
         more
     }
 
+    /// Counts the rows, marks the queues that have too many or too old ones, and reports.
+    async fn count(&mut self) -> Result<()> {
+        let most = self.relay.most_rows;
+        let mut queues = self.store.figures(most.saturating_add(1)).await?;
+        for queue in &mut queues {
+            let rows = queue.waiting.saturating_add(queue.refused);
+            let is_old = self.relay.max_age.is_some_and(|most| queue.oldest.is_some_and(|age| age > most));
+            queue.full = is_old || i64::try_from(rows).is_ok_and(|rows| rows > most);
+        }
+        let full: Vec<String> = queues.iter().filter(|queue| queue.full).map(|queue| queue.queue.clone()).collect();
+        let marked = self.store.set_full(&full).await;
+        self.report(queues).await;
+        marked
+    }
+
+    /// What people see in `status`. Without an answer, the next report says it.
+    async fn report(&mut self, queues: Vec<OutboxQueue>) {
+        let first = queues.iter().find(|queue| !queue.queue.starts_with('@')).map(|queue| queue.queue.as_str().into());
+        let (Some(home), Some((database, ..))) = (self.relay.home.clone().or(first), &self.bell) else { return };
+        let depth = |queue: OutboxQueue| {
+            let mut depth = OutboxDepth::new(queue.queue);
+            (depth.waiting, depth.refused, depth.in_flight) = (queue.waiting, queue.refused, queue.in_flight);
+            (depth.oldest, depth.holder, depth.full) = (queue.oldest, queue.holder, queue.full);
+            depth
+        };
+        let (most_rows, max_age) = (self.relay.most_rows.unsigned_abs(), self.relay.max_age);
+        let record = OutboxRecord::new(database, &self.relay.what, most_rows, max_age, queues.into_iter().map(depth).collect());
+        self.reports += 1;
+        let report = Report::new(home, self.process, self.reports).outbox(record);
+        match tokio::time::timeout(REPORT, self.client.broker().report(&report)).await {
+            Ok(Ok(())) => {}
+            // What sends says that the broker cannot be reached.
+            Ok(Err(error)) => tracing::debug!(%error, "cannot report the state of the outbox to the broker"),
+            Err(_) => tracing::debug!("the broker has not answered the report of the outbox in time"),
+        }
+    }
+
     /// The database cannot be reached: what is in flight is read again from there.
     fn lost(&mut self) {
         self.store.disconnect();
@@ -244,7 +317,7 @@ impl Run {
     /// Somebody has stored rows since the last round began.
     async fn woken(&mut self) {
         match &mut self.bell {
-            Some((_, woken)) => {
+            Some((.., woken)) => {
                 let _ = woken.changed().await;
             }
             None => std::future::pending().await,

@@ -5,7 +5,7 @@ CREATE TABLE main.queue_database (
     one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     version INTEGER NOT NULL,
     id BLOB NOT NULL DEFAULT (randomblob(16)),
-    -- Queues with more rows than the relay allows, each between commas.
+    -- Queues with more or older rows than the relay allows, each between commas.
     full_queues TEXT NOT NULL DEFAULT ','
 );
 INSERT INTO main.queue_database (version) VALUES (1);
@@ -25,6 +25,7 @@ CREATE TABLE main.queue_outbox (
 );
 CREATE INDEX main.queue_outbox_queue ON queue_outbox (queue, seq);
 CREATE INDEX main.queue_outbox_waiting ON queue_outbox (queue, group_digest, seq) WHERE retry_at IS NOT NULL;
+CREATE INDEX main.queue_outbox_refused ON queue_outbox (queue) WHERE refused IS NOT NULL;
 
 -- One row for each queue: who sends, and the request in flight, which is stored before it is sent.
 CREATE TABLE main.queue_relay (

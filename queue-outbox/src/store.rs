@@ -162,11 +162,11 @@ pub(crate) trait Store: Send {
     /// Ends these requests, and gives the leases back.
     async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()>;
 
-    /// Marks the queues with more rows than this as full, and those with fewer as not.
-    async fn bound(&mut self, rows: i64) -> Result<()>;
+    /// Marks these queues as full, and the others as not. They are sorted. It writes nothing if nothing changes.
+    async fn set_full(&mut self, queues: &[String]) -> Result<()>;
 
-    /// The queues, as a person sees them.
-    async fn figures(&mut self) -> Result<Vec<OutboxQueue>>;
+    /// The queues, as a person sees them. Of a queue no more than this number of rows are counted.
+    async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>>;
 
     /// The first rows of a queue, or only those that are refused.
     async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>>;
@@ -188,6 +188,21 @@ pub(crate) trait Store: Send {
 
     /// After an error: the next call connects anew.
     fn disconnect(&mut self);
+}
+
+/// The name by which a relay has leases: for people host and process, and a random number.
+pub(crate) fn holder() -> Vec<u8> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("COMPUTERNAME").ok());
+    let host: String = host.as_deref().unwrap_or("unknown").trim().chars().take(64).collect();
+    format!("{host} pid {} {:08x}", std::process::id(), fastrand::u32(..)).into_bytes()
+}
+
+/// A holder as people read it.
+pub(crate) fn shown_holder(holder: &[u8]) -> String {
+    let text = String::from_utf8_lossy(holder);
+    // The random number is for the database.
+    let text = text.rsplit_once(' ').map_or(&*text, |(shown, _)| shown);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(100).collect()
 }
 
 /// A row as a person sees it.

@@ -327,7 +327,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
 
     tokio::spawn(runner::dispatch(shared.clone(), dispatched, events.clone()));
     #[cfg(feature = "outbox")]
-    let relays = crate::relays::Relays::start(&plan.client, plan.relays, &shared.restarts, &is_over);
+    let relays = crate::relays::Relays::start(&plan.client, shared.queues.first(), plan.relays, &shared.restarts, &is_over);
     let (ended, end) = oneshot::channel();
     drop(events);
     let pump = Pump::new(shared, plan.queues, received, batches, stage);

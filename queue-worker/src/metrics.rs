@@ -8,6 +8,7 @@
 
 mod limits;
 mod operations;
+mod outboxes;
 mod subscriptions;
 
 use std::{
@@ -50,7 +51,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 30] = [
+pub(crate) const METRICS: [Metric; 34] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     (
         "queue_oldest_ready_seconds",
@@ -78,6 +79,10 @@ pub(crate) const METRICS: [Metric; 30] = [
         &["queue", "change", "outcome"],
         "jobs of the last operation of this kind, by outcome: changed, skipped or failed",
     ),
+    ("queue_outbox_rows", Kind::Gauge, &["outbox", "state"], "rows of the outbox, by state: waiting, in_flight or refused"),
+    ("queue_outbox_oldest_seconds", Kind::Gauge, &["outbox"], "age in seconds of the oldest row of the outbox that is not sent"),
+    ("queue_outbox_full", Kind::Gauge, &["outbox"], "queues for which the outbox refuses new rows"),
+    ("queue_outbox_report_age_seconds", Kind::Gauge, &["outbox"], "seconds since a relay reported the outbox"),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "events of the queue since it was created, counted by the broker"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "started runs"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "finished deliveries, by outcome"),
@@ -288,12 +293,13 @@ impl Pass for Gauges {
     }
 
     async fn tick(&mut self) -> usize {
-        let mut read = 0;
+        let (mut read, mut outboxes) = (0, Vec::new());
         for (at, queue) in self.shared.queues.iter().enumerate() {
             // Without an answer the last figures stay; `queue_broker_calls_total` counts the
             // failure.
-            let Ok(stats) = self.shared.broker.stats(queue).await else { continue };
+            let Ok(mut stats) = self.shared.broker.stats(queue).await else { continue };
             read += 1;
+            outboxes.append(&mut stats.outboxes);
             let handles = self.handles.entry(at).or_insert_with(|| QueueMetrics::new(queue));
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
             for (state, depth) in DEPTHS.into_iter().zip(&handles.depths) {
@@ -318,6 +324,7 @@ impl Pass for Gauges {
                 subscription.read(&self.shared.broker).await;
             }
         }
+        outboxes::set(outboxes);
         dropped();
         prometheus::keep_up();
         read

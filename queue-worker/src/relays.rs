@@ -20,9 +20,19 @@ pub(crate) struct Relays(JoinSet<()>);
 
 impl Relays {
     /// Runs them until the worker is over. After a panic one begins anew.
-    pub(crate) fn start(client: &Client, relays: Vec<Relay>, restarts: &Arc<Restarts>, over: &CancellationToken) -> Self {
+    pub(crate) fn start(
+        client: &Client,
+        home: Option<&Arc<str>>,
+        relays: Vec<Relay>,
+        restarts: &Arc<Restarts>,
+        over: &CancellationToken,
+    ) -> Self {
         let mut running = JoinSet::new();
         for relay in relays {
+            let relay = match home {
+                Some(home) => relay.reporting_in(home.clone()),
+                None => relay,
+            };
             let (client, restarts, over) = (client.clone(), restarts.clone(), over.clone());
             running.spawn(async move {
                 while let Err(panic) = AssertUnwindSafe(relay.run(&client, over.cancelled())).catch_unwind().await {

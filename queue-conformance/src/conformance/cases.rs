@@ -574,7 +574,9 @@ macro_rules! __conformance_cases {
                 a_report_outside_its_bounds_is_refused
                 the_history_of_an_unknown_queue_is_empty
                 stats_tell_the_age_of_the_oldest_ready_job
-                a_release_is_noted_when_it_is_first_seen;
+                a_release_is_noted_when_it_is_first_seen
+                an_outbox_is_shown_as_it_was_reported_last
+                outboxes_beyond_the_bound_replace_the_oldest;
             failures:
                 failures_are_counted_by_fingerprint
                 a_report_of_failures_that_is_sent_again_counts_once

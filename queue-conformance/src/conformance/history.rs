@@ -5,7 +5,7 @@ use std::time::Duration;
 use queue_core::{
     Error, History, HistoryRow, HistorySpan, JobId,
     broker::{
-        Ending, JobState, NewJob, Priority, ProcessId, WorkerInfo,
+        Counter, Ending, JobState, NewJob, OUTBOXES, OutboxDepth, OutboxRecord, Priority, ProcessId, WorkerInfo,
         history::{OTHERS, RELEASES_SEEN, Report, TASKS, Tally},
     },
     envelope::Envelope,
@@ -208,4 +208,54 @@ pub async fn a_release_is_noted_when_it_is_first_seen(bed: Bed) {
     let names = names().await;
     assert_eq!(names.len(), RELEASES_SEEN);
     assert!(!names.iter().any(|name| name.starts_with('v')), "the oldest have gone: {names:?}");
+}
+
+fn outbox(id: u8, waiting: u64) -> OutboxRecord {
+    let mut depth = OutboxDepth::new("mail");
+    (depth.waiting, depth.refused, depth.oldest, depth.holder) = (waiting, 1, Some(Duration::from_secs(3)), Some("web-1 pid 7".to_owned()));
+    OutboxRecord::new(&[id, 0xff], format!("database {id:03}"), 9, Some(Duration::from_secs(60)), vec![depth])
+}
+
+/// A report of an outbox replaces the one before it, counts nothing, and is shown with its age.
+pub async fn an_outbox_is_shown_as_it_was_reported_last(bed: Bed) {
+    let process = ProcessId::random();
+    assert_eq!(bed.stats().await.outboxes, [], "nothing was reported");
+    let report =
+        |seq: u64, outbox: OutboxRecord| Report::new(bed.queue.clone(), process, seq).task("mail.send", tally(1, 1)).outbox(outbox);
+    for (seq, said) in [(1, outbox(1, 5)), (2, outbox(2, 6)), (3, outbox(1, 7)), (2, outbox(1, 8))] {
+        bed.broker.report(&report(seq, said)).await.unwrap();
+    }
+    let (stats, said) = (bed.stats().await, [outbox(1, 7), outbox(2, 6)]);
+    assert_eq!(stats.outboxes.len(), 2, "{:?}", stats.outboxes);
+    for (shown, said) in stats.outboxes.iter().zip(said) {
+        assert!(shown.age < Duration::from_secs(60), "{shown:?}");
+        let age = std::time::SystemTime::now().duration_since(shown.reported_at).unwrap_or_default();
+        assert!(age < Duration::from_secs(60), "{shown:?}");
+        let mut shown = shown.clone();
+        (shown.age, shown.reported_at) = (said.age, said.reported_at);
+        assert_eq!(shown, said);
+    }
+    assert_eq!(stats.total(Counter::Enqueued), 0);
+    assert_eq!(total_of(&bed, "mail.send").await.counts.done, 3);
+    assert_eq!(history(&bed, HistorySpan::HOUR).await.tasks.len(), 1, "an outbox is no task");
+}
+
+/// Of many outboxes the one that was not reported for the longest time gives way.
+pub async fn outboxes_beyond_the_bound_replace_the_oldest(bed: Bed) {
+    let (process, mut seq) = (ProcessId::random(), 0);
+    let mut report = async |id: usize| {
+        seq += 1;
+        let outbox = outbox(u8::try_from(id).unwrap(), 1);
+        bed.broker.report(&Report::new(bed.queue.clone(), process, seq).outbox(outbox)).await.unwrap();
+        // The next has another time.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    };
+    for id in 1..=OUTBOXES {
+        report(id).await;
+    }
+    report(1).await;
+    report(OUTBOXES + 1).await;
+    let shown: Vec<String> = bed.stats().await.outboxes.into_iter().map(|outbox| outbox.database).collect();
+    let ids = std::iter::once(1).chain(3..=OUTBOXES + 1);
+    assert_eq!(shown, ids.map(|id| format!("database {id:03}")).collect::<Vec<_>>());
 }

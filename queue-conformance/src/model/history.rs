@@ -1,7 +1,7 @@
 //! The history of a queue: what workers report, and what people read of it.
 
 use queue_core::broker::{
-    Counter,
+    Counter, OUTBOXES,
     history::{
         FailureKind, HOURS, History, HistorySpan, HistoryUnit, KINDS, OTHERS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally, told,
     },
@@ -25,6 +25,13 @@ impl Model {
         }
         for told in &report.failures {
             self.fail(told);
+        }
+        if let Some(outbox) = &report.outbox {
+            if !self.outboxes.contains_key(&outbox.name()) && self.outboxes.len() >= OUTBOXES {
+                let oldest = self.outboxes.iter().min_by_key(|(_, (at, _))| *at).map(|(name, _)| name.clone());
+                self.outboxes.remove(&oldest.expect("there are some"));
+            }
+            self.outboxes.insert(outbox.name(), (self.now, outbox.stored(self.now)));
         }
         let enqueued = self.counters.get(Counter::Enqueued.name()).copied().unwrap_or(0);
         let sample = Sample { ready: self.ready.depth() as u64, enqueued };

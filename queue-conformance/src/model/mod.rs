@@ -87,6 +87,8 @@ pub struct Model {
     deployed: BTreeMap<String, i64>,
     /// How runs have failed.
     failures: BTreeMap<Fingerprint, FailureKind>,
+    /// What relays have reported of outboxes, by its name, and when.
+    outboxes: BTreeMap<String, (i64, Vec<u8>)>,
     registrations: u64,
     claim: u64,
     endings: u64,

@@ -8,7 +8,8 @@ use std::{
 use queue_core::{
     JobId, LimitKey,
     broker::{
-        AskWorker, Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, StoredWorker, WorkerAsk, WorkerAsked, WorkerRecord,
+        AskWorker, Change, Changed, GroupName, HEADS, JobState, LaneLease, OutboxRecord, QueueStats, StoredWorker, WorkerAsk, WorkerAsked,
+        WorkerRecord,
     },
     envelope::Envelope,
 };
@@ -132,6 +133,8 @@ impl Model {
         stats.lanes = standing().count() as u64;
         stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;
         stats.paused = self.paused;
+        let outboxes = self.outboxes.iter().filter_map(|(name, (_, stored))| OutboxRecord::read(name, stored, self.now));
+        stats.outboxes = OutboxRecord::merged(outboxes);
         stats.aging = self.aging();
         for since in self.ready.priorities().iter().filter_map(|line| self.since(line)) {
             stats.note_ready_since(since, self.now);

@@ -43,6 +43,7 @@ mod lease;
 mod limit;
 mod load;
 mod operation;
+mod outbox;
 mod party;
 mod pause;
 mod remark;
@@ -65,8 +66,8 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
-    limit::*, load::*, operation::*, party::*, pause::*, remark::*, rewind::*, scan::*, schedule::*, standing::*, stats::*, sweep::*,
-    topic::*, transition::*, turn::*, worker::*,
+    limit::*, load::*, operation::*, outbox::*, party::*, pause::*, remark::*, rewind::*, scan::*, schedule::*, standing::*, stats::*,
+    sweep::*, topic::*, transition::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, clock::Clock, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

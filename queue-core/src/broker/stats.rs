@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use super::{JobState, Pause};
+use super::{JobState, OutboxRecord, Pause};
 use crate::{
     address::serde_as_text,
     error::{Error, Result},
@@ -18,7 +18,7 @@ use crate::{
 /// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
 ///
 /// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `pause`, `aging_ms`, `lost_at`, and
-/// `oldest_ms`; the last four may be `null`.
+/// `oldest_ms`; the last four may be `null`. If there are any, also `outboxes`.
 ///
 /// ```
 /// # use queue_core::prelude::*;
@@ -59,6 +59,9 @@ pub struct QueueStats {
     /// or if it is not known: not of a job that has failed or snoozed before, and not of a task
     /// whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
     pub oldest: Option<Duration>,
+    /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first queue of the worker, another relay in the first queue
+    /// of its outbox. [`OutboxRecord::merged`] joins those of several queues.
+    pub outboxes: Vec<OutboxRecord>,
     /// Without those that are 0.
     jobs: BTreeMap<JobState, u64>,
     /// Without those that are 0.
@@ -78,7 +81,13 @@ impl QueueStats {
 
     /// Whether nothing is known of it: perhaps there is no such queue.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.jobs.is_empty() && self.counters.is_empty() && self.lanes == 0 && self.workers == 0 && !self.paused && self.aging.is_none()
+        self.jobs.is_empty()
+            && self.counters.is_empty()
+            && self.lanes == 0
+            && self.workers == 0
+            && !self.paused
+            && self.aging.is_none()
+            && self.outboxes.is_empty()
     }
 
     /// How often this has happened since the queue exists.
@@ -126,7 +135,7 @@ impl Serialize for QueueStats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
         let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
-        let mut fields = serializer.serialize_struct("QueueStats", 9)?;
+        let mut fields = serializer.serialize_struct("QueueStats", 10)?;
         fields.serialize_field("jobs", &jobs)?;
         fields.serialize_field("counters", &counters)?;
         fields.serialize_field("lanes", &self.lanes)?;
@@ -137,6 +146,11 @@ impl Serialize for QueueStats {
         fields.serialize_field("lost_at", &self.lost_at.map(|at| humantime::format_rfc3339_millis(at).to_string()))?;
         let oldest_ms = self.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         fields.serialize_field("oldest_ms", &oldest_ms)?;
+        if self.outboxes.is_empty() {
+            fields.skip_field("outboxes")?;
+        } else {
+            fields.serialize_field("outboxes", &self.outboxes)?;
+        }
         fields.end()
     }
 }

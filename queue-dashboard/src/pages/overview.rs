@@ -7,7 +7,7 @@ use std::{
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use queue_core::{Durability, JobState};
+use queue_core::{Durability, JobState, OutboxDepth, OutboxRecord};
 
 use super::{
     Content, Stale,
@@ -16,7 +16,7 @@ use super::{
     whole, written,
 };
 use crate::{
-    format::{number, rate, span},
+    format::{Moment, number, rate, span},
     guard::Viewer,
     history::{History, Rates},
     problem::Problem,
@@ -28,6 +28,9 @@ use crate::{
 
 /// How many queues are shown, those with the most to say.
 const QUEUES: usize = 8;
+
+/// How many queues of outboxes are shown. The others are in `status`.
+const OUTBOX_ROWS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -44,8 +47,23 @@ struct Seen {
     chart: Chart,
     queues: Vec<Row>,
     all_queues: usize,
+    outboxes: Vec<Outbox>,
     durability: Durability,
     room: Option<String>,
+}
+
+/// A queue of an outbox.
+struct Outbox {
+    database: String,
+    queue: String,
+    waiting: String,
+    oldest: String,
+    in_flight: String,
+    refused: String,
+    is_full: bool,
+    /// Who sends its rows, or since when nobody has reported it.
+    relay: String,
+    is_stale: bool,
 }
 
 /// For what jobs wait.
@@ -105,9 +123,29 @@ fn see(snapshot: &Snapshot, history: &History, secrets: &Secrets) -> Seen {
         chart: chart(history),
         queues: queues.into_iter().take(QUEUES).map(|queue| Row::new(snapshot, queue, history, now)).collect(),
         all_queues: snapshot.queues.len(),
+        outboxes: snapshot.outboxes().iter().flat_map(|record| outbox(record, now)).take(OUTBOX_ROWS).collect(),
         durability: snapshot.details.durability,
         room: snapshot.condition.room(),
     }
+}
+
+/// Its queues, or one row without a queue.
+fn outbox(record: &OutboxRecord, now: SystemTime) -> Vec<Outbox> {
+    let row = |depth: &OutboxDepth| Outbox {
+        database: record.database.clone(),
+        queue: depth.queue.clone(),
+        waiting: number(depth.waiting),
+        oldest: depth.oldest.map(span).unwrap_or_default(),
+        in_flight: number(depth.in_flight),
+        refused: number(depth.refused),
+        is_full: depth.full,
+        relay: match record.is_stale() {
+            true => format!("not reported since {}", Moment::new(record.reported_at, now).exact),
+            false => depth.holder.clone().unwrap_or_default(),
+        },
+        is_stale: record.is_stale(),
+    };
+    if record.queues.is_empty() { vec![row(&OutboxDepth::default())] } else { record.queues.iter().map(row).collect() }
 }
 
 /// The reasons that there are, as `jobs list 'waiting=…'` has them.

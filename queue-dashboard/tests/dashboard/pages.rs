@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use crate::common::{self, Bed, Site, Stream, encode, eventually};
 use queue_core::{
-    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, Schedule,
-    broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
+    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, OutboxDepth, OutboxRecord, Schedule,
+    broker::{
+        Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode,
+        history::Report,
+    },
     client::RawJob,
     outcome::Encoded,
 };
@@ -18,6 +21,7 @@ use queue_worker::{Shutdown, Worker};
 crate::on_brokers! {
     every_page_has_an_empty_state
     the_overview_says_what_is_wrong
+    the_overview_shows_outboxes
     links_follow_the_place_where_it_is_mounted
     jobs_are_narrowed_and_paged_without_losing_one
     what_is_done_to_the_selected_is_done_to_them_alone
@@ -217,6 +221,21 @@ async fn the_overview_says_what_is_wrong(bed: Bed) {
     assert!(page.contains("Dead in `mail`: 1 job of the task `send_mail` failed in every attempt."), "{page}");
     let page = site.get("/workers").await.body;
     assert!(page.contains("v42"), "{page}");
+}
+
+async fn the_overview_shows_outboxes(bed: Bed) {
+    bed.enqueue("waits", None).await;
+    let site = bed.site().await;
+    assert!(!site.get("").await.body.contains("Outboxes"), "nobody has reported one");
+    let mut depth = OutboxDepth::new("mail");
+    (depth.waiting, depth.refused, depth.full, depth.holder) = (1_200, 2, true, Some("<b>web-1</b> pid 7".to_owned()));
+    let outbox = OutboxRecord::new(b"\x01", "PostgreSQL database `shop`", 1_000, None, vec![depth]);
+    bed.client.broker().report(&Report::new("mail", ProcessId::random(), 1).outbox(outbox)).await.unwrap();
+    let page = eventually(&site, "", "Outboxes").await;
+    for part in [r#"data-label="waiting">1,200<"#, r#"data-label="refused">2<"#, ">full<", "2 refused rows of mail", "web-1"] {
+        assert!(page.contains(part), "no {part}: {page}");
+    }
+    assert!(!page.contains("<b>web-1"), "{page}");
 }
 
 async fn the_history_tells_what_workers_did_in_each_span(bed: Bed) {

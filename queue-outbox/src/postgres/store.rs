@@ -19,7 +19,8 @@ use crate::{
     dialect::{Dialect, LISTEN, read_hex},
     error::{Error, Result},
     store::{
-        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, none_in_flight, readable, shown,
+        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, holder, none_in_flight,
+        readable, shown, shown_holder,
     },
 };
 
@@ -103,17 +104,14 @@ impl Relay {
     {
         let schema = Dialect::Postgres.schema(schema)?;
         let connect: Arc<Connect> = Arc::new(move || Box::pin(connect()));
-        Ok(Relay::of(what, move || {
-            let holder = fastrand::u128(..).to_be_bytes();
-            Box::new(Postgres { connect: connect.clone(), schema: schema.clone(), holder, client: None })
-        }))
+        Ok(Relay::of(what, move || Box::new(Postgres { connect: connect.clone(), schema: schema.clone(), holder: holder(), client: None })))
     }
 }
 
 struct Postgres {
     connect: Arc<Connect>,
     schema: String,
-    holder: [u8; 16],
+    holder: Vec<u8>,
     client: Option<Client>,
 }
 
@@ -355,31 +353,37 @@ impl Tx<'_> {
 
 /// For people.
 impl Tx<'_> {
-    async fn figures(&self) -> Result<Vec<OutboxQueue>> {
+    async fn figures(&self, most: i64) -> Result<Vec<OutboxQueue>> {
+        // The oldest row is the first one that was inserted, or nearly so.
         let sql = format!(
             "WITH RECURSIVE {QUEUES}, n AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM {{s}}.queue_relay) \
-             SELECT n.queue, w.rows, (SELECT count(*) FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL), w.age, \
+             SELECT n.queue, (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = n.queue LIMIT $1) c), \
+             (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL LIMIT $1) c), \
+             (SELECT (extract(epoch FROM clock_timestamp() - o.created_at) * 1000)::int8 FROM {{s}}.queue_outbox o \
+             WHERE o.queue = n.queue AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
              coalesce(cardinality(r.seqs), 0)::int8, r.broker, \
-             coalesce(r.until BETWEEN clock_timestamp() AND clock_timestamp() + interval '{} s', FALSE) \
-             FROM n LEFT JOIN {{s}}.queue_relay r ON r.queue = n.queue, \
-             LATERAL (SELECT count(*) AS rows, (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::int8 AS age \
-             FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL) w ORDER BY n.queue",
+             CASE WHEN r.until BETWEEN clock_timestamp() AND clock_timestamp() + interval '{} s' THEN r.holder END, \
+             coalesce((SELECT n.queue = ANY (d.full_queues) FROM {{s}}.queue_database d), FALSE) \
+             FROM n LEFT JOIN {{s}}.queue_relay r ON r.queue = n.queue ORDER BY n.queue",
             LEASE.as_secs()
         );
         let read = |row: &PgRow| -> Result<OutboxQueue, tokio_postgres::Error> {
             let number = |at| row.try_get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
-            let age: Option<i64> = row.try_get(3)?;
+            let (rows, refused, age): (u64, u64, Option<i64>) = (number(1)?, number(2)?, row.try_get(3)?);
+            let holder: Option<Vec<u8>> = row.try_get(6)?;
             Ok(OutboxQueue {
                 queue: row.try_get(0)?,
-                waiting: number(1)?,
-                refused: number(2)?,
+                waiting: rows.saturating_sub(refused),
+                refused,
                 oldest: age.map(|age| Duration::from_millis(u64::try_from(age).unwrap_or(0))),
                 in_flight: number(4)?,
                 broker: row.try_get(5)?,
-                leased: row.try_get(6)?,
+                leased: holder.is_some(),
+                holder: holder.map(|holder| shown_holder(&holder)),
+                full: row.try_get(7)?,
             })
         };
-        Ok(self.run(&sql, &[]).await?.iter().map(read).collect::<Result<_, _>>()?)
+        Ok(self.run(&sql, &[(&most, Type::INT8)]).await?.iter().map(read).collect::<Result<_, _>>()?)
     }
 
     async fn shown(&self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
@@ -485,23 +489,18 @@ impl Store for Postgres {
         .await
     }
 
-    async fn bound(&mut self, most: i64) -> Result<()> {
+    async fn set_full(&mut self, queues: &[String]) -> Result<()> {
         in_time(async {
             let tx = self.begin().await?;
-            let sql = format!(
-                "WITH RECURSIVE {QUEUES}, \
-                 full_now AS (SELECT coalesce(array_agg(queue ORDER BY queue), '{{}}') AS queues FROM q WHERE queue IS NOT NULL \
-                 AND (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = q.queue LIMIT $1 + 1) c) > $1) \
-                 UPDATE {{s}}.queue_database SET full_queues = f.queues FROM full_now f WHERE full_queues IS DISTINCT FROM f.queues"
-            );
-            tx.run(&sql, &[(&most, Type::INT8)]).await?;
+            let sql = "UPDATE {s}.queue_database SET full_queues = $1 WHERE full_queues IS DISTINCT FROM $1";
+            tx.run(sql, &[(&queues, Type::TEXT_ARRAY)]).await?;
             Ok(tx.tx.commit().await?)
         })
         .await
     }
 
-    async fn figures(&mut self) -> Result<Vec<OutboxQueue>> {
-        in_time(async { self.begin().await?.figures().await }).await
+    async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>> {
+        in_time(async { self.begin().await?.figures(most).await }).await
     }
 
     async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {

@@ -17,7 +17,8 @@ use crate::{
     desk::{OutboxChange, OutboxQueue, OutboxRow},
     error::{Error, Result},
     store::{
-        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, none_in_flight, readable, shown,
+        BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, holder, none_in_flight,
+        readable, shown, shown_holder,
     },
 };
 
@@ -35,16 +36,14 @@ impl Relay {
     /// A relay of the outbox in a SQLite file. It opens the file when it runs, and does not create it.
     pub fn sqlite(path: impl AsRef<Path>) -> Relay {
         let path = path.as_ref().to_owned();
-        Relay::of(path.display().to_string(), move || {
-            Box::new(Sqlite { path: path.clone(), holder: fastrand::u128(..).to_be_bytes(), connection: None })
-        })
+        Relay::of(path.display().to_string(), move || Box::new(Sqlite { path: path.clone(), holder: holder(), connection: None }))
     }
 }
 
 #[derive(Debug)]
 struct Sqlite {
     path: PathBuf,
-    holder: [u8; 16],
+    holder: Vec<u8>,
     connection: Option<Open>,
 }
 
@@ -70,7 +69,7 @@ fn identity(path: &Path) -> Option<Identity> {
 impl Sqlite {
     /// Does some work with the connection on a thread that may block.
     async fn work<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Connection, &[u8]) -> Result<T> + Send + 'static) -> Result<T> {
-        let (connection, path, holder) = (self.connection.take(), self.path.clone(), self.holder);
+        let (connection, path, holder) = (self.connection.take(), self.path.clone(), self.holder.clone());
         let worked = tokio::task::spawn_blocking(move || -> Result<(Open, Result<T>)> {
             let (mut connection, file) = match connection.filter(|(_, file)| *file == identity(&path)) {
                 Some(open) => open,
@@ -362,21 +361,14 @@ impl Store for Sqlite {
         .await
     }
 
-    async fn bound(&mut self, most: i64) -> Result<()> {
-        let (found, full) = self
-            .work(move |connection, _| {
-                let sql = "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
-                    SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
-                    SELECT queue FROM q WHERE queue IS NOT NULL \
-                    AND (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = q.queue LIMIT ?1 + 1)) > ?1 ORDER BY queue";
-                let mut statement = connection.prepare_cached(sql).map_err(with_tables)?;
-                let full = statement.query_map([most], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-                let full: String = full.iter().fold(",".to_owned(), |all, queue| all + queue + ",");
-                let found: String = connection.query_row("SELECT full_queues FROM main.queue_database", (), |row| row.get(0))?;
-                Ok((found, full))
-            })
-            .await?;
-        if found == full {
+    async fn set_full(&mut self, queues: &[String]) -> Result<()> {
+        let full: String = queues.iter().fold(",".to_owned(), |all, queue| all + queue + ",");
+        let is_so = full.clone();
+        let known = self.work(move |connection, _| {
+            let sql = "SELECT full_queues = ?1 FROM main.queue_database";
+            connection.query_row(sql, [&is_so], |row| row.get(0)).optional().map_err(with_tables)
+        });
+        if known.await? == Some(true) {
             // Nothing is written while nothing changes.
             return Ok(());
         }
@@ -384,30 +376,37 @@ impl Store for Sqlite {
         self.write(changed).await.map(drop)
     }
 
-    async fn figures(&mut self) -> Result<Vec<OutboxQueue>> {
-        self.work(|connection, _| {
-            let sql = "WITH t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), \
-                n(queue) AS (SELECT queue FROM main.queue_outbox UNION SELECT queue FROM main.queue_relay) \
-                SELECT n.queue, (SELECT count(*) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL), \
-                (SELECT count(*) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL), \
-                (SELECT t.now - min(o.created_at) FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL), \
-                r.seqs, r.broker, coalesce(r.until BETWEEN t.now AND t.now + ?1, 0) \
+    async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>> {
+        self.work(move |connection, _| {
+            // The oldest row is the first one that was inserted, or nearly so.
+            let sql = "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
+                SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL), \
+                t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), \
+                n(queue) AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM main.queue_relay) \
+                SELECT n.queue, (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = n.queue LIMIT ?2)), \
+                (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL LIMIT ?2)), \
+                (SELECT t.now - o.created_at FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
+                r.seqs, r.broker, CASE WHEN r.until BETWEEN t.now AND t.now + ?1 THEN r.holder END, \
+                coalesce((SELECT instr(d.full_queues, ',' || n.queue || ',') > 0 FROM main.queue_database d), 0) \
                 FROM n, t LEFT JOIN main.queue_relay r ON r.queue = n.queue ORDER BY n.queue";
             let number = |row: &rusqlite::Row<'_>, at| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0));
             let read = |row: &rusqlite::Row<'_>| {
-                let (age, seqs): (Option<i64>, Option<String>) = (row.get(3)?, row.get(4)?);
+                let (rows, refused, age): (u64, u64, Option<i64>) = (number(row, 1)?, number(row, 2)?, row.get(3)?);
+                let (seqs, holder): (Option<String>, Option<Vec<u8>>) = (row.get(4)?, row.get(6)?);
                 Ok(OutboxQueue {
                     queue: row.get(0)?,
-                    waiting: number(row, 1)?,
-                    refused: number(row, 2)?,
+                    waiting: rows.saturating_sub(refused),
+                    refused,
                     oldest: age.map(|age| Duration::from_millis(u64::try_from(age).unwrap_or(0))),
                     in_flight: seqs.map_or(0, |seqs| numbers(&seqs).len() as u64),
                     broker: row.get(5)?,
-                    leased: row.get(6)?,
+                    leased: holder.is_some(),
+                    holder: holder.map(|holder| shown_holder(&holder)),
+                    full: row.get(7)?,
                 })
             };
-            let mut statement = connection.prepare(sql).map_err(with_tables)?;
-            Ok(statement.query_map([LEASE_MS], read)?.collect::<Result<_, _>>()?)
+            let mut statement = connection.prepare_cached(sql).map_err(with_tables)?;
+            Ok(statement.query_map([LEASE_MS, most], read)?.collect::<Result<_, _>>()?)
         })
         .await
     }

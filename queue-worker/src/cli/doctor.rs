@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, Inspector, JobRecord,
-    broker::{Audit, Counter, Damage, Durability, JobState, QueueStats, SweepLimits},
+    broker::{Audit, Counter, Damage, Durability, JobState, OutboxRecord, QueueStats, SweepLimits},
     schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
@@ -88,10 +88,11 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
         let advice = if info.kind == "redis" { "turn on `appendonly`" } else { "use a file" };
         problems.push(Problem::advice(None, durability.meaning(), advice));
     }
+    let mut outboxes = Vec::new();
     let clustered = info.location.contains("+cluster://");
     for queue in &queues {
         faults(&inspector, queue, args.repair, &mut problems).await?;
-        match advise(&inspector, queue, clustered, &mut problems).await {
+        match advise(&inspector, queue, clustered, &mut problems, &mut outboxes).await {
             // That fault was told.
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
@@ -109,6 +110,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             advised => advised?,
         }
     }
+    let of_outboxes = OutboxRecord::merged(outboxes).into_iter().flat_map(|outbox| outbox.problems());
+    problems.extend(of_outboxes.map(|(problem, way_out)| Problem::advice(None, problem, way_out)));
     if args.queue.is_none() {
         match topics::advise(&inspector, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
@@ -217,8 +220,15 @@ const LOSS_ADVICE: &str =
     "jobs enqueued since that copy may be missing: compare with the records of the application; jobs finished since may run again";
 
 /// What is not damage, and should be known nevertheless.
-async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
-    let stats = inspector.stats(queue).await?;
+async fn advise(
+    inspector: &Inspector,
+    queue: &str,
+    clustered: bool,
+    problems: &mut Vec<Problem>,
+    outboxes: &mut Vec<OutboxRecord>,
+) -> queue_core::Result<()> {
+    let mut stats = inspector.stats(queue).await?;
+    outboxes.append(&mut stats.outboxes);
     let depth = |state: JobState| stats.count(state);
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let (name, queue) = (queue, Some(queue));

@@ -227,20 +227,30 @@ fn counted(rows: usize) -> String {
 
 fn text_of_queues(queues: &[OutboxQueue]) -> String {
     let age = |queue: &OutboxQueue| queue.oldest.map(coarse).unwrap_or_default();
-    let relay = |queue: &OutboxQueue| if queue.leased { "has the lease" } else { "none" };
+    let relay = |queue: &OutboxQueue| queue.holder.clone().unwrap_or_else(|| "none".to_owned());
+    let full = |queue: &OutboxQueue| if queue.full { "full" } else { "" };
     let rows = queues.iter().map(|queue| {
         let numbers = [queue.waiting, queue.refused, queue.in_flight].map(|n| n.to_string());
         let [waiting, refused, in_flight] = numbers;
-        [queue.queue.clone(), waiting, age(queue), in_flight, refused, relay(queue).to_owned(), queue.broker.clone().unwrap_or_default()]
+        [
+            queue.queue.clone(),
+            waiting,
+            age(queue),
+            in_flight,
+            refused,
+            full(queue).to_owned(),
+            relay(queue),
+            queue.broker.clone().unwrap_or_default(),
+        ]
     });
-    table(["queue", "#waiting", "#oldest", "#in flight", "#refused", "relay", "broker"], rows)
+    table(["queue", "#waiting", "#oldest", "#in flight", "#refused", "full", "relay", "broker"], rows)
 }
 
 fn json_of_queue(queue: &OutboxQueue) -> serde_json::Value {
     let oldest_ms = queue.oldest.map(|age| age.as_millis() as u64);
     json!({
         "queue": queue.queue, "waiting": queue.waiting, "oldest_ms": oldest_ms, "in_flight": queue.in_flight, "refused": queue.refused,
-        "leased": queue.leased, "broker": queue.broker,
+        "leased": queue.leased, "holder": queue.holder, "full": queue.full, "broker": queue.broker,
     })
 }
 

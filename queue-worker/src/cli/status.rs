@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use queue_core::{
     Client, Error, HistorySpan,
-    broker::{JobState, QueueStats},
+    broker::{JobState, OutboxRecord, QueueStats},
 };
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ struct Status {
     /// Parked jobs that releases could not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable_jobs: Vec<Parked>,
+    /// As relays have reported them last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outboxes: Vec<OutboxRecord>,
     /// What a person should know of topics, as `doctor` says it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     topic_warnings: Vec<Problem>,
@@ -98,15 +101,19 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
             advised => advised?,
         }
     }
+    // Several queues may have reports of one.
+    let outboxes = OutboxRecord::merged(figures.iter().flat_map(|(_, stats)| stats.outboxes.clone()));
     let mut rows = Vec::new();
-    for (queue, stats) in figures {
+    for (queue, mut stats) in figures {
+        stats.outboxes.clear();
         let waiting = client.inspector().waiting(&queue).await?;
         rows.push(QueueStatus { queue, stats, waiting });
     }
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
         let (broker, location) = (info.kind, info.location);
-        let status = Status { broker, location, durability, condition, queues: rows, unreadable, unreadable_jobs, topic_warnings };
+        let status =
+            Status { broker, location, durability, condition, queues: rows, unreadable, unreadable_jobs, outboxes, topic_warnings };
         print_json(&status)?;
         return Unreadable::tell(&status.unreadable);
     }
@@ -129,12 +136,40 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     for parked in &unreadable_jobs {
         text.push_str(&format!("\n{}: {}", parked.queue, parked.text()));
     }
+    if !outboxes.is_empty() {
+        text.push_str(&format!("\n\n{}", outboxes_text(&outboxes)));
+    }
     for Problem { queue, problem, .. } in &topic_warnings {
         let queue = queue.as_ref().map(|queue| format!("{queue}: ")).unwrap_or_default();
         text.push_str(&format!("\n{queue}{problem}"));
     }
     print(&text)?;
     Unreadable::tell(&unreadable)
+}
+
+/// A line of each queue of each outbox, and what is wrong with it.
+fn outboxes_text(outboxes: &[OutboxRecord]) -> String {
+    let mut rows = Vec::new();
+    for outbox in outboxes {
+        let relay = |holder: &Option<String>| match outbox.is_stale() {
+            true => format!("not reported since {}", humantime::format_rfc3339_seconds(outbox.reported_at)),
+            false => holder.clone().unwrap_or_else(|| "-".to_owned()),
+        };
+        if outbox.queues.is_empty() {
+            let [zero, none] = ["0", "-"].map(str::to_owned);
+            rows.push([outbox.database.clone(), none.clone(), zero.clone(), none, zero.clone(), zero, relay(&None)]);
+        }
+        rows.extend(outbox.queues.iter().map(|depth| {
+            let [waiting, in_flight, refused] = [depth.waiting, depth.in_flight, depth.refused].map(|rows| rows.to_string());
+            let oldest = depth.oldest.map_or_else(|| "-".to_owned(), coarse);
+            [outbox.database.clone(), depth.queue.clone(), waiting, oldest, in_flight, refused, relay(&depth.holder)]
+        }));
+    }
+    let mut text = table(["outbox", "queue", "#waiting", "oldest", "#in flight", "#refused", "relay"], rows);
+    for (problem, _) in outboxes.iter().flat_map(OutboxRecord::problems) {
+        text.push_str(&format!("\n{problem}"));
+    }
+    text
 }
 
 fn depths(rows: &[QueueStatus]) -> String {
@@ -158,4 +193,30 @@ fn depths(rows: &[QueueStatus]) -> String {
         ],
         rows.iter().map(QueueStatus::row),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use queue_core::OutboxDepth;
+
+    use super::*;
+
+    #[test]
+    fn an_outbox_is_a_row_of_each_queue_and_says_since_when_nobody_has_reported_it() {
+        let mut mail = OutboxDepth::new("mail");
+        (mail.waiting, mail.oldest, mail.holder) = (1_200, Some(Duration::from_secs(3)), Some("web-1 pid 7".to_owned()));
+        let mut shop = OutboxRecord::new(b"\x01", "shop.db", 9, None, vec![mail, OutboxDepth::new("@orders")]);
+        let text = outboxes_text(std::slice::from_ref(&shop));
+        for part in ["shop.db", "@orders", "mail", "1200", "3s", "web-1 pid 7"] {
+            assert!(text.contains(part), "no `{part}`: {text}");
+        }
+        assert!(!text.contains("not reported"), "{text}");
+        (shop.age, shop.reported_at) = (Duration::from_secs(3_600), UNIX_EPOCH + Duration::from_secs(86_400));
+        let empty = OutboxRecord::new(b"\x02", "empty.db", 9, None, Vec::new());
+        let text = outboxes_text(&[empty, shop]);
+        assert_eq!(text.matches("not reported since 1970-01-02T00:00:00Z").count(), 3, "two rows and a finding: {text}");
+        assert!(text.contains("empty.db") && !text.contains("web-1"), "{text}");
+    }
 }

@@ -3,8 +3,8 @@
 use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
 use queue_core::{
-    Client, JobId,
-    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad},
+    Client, JobId, OutboxDepth, OutboxRecord, RawJob,
+    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, history::Report},
 };
 use queue_tests::{
     command_line::Place,
@@ -17,6 +17,7 @@ use serde_json::Value;
 on_servers! {
     a_person_sees_what_runs_on_a_worker
     a_person_asks_workers_to_be_quiet_and_to_stop
+    a_person_sees_outboxes
 }
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
@@ -31,6 +32,16 @@ async fn a_person_sees_what_runs_on_a_worker_on_sqlite() {
 async fn a_person_sees_what_runs_on_a_worker(kind: Kind) {
     let server = Server::start(kind);
     sees_what_runs(&Place::on(SHOP, server.url())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_sees_outboxes_on_sqlite() {
+    sees_outboxes(&Place::sqlite(SHOP)).await;
+}
+
+async fn a_person_sees_outboxes(kind: Kind) {
+    let server = Server::start(kind);
+    sees_outboxes(&Place::on(SHOP, server.url())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,4 +197,35 @@ async fn sees_what_runs(place: &Place) {
     assert!(refused.contains(&process.to_string()) && refused.contains(&stranger.to_string()), "{refused}");
     let refused = place.refused(2, &["workers", "show", "web-1"]);
     assert!(refused.contains("16 digits and letters"), "{refused}");
+}
+
+/// In `status` and `doctor`, once, although two workers report it in two queues.
+async fn sees_outboxes(place: &Place) {
+    let client = Client::connect(place.url()).await.unwrap();
+    assert_eq!(place.json(&["status"])["outboxes"], Value::Null, "nobody has reported one");
+    let mut depth = OutboxDepth::new("mail");
+    (depth.waiting, depth.refused, depth.full, depth.holder) = (1_200, 2, true, Some("web-1 pid 7".to_owned()));
+    let outbox = OutboxRecord::new(b"\x01\x02", "PostgreSQL database `shop`", 1_000, None, vec![depth]);
+    for queue in ["orders", "billing"] {
+        client.enqueue_raw(RawJob::new("close_order", vec![0x80]).queue(queue)).await.unwrap();
+        client.broker().report(&Report::new(queue, ProcessId::random(), 1).outbox(outbox.clone())).await.unwrap();
+    }
+    let status = place.json(&["status"]);
+    let shown = status["outboxes"].as_array().unwrap();
+    assert_eq!(
+        (shown.len(), &shown[0]["outbox"], &shown[0]["waiting"], &shown[0]["stale"]),
+        (1, &"0102".into(), &1_200.into(), &false.into())
+    );
+    assert_eq!((&shown[0]["queues"][0]["queue"], &shown[0]["queues"][0]["full"]), (&"mail".into(), &true.into()));
+    assert!(status["queues"].as_array().unwrap().iter().all(|queue| queue["outboxes"].is_null()), "{status}");
+    let problems = ["is full for mail and refuses new rows", "has 2 refused rows of mail"];
+    let (text, report) = (place.ok(&["status"]), place.json(&["doctor"]));
+    for part in problems.iter().chain(&["1200", "web-1 pid 7", "PostgreSQL database `shop`"]) {
+        assert!(text.contains(part), "no `{part}`: {text}");
+    }
+    let found = report["problems"].as_array().unwrap();
+    for part in problems {
+        let of: Vec<_> = found.iter().filter(|problem| problem["problem"].as_str().unwrap().contains(part)).collect();
+        assert!(of.len() == 1 && of[0]["advice"].is_string() && of[0]["is_fault"] == false, "{part}: {report}");
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
-use queue_outbox::{Error, OutboxChange};
+use queue_outbox::{Error, OutboxChange, Relay};
 use queue_tests::{
     postgres::Postgres,
     server::{Kind, Server},
@@ -25,6 +25,9 @@ places! {
     a_row_that_is_gone_in_flight_takes_no_other_along
     a_request_in_flight_at_another_broker_is_not_sent
     an_outbox_has_a_bound
+    an_outbox_refuses_new_rows_while_old_ones_wait
+    a_relay_reports_what_its_outbox_has
+    a_worker_reports_the_outbox_of_its_relay_in_its_first_queue
     a_worker_runs_a_relay_and_ends_with_it
     people_see_and_repair_rows_without_the_broker
     rows_in_flight_are_released_and_not_dropped
@@ -279,7 +282,7 @@ async fn a_request_in_flight_at_another_broker_is_not_sent(bed: Bed) {
     bed.database.relay().run(&other, several).await;
     assert_eq!(bed.database.number("SELECT count(*) FROM queue_relay WHERE holder IS NOT NULL").await, 0);
     assert_eq!((bed.database.waiting().await, bed.database.number("SELECT number FROM queue_relay").await), (4, started));
-    assert!(other.broker().queues().await.unwrap().is_empty());
+    assert_eq!(other.broker().stats("default").await.unwrap().jobs(), 0);
     bed.broker.fail(Fault::ReplyLost, 0);
     bed.drain().await;
     bed.has_exactly(ids).await;
@@ -306,6 +309,84 @@ async fn an_outbox_has_a_bound(bed: Bed) {
             bed.database.put(vec![job()], true).await.is_ok()
         })
         .await;
+}
+
+/// The bound is off unless it is set: an outage of the broker refuses no row.
+async fn an_outbox_refuses_new_rows_while_old_ones_wait(bed: Bed) {
+    bed.put(1).await;
+    bed.broker.fail(Fault::RequestLost, u32::MAX);
+    let relay = |relay: Relay| {
+        let client = bed.client.clone();
+        tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await })
+    };
+    let hour = match &bed.database {
+        Database::Postgres { .. } => "created_at - interval '1 h'",
+        Database::Sqlite { .. } => "created_at - 3600000",
+    };
+    bed.database.execute(&format!("UPDATE queue_outbox SET created_at = {hour}")).await;
+    let is_full = match &bed.database {
+        Database::Postgres { .. } => "SELECT count(*) FROM queue_database WHERE 'default' = ANY (full_queues)",
+        Database::Sqlite { .. } => "SELECT count(*) FROM queue_database WHERE full_queues = ',default,'",
+    };
+    let running = relay(bed.database.relay());
+    // Rows are counted before they are sent.
+    wait("a relay that has tried to send").until(async || bed.broker.failed() > 1).await;
+    assert_eq!(bed.database.number(is_full).await, 0, "it has no bound");
+    running.abort();
+    let _ = running.await;
+    let running = relay(bed.database.relay().max_age(Duration::from_secs(60)));
+    wait("the queue to be full").until(async || matches!(bed.database.put(vec![job()], true).await, Err(Error::Full { .. }))).await;
+    bed.database.put(vec![job().queue("other")], true).await.expect("only one queue is full");
+    let queues = bed.database.relay().queues().await.unwrap();
+    assert_eq!(queues.iter().map(|queue| (queue.queue.as_str(), queue.full)).collect::<Vec<_>>(), [("default", true), ("other", false)]);
+    running.abort();
+    let _ = running.await;
+    bed.broker.fail(Fault::RequestLost, 0);
+    bed.database.execute("UPDATE queue_relay SET holder = NULL, until = NULL").await;
+    bed.drain().await;
+    wait("the queue to have room")
+        .until(async || {
+            bed.database.relay().max_age(Duration::from_secs(60)).run(&bed.client, std::future::ready(())).await;
+            bed.drain().await;
+            bed.database.put(vec![job()], true).await.is_ok()
+        })
+        .await;
+}
+
+/// Without a worker it reports in the first queue of the outbox. It says how old the figures are, and who has the lease.
+async fn a_relay_reports_what_its_outbox_has(bed: Bed) {
+    let ids = bed.put(3).await;
+    bed.database.put(vec![job().queue("other")], true).await.unwrap();
+    bed.database.execute("UPDATE queue_outbox SET refused = 'why' WHERE seq = (SELECT min(seq) FROM queue_outbox)").await;
+    let outbox = async |queue: &str| bed.client.inspector().stats(queue).await.ok().and_then(|stats| stats.outboxes.into_iter().next());
+    assert_eq!(outbox("default").await, None);
+    let reported = wait("a report").some(async || outbox("default").await);
+    bed.database.relay().max_rows(3).max_age(Duration::from_secs(90)).run(&bed.client, reported).await;
+    let first = outbox("default").await.unwrap();
+    let figures: Vec<_> = first.queues.iter().map(|depth| (depth.queue.as_str(), depth.waiting, depth.refused, depth.full)).collect();
+    assert_eq!(figures, [("default", 2, 1, false), ("other", 1, 0, false)]);
+    assert_eq!((first.max_rows, first.max_age), (3, Some(Duration::from_secs(90))));
+    assert!(first.oldest().is_some() && !first.is_stale() && first.problems().len() == 1, "{first:?}");
+    assert!(!first.database.contains("://") && !first.database.is_empty(), "no password: {first:?}");
+    assert_eq!(outbox("other").await, None, "an outbox is reported once");
+    // The next relay replaces it. It has a request in flight, and so the lease.
+    bed.database.execute("UPDATE queue_outbox SET refused = NULL").await;
+    bed.drain().await;
+    assert_eq!(bed.database.waiting().await, 0);
+    let later = wait("the next report").some(async || outbox("default").await.filter(|outbox| outbox.waiting() == 0));
+    bed.database.relay().run(&bed.client, later).await;
+    let last = outbox("default").await.unwrap();
+    assert_eq!((&last.id, last.waiting(), last.refused(), last.max_age), (&first.id, 0, 0, None));
+    assert_eq!(bed.ready("default").await.len(), ids.len());
+}
+
+async fn a_worker_reports_the_outbox_of_its_relay_in_its_first_queue(bed: Bed) {
+    bed.put(1).await;
+    let outbox = async |queue: &str| bed.client.inspector().stats(queue).await.ok().and_then(|stats| stats.outboxes.into_iter().next());
+    let worker = queue_worker::Worker::new(bed.client.clone()).register::<nothing>().queue("elsewhere");
+    worker.outbox(bed.database.relay()).run(wait("a report").until(async || outbox("elsewhere").await.is_some())).await.unwrap();
+    assert_eq!(outbox("default").await, None);
+    assert_eq!(outbox("elsewhere").await.unwrap().queues.len(), 1);
 }
 
 #[queue_core::task(queue = "elsewhere")]
@@ -369,6 +450,8 @@ async fn rows_in_flight_are_released_and_not_dropped(bed: Bed) {
     let people = bed.database.relay();
     let queue = people.queues().await.unwrap().remove(0);
     assert_eq!((queue.in_flight, queue.broker.as_deref(), queue.leased), (4, Some("redis://gone"), true));
+    let process = format!(" pid {}", std::process::id());
+    assert!(queue.holder.as_deref().is_some_and(|holder| holder.ends_with(&process)), "{queue:?}");
     let seqs: Vec<i64> = people.rows("default", false, 10).await.unwrap().iter().map(|row| row.seq).collect();
     let refused = people.change("default", &OutboxChange::Drop(vec![seqs[0]])).await;
     assert!(matches!(&refused, Err(Error::Invalid { field: "row", .. })), "{refused:?}");

@@ -23,7 +23,7 @@ pub use self::{
     tally::{RunCounts, Tally},
     times::{BUCKETS, Times},
 };
-use super::ProcessId;
+use super::{OutboxRecord, ProcessId, outbox};
 use crate::{
     address::check_queue,
     error::{Error, Result},
@@ -66,12 +66,14 @@ pub struct Report {
     pub tasks: Vec<(Arc<str>, Tally)>,
     /// How runs failed. No fingerprint twice, at most [`KINDS_REPORTED`] of them. Their times are not read.
     pub failures: Vec<FailureKind>,
+    /// What a relay knows of an outbox. It replaces the last report of this outbox in the queue.
+    pub outbox: Option<OutboxRecord>,
 }
 
 impl Report {
     /// A report in which nothing has happened.
     pub fn new(queue: impl Into<Arc<str>>, process: ProcessId, seq: u64) -> Self {
-        Report { queue: queue.into(), process, seq, tasks: Vec::new(), failures: Vec::new() }
+        Report { queue: queue.into(), process, seq, tasks: Vec::new(), failures: Vec::new(), outbox: None }
     }
 
     /// Adds what has happened to the jobs of a task.
@@ -88,6 +90,13 @@ impl Report {
         self
     }
 
+    /// Adds what a relay knows of an outbox.
+    #[must_use]
+    pub fn outbox(mut self, record: OutboxRecord) -> Self {
+        self.outbox = Some(record);
+        self
+    }
+
     /// For brokers: whether it is one that can be taken.
     ///
     /// # Errors
@@ -99,7 +108,7 @@ impl Report {
                 return Err(Error::invalid(field, there.to_string(), format!("are more than the {most} of one report")));
             }
         }
-        Ok(())
+        self.outbox.as_ref().map_or(Ok(()), outbox::check)
     }
 }
 

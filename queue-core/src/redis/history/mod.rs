@@ -23,6 +23,9 @@ pub(in crate::redis) async fn report(broker: &RedisBroker, report: &Report) -> R
     for kind in &report.failures {
         call.arg(format!("\0{}", kind.fingerprint)).arg(kind.encoded());
     }
+    if let Some(outbox) = &report.outbox {
+        call.arg(format!("\u{1}{}", outbox.name())).arg(outbox.encoded());
+    }
     broker.script(&report.queue, &REPORT, call).await.map(drop)
 }
 

@@ -1,6 +1,6 @@
 -- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it is now. It is no script that works on a
 -- full server. ARGV: worker, number of the report, then of each task its name and its tally, packed, and of each kind of failures a zero, its
--- fingerprint, and what was counted, packed. Answers 1, or 0 for a replay.
+-- fingerprint, and what was counted, packed; of an outbox a one, its name among the counters, and its record but for the time. Answers 1, or 0 for a replay.
 --- include script/prelude, script/clock, script/schema
 
 local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)
@@ -124,11 +124,34 @@ if not known and reporters > 0 and reporters % 100 == 0 then
 end
 call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 
+-- What is known of an outbox. A new one takes the place of the one that was not reported for the longest time.
+local function note_outbox(name, record)
+  if call('HEXISTS', K.counters, name) == 0 then
+    local stored, outboxes, oldest = call('HGETALL', K.counters), 0, nil
+    for at = 1, #stored, 2 do
+      if string.sub(stored[at], 1, #C.outbox) == C.outbox then
+        local reported = whole(list(unpacked(stored[at + 1]))[6])
+        outboxes = outboxes + 1
+        if not oldest or reported < oldest[2] then
+          oldest = { stored[at], reported }
+        end
+      end
+    end
+    if outboxes >= tonumber(C.outboxes) then
+      call('HDEL', K.counters, oldest[1])
+    end
+  end
+  call('HSET', K.counters, name, record .. cmsgpack.pack(now))
+end
+
 for at = 3, #ARGV - 1, 2 do
+  if byte(ARGV[at]) == 1 then
+    note_outbox(string.sub(ARGV[at], 2), ARGV[at + 1])
+  end
   local tally = unpacked(ARGV[at + 1])
   if tally and byte(ARGV[at]) == 0 then
     fail(string.sub(ARGV[at], 2), tally)
-  elseif tally then
+  elseif tally and byte(ARGV[at]) ~= 1 then
     add(place_of(ARGV[at], whole(list(tally[1])[7]) > 0), tally, sums)
   end
 end

@@ -16,7 +16,10 @@ use redis::Value;
 
 use crate::{
     address::{JobId, subscription_at},
-    broker::{AgingRecord, AgingSet, Change, Changed, JobState, LAST, QueueStats, REQUEUED_AT_ONCE, SetAging, StoredJob, StoredPage},
+    broker::{
+        AgingRecord, AgingSet, Change, Changed, JobState, LAST, OUTBOX, OutboxRecord, QueueStats, REQUEUED_AT_ONCE, SetAging, StoredJob,
+        StoredPage,
+    },
     envelope::Envelope,
     error::Result,
     redis::{
@@ -158,11 +161,16 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     stats.lanes = number(next(&mut values)?)?;
     stats.workers = number(next(&mut values)?)?;
     stats.paused = number::<i64>(next(&mut values)?)? != 0;
-    let mut counters = array(next(&mut values)?)?.into_iter();
+    let (mut counters, mut outboxes) = (array(next(&mut values)?)?.into_iter(), Vec::new());
     while let Some(name) = counters.next() {
-        let value = number::<i64>(next(&mut counters)?).unwrap_or(0).max(0).unsigned_abs();
+        let value = next(&mut counters)?;
         // What is no text is no counter of ours.
         let Ok(name) = text(name) else { continue };
+        if name.starts_with(OUTBOX) {
+            outboxes.push((name, bytes(value)?));
+            continue;
+        }
+        let value = number::<i64>(value).unwrap_or(0).max(0).unsigned_abs();
         match name.strip_prefix(".kept:").map(str::parse) {
             Some(Ok(state @ (JobState::Done | JobState::Cancelled | JobState::Expired))) => stats.set_count(state, value),
             Some(_) => {}
@@ -171,6 +179,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     }
     stats.aging = AgingRecord::every_in(&bytes(next(&mut values)?)?);
     let now_ms = number(next(&mut values)?)?;
+    stats.outboxes = OutboxRecord::merged(outboxes.iter().filter_map(|(name, stored)| OutboxRecord::read(name, stored, now_ms)));
     // The last is absent if it is not known.
     if let Some(since) = values.next().and_then(|since| number::<i64>(since).ok()) {
         stats.note_ready_since(since, now_ms);

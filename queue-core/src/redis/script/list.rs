@@ -10,9 +10,9 @@ use crate::{
     broker::{
         BACKFILL_REMEMBERED, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED,
         KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
-        OPERATIONS_KEPT, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED,
-        STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED,
-        WATCHED_KEEP, WorkerInfo,
+        OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD,
+        RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST,
+        UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
@@ -33,7 +33,7 @@ const SCANNED_PIECES: u64 = 40;
 const ERA: u64 = 1 << 51;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 65] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 67] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -107,6 +107,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 65] {
         ("releases_named", RELEASES_NAMED.to_string()),
         ("jobs_named", JOBS_NAMED.to_string()),
         ("releases_seen", RELEASES_SEEN.to_string()),
+        ("outbox", format!("'{OUTBOX}'")),
+        ("outboxes", OUTBOXES.to_string()),
         // Of topics.
         ("most_taken", MOST_TAKEN.to_string()),
         ("most_payload", PAYLOAD_MAX.to_string()),

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 pub(crate) use self::failures::failures;
 use crate::{
     broker::{
-        Counter,
+        Counter, OUTBOXES, OutboxRecord,
         history::{
             HOURS, History, HistorySpan, HistoryUnit, OTHERS, RELEASES_SEEN, REPORTERS_HOURS, Report, SAMPLE, Sample, StoredHistory, TASKS,
             Tally,
@@ -49,9 +49,39 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
         add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;
     }
     failures::add(tx, &queue, &report.failures)?;
+    if let Some(outbox) = &report.outbox {
+        note_outbox(tx, queue.key, outbox)?;
+    }
     let enqueued = tx.counter(queue.key, Counter::Enqueued.name())?.max(0).unsigned_abs();
     let sample = Sample { ready, enqueued };
     add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())
+}
+
+/// The reports of outboxes are among the counters.
+fn stored_outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
+    const OUTBOXES: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name >= '.outbox:' AND name < '.outbox;'";
+    let mut stored = tx.sql(OUTBOXES)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Bytes>(1)?.0));
+    stored.query_map([queue], read)?.collect()
+}
+
+pub(crate) fn outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<OutboxRecord>> {
+    let stored = stored_outboxes(tx, queue)?;
+    Ok(OutboxRecord::merged(stored.iter().filter_map(|(name, stored)| OutboxRecord::read(name, stored, tx.now))))
+}
+
+/// A new one takes the place of the one that was not reported for the longest time.
+fn note_outbox(tx: &Tx<'_>, queue: i64, record: &OutboxRecord) -> rusqlite::Result<()> {
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)";
+    const REMOVE: &str = "DELETE FROM queue_counters WHERE queue = ?1 AND name = ?2";
+    let (name, stored) = (record.name(), stored_outboxes(tx, queue)?);
+    if stored.len() >= OUTBOXES
+        && stored.iter().all(|(known, _)| *known != name)
+        && let Some((oldest, _)) = stored.iter().min_by_key(|(name, stored)| (OutboxRecord::stored_at(stored), name))
+    {
+        tx.sql(REMOVE)?.execute(params![queue, oldest])?;
+    }
+    tx.sql(NOTE)?.execute(params![queue, name, record.stored(tx.now)]).map(drop)
 }
 
 fn with(mut row: Tally, tally: &Tally) -> Tally {
