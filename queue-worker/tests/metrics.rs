@@ -11,7 +11,11 @@ use std::{
 };
 
 use common::{Probe, ask, free_address, memory, run, until, worker};
-use queue_core::{NewOperation, OperationKind, Schedule, prelude::*};
+use queue_core::{
+    NewOperation, OperationKind, OutboxDepth, OutboxRecord, Schedule,
+    broker::{ProcessId, history::Report},
+    prelude::*,
+};
 
 #[task(queue = "metered", max_attempts = 2, backoff(base = "1ms"))]
 async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
@@ -67,6 +71,8 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
     let delete = NewOperation::new(OperationKind::Delete, "state=scheduled".parse().unwrap());
     let mut deletes = inspector.run_operation(&inspector.start_operation("metered", &delete).await.unwrap());
     while deletes.step().await.unwrap() {}
+    let outbox = OutboxRecord::new(&[7], "shop".to_owned(), 100, None, vec![OutboxDepth::new("metered")]);
+    client.broker().report(&Report::new("metered", ProcessId::random(), 1).outbox(outbox)).await.unwrap();
     client.schedules().upsert(Schedule::every("often", Duration::from_secs(1)).job(ticking::job())).await.unwrap();
     run(worker(&client, &probe).health(address), async {
         probe.noted("ran", 4).await;

@@ -151,7 +151,9 @@ mod tests {
         let rewinding = async || inspector.topic("orders").await.unwrap().unwrap().subscriptions[0].rewinding;
         let begun = async || {
             let mut rewind = inspector.rewind("orders", "billing", Begin::Now);
-            assert!(rewind.step().await.unwrap());
+            for what in ["it looks", "it begins"] {
+                assert!(rewind.step().await.expect(what));
+            }
             rewind
         };
         let pause = Duration::from_millis(1);

@@ -263,5 +263,5 @@ fn the_reference_has_every_field_of_the_json_output() {
 fn one_example_of_transactions_is_not_compiled() {
     let page = read("docs/transactions.md");
     let of = |fence: &str| page.matches(&format!("```{fence}\n")).count();
-    assert_eq!((of("rust,ignore"), of("rust") + of("rust,no_run")), (1, 2));
+    assert_eq!((of("rust,ignore"), of("rust") + of("rust,no_run")), (1, 3));
 }

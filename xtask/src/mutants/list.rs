@@ -1325,7 +1325,7 @@ mutants! {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
         "rewinds: on SQLite another one takes over": "under_way.as_ref() != Some(token) =>" => "false =>";
         "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
-        "rewinds: on SQLite a begin that comes late changes nothing": "if under_way.as_ref() != Some(token) && under_way.as_ref().or(" => "if false && under_way.as_ref().or(";
+        "rewinds: on SQLite a begin that comes late changes nothing": "under_way.as_ref().or(ended.as_ref()).map_or(\"\", String::as_str) != after" => "false";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
         "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }

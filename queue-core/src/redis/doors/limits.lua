@@ -391,7 +391,7 @@ local function limits()
 
   -- Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
   -- meets them again. Gives the groups of all.
-  function L.open_some(most, may_serve)
+  function L.open_some(most, serves)
     local groups, moves, unroomy, left = {}, {}, {}, most + C.limit_step
     for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
       local room, upto = room_of_key(key)
@@ -414,7 +414,7 @@ local function limits()
           places[group .. digit .. chain] = 's' .. string.sub(members[at], 1, 30)
           moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
           groups[group], left = true, left - 1
-          if may_serve(group) then
+          if serves(group) then
             asked = asked - 1
           else
             L.passed = L.passed + 1

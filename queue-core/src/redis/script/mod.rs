@@ -156,6 +156,7 @@ mod tests {
             ("history/failures", "failures", "KINDS"),
             ("history/history", "deployed", "RELEASES_SEEN"),
             ("history/history", "tasks", "TASKS"),
+            ("history/report", "counters", "the kinds of events, and OUTBOXES"),
             ("history/report", "reporters", "the workers of a day"),
             ("history/report", "tasks", "TASKS"),
             ("lease/deregister", "lanes", "the workers that are up"),

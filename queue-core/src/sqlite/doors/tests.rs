@@ -50,6 +50,8 @@ fn a_place_is_written_by_doors_alone() {
     for (name, source) in sources() {
         let is_door = name.starts_with("doors/") || name == "connection/tx.rs";
         for table in tables {
+            // What relays report of their outboxes is among the counters of a queue, and is no place of a job.
+            let is_door = is_door || (name == "history/mod.rs" && table == "queue_counters");
             assert!(is_door || !writes(&source, table), "{name} changes {table}: a job's place is changed by a door");
         }
         // The counters that go with it. `Tx` only adds them up.

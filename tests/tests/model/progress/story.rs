@@ -119,7 +119,7 @@ impl<'a> Story<'a> {
     }
 
     fn group(&mut self) -> GroupName {
-        GroupName::new(&format!("g{}", self.rng.usize(..GROUPS))).expect("it is a name")
+        GroupName::new(format!("g{}", self.rng.usize(..GROUPS))).expect("it is a name")
     }
 
     /// A few groups, hundreds, or all but a few.
@@ -128,7 +128,7 @@ impl<'a> Story<'a> {
             let groups = self.many();
             return (0..groups).map(|_| self.group()).collect();
         }
-        (0..GROUPS).filter(|_| self.rng.u8(..60) > 0).map(|n| GroupName::new(&format!("g{n}")).expect("it is a name")).collect()
+        (0..GROUPS).filter(|_| self.rng.u8(..60) > 0).map(|n| GroupName::new(format!("g{n}")).expect("it is a name")).collect()
     }
 
     async fn hire(&mut self) {
@@ -149,9 +149,9 @@ impl<'a> Story<'a> {
             let group = self.rng.usize(..GROUPS);
             let has_group = mix != 0 && self.rng.u8(..8) > 0;
             // One group in ten has priorities, and its jobs have several chains; the limits of others are those of their group.
-            let of = if has_group && group % 10 > 0 { group } else { self.rng.usize(..KEYS) };
-            job.group = has_group.then(|| GroupName::new(&format!("g{group}")).expect("it is a name"));
-            job.priority = if has_group && group % 10 > 0 { Priority::Normal } else { Priority::ALL[self.rng.usize(..4)] };
+            let of = if has_group && !group.is_multiple_of(10) { group } else { self.rng.usize(..KEYS) };
+            job.group = has_group.then(|| GroupName::new(format!("g{group}")).expect("it is a name"));
+            job.priority = if has_group && !group.is_multiple_of(10) { Priority::Normal } else { Priority::ALL[self.rng.usize(..4)] };
             let value = (of % KEYS).to_string();
             let key = |name| LimitKey::of(name, value.as_bytes());
             let keys = match (mix, of % 4) {
@@ -344,7 +344,7 @@ impl<'a> Story<'a> {
             inspector.remove_limit(&queue, name).await.expect("a limit can be removed");
         }
         let paused = [PauseOf::Queue, PauseOf::Task(TASKS[1].into())];
-        let groups = (0..GROUPS).map(|n| GroupName::new(&format!("g{n}")).expect("it is a name"));
+        let groups = (0..GROUPS).map(|n| GroupName::new(format!("g{n}")).expect("it is a name"));
         for of in paused.into_iter().chain(groups.clone().map(PauseOf::Group)) {
             self.bed.broker.set_pause(&SetPause::resume(queue.clone(), of)).await.expect("it can go on");
         }
