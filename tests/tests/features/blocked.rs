@@ -88,7 +88,7 @@ async fn costs_a_poll(by: By, storage: Box<dyn Storage>) {
 }
 
 fn group(n: usize) -> GroupName {
-    GroupName::new(&format!("group-{n}")).expect("it is a name")
+    GroupName::new(format!("group-{n}")).expect("it is a name")
 }
 
 /// Stores a job of each group that may not start. Gives who holds the slot of their limit.
