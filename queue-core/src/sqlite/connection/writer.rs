@@ -39,6 +39,9 @@ pub(crate) struct Writer {
     own: Option<Own>,
 }
 
+/// Begins a transaction that only reads. Its first statement takes the snapshot.
+const READ: &str = "BEGIN";
+
 type Own = Arc<Mutex<(Group, mpsc::UnboundedReceiver<Box<dyn Op>>)>>;
 
 impl Writer {
@@ -55,13 +58,13 @@ impl Writer {
         Writer { ops, shown: group.location.clone(), own: Some(Arc::new(Mutex::new((group, receiver)))) }
     }
 
-    /// The same for a connection that only reads. Its operations see one snapshot each.
+    /// The same for a connection that only reads. An operation sees what was committed before it was asked for.
     pub(crate) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
         let Opened { connection, file, location } = opened;
         let group = Group {
             connection,
             file,
-            begin: "BEGIN",
+            begin: READ,
             location,
             bell: Bell::silent(),
             ballast: Ballast::none(),
@@ -205,6 +208,7 @@ impl Group {
         let room = self.check_room();
         let mut bytes = 0;
         let mut wait = self.company.wait();
+        let only_reads = self.begin == READ;
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut current = None;
         let mut refused = false;
@@ -212,7 +216,8 @@ impl Group {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    if waiting.is_empty() {
+                    // A read that comes meanwhile must see what its caller has committed before: it gets a later snapshot.
+                    if waiting.is_empty() && !only_reads {
                         waiting.extend(receiver.try_recv().ok().or_else(|| synced.then(|| wait.next(answers.len(), receiver)).flatten()));
                     }
                     // What came meanwhile and has to be on disk waits for a commit of its own.

@@ -42,6 +42,57 @@ async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static
     [first, second, third]
 }
 
+fn silent() -> Bell {
+    let listeners = crate::sqlite::doorbell::Listeners::default();
+    #[cfg(unix)]
+    return Bell::new(listeners, None, None);
+    #[cfg(not(unix))]
+    Bell::new(listeners)
+}
+
+/// While one read is carried out, its caller commits something and reads it.
+#[tokio::test]
+async fn a_read_sees_what_was_committed_before_it_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("queue.db");
+    std::fs::File::create(&path).expect("an empty file");
+    let opened = || {
+        let connection = schema::open_writer(Some(&path)).expect("a database");
+        Opened { connection, file: None, location: schema::shown(Some(&path)) }
+    };
+    let (writer, writes) = Writer::start(opened(), Ballast::none(), Durability::ProcessCrash, silent()).expect("a thread");
+    let (reader, reads) = Writer::start_reader(opened()).expect("a thread");
+    let count = |tx: &mut Tx<'_>| Ok(tx.sql("SELECT count(*) FROM queue_queues")?.query_row([], |row| row.get::<_, i64>(0))?);
+    for before in 0..10 {
+        let (begun, has_begun) = oneshot::channel();
+        let (go, may_go) = std_mpsc::channel::<()>();
+        let mut begun = Some(begun);
+        let first = reader.call(Commit::Soon, move |tx| {
+            let counted = count(tx)?;
+            if let Some(begun) = begun.take() {
+                begun.send(()).expect("the test waits");
+                may_go.recv().expect("the test lets it go");
+            }
+            Ok(counted)
+        });
+        let second = async {
+            has_begun.await.expect("the first is run");
+            writer.call(Commit::Soon, move |tx| add(tx, &format!("queue-{before}"))).await.expect("it is committed");
+            let second = reader.call(Commit::Soon, count);
+            tokio::pin!(second);
+            assert!(futures_util::poll!(&mut second).is_pending());
+            go.send(()).expect("the first waits");
+            second.await
+        };
+        let (first, second) = futures_util::future::join(first, second).await;
+        assert_eq!((first.expect("it reads"), second.expect("it reads")), (before, before + 1));
+    }
+    drop((writer, reader));
+    for thread in [writes, reads] {
+        thread.join().expect("the thread ends");
+    }
+}
+
 #[tokio::test]
 async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
     let refusals: [fn() -> Failed; 2] = [
