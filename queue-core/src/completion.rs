@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -168,6 +169,27 @@ impl StoredEnding {
     pub fn is_of(&self, odd: bool) -> bool {
         self.repeat_ms.is_none() || self.odd == odd
     }
+}
+
+/// What was found about a job.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct FoundEnding {
+    /// Its row, as it is stored.
+    pub ending: Option<Vec<u8>>,
+    /// The databases that were asked.
+    pub databases: Vec<Vec<u8>>,
+}
+
+/// The databases in which a worker looks endings up. An error says what is wrong with one: it is not known then whether the job has committed.
+#[doc(hidden)]
+#[async_trait]
+pub trait Endings: fmt::Debug + Send + Sync {
+    /// Looks the ending of a job up.
+    async fn find(&self, key: &EffectsKey) -> Result<FoundEnding, String>;
+
+    /// The same, once no commit of the job is under way.
+    async fn settled(&self, key: &EffectsKey) -> Result<Option<Vec<u8>>, String>;
 }
 
 /// What a run has to know to commit. The worker gives it to tasks that return [`Done`].

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use queue_core::JobRecord;
 use serde_json::Value;
 
 /// What stands in place of a secret.
@@ -11,10 +12,10 @@ pub(crate) const HIDDEN: &str = "••••••";
 const ANYWHERE: [&str; 8] = ["password", "passwd", "passphrase", "apikey", "authorization", "privatekey", "accesskey", "cardnumber"];
 
 /// Names of secrets that other words contain: hidden if they are a word of a name, or its end, as in `accesstoken`.
-const WORDS: [&str; 4] = ["secret", "token", "cookie", "credential"];
+const WORDS: [&str; 5] = ["secret", "token", "cookie", "credential", "signature"];
 
 /// Short names of secrets: hidden only as a whole word. `class_name` has `ssn` in it.
-const SHORT: [&str; 5] = ["signature", "cvv", "iban", "ssn", "pwd"];
+const SHORT: [&str; 4] = ["cvv", "iban", "ssn", "pwd"];
 
 /// Deepest nesting that is shown.
 const DEPTH: usize = 64;
@@ -54,6 +55,13 @@ impl Secrets {
         let shown =
             |(name, value): (&String, &String)| (name.clone(), if self.is_secret(name, false) { HIDDEN.to_owned() } else { value.clone() });
         headers.iter().map(shown).collect()
+    }
+
+    /// Why a job is where it is: its last error, or what is known instead.
+    pub(crate) fn error_of(&self, job: &JobRecord) -> Option<String> {
+        let reason = job.reason.map(|reason| reason.name());
+        let error = job.last_error().or(job.undecodable.as_deref()).or(job.note.as_deref()).or(reason);
+        error.map(|error| self.text(error))
     }
 
     /// A text in which what stands behind the name of a secret is hidden: `password=…`, `"token": "…"`, `Authorization: Bearer …`.

@@ -12,10 +12,11 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, stream::iter};
 use queue_core::{
     Client, Done, JobAddress, JobContext, JobState,
-    completion::{Completion, EffectsKey, StoredEnding, effects_before, effects_key},
+    completion::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
 };
 use tokio::sync::oneshot;
 
@@ -90,21 +91,6 @@ impl<'a> Committing<'a> {
     }
 }
 
-/// The endings in the databases of a worker. For workers.
-#[doc(hidden)]
-pub struct Endings(Vec<Source>);
-
-/// What was found about a job.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct FoundEnding {
-    /// Its row, as it is stored.
-    pub ending: Option<Vec<u8>>,
-    /// The databases that were asked.
-    pub databases: Vec<Vec<u8>>,
-}
-
 /// A database.
 struct Source {
     store: tokio::sync::Mutex<Box<dyn Store>>,
@@ -114,18 +100,22 @@ struct Source {
 type Looked = Result<(Vec<u8>, Option<Vec<u8>>), String>;
 type Asked = (EffectsKey, oneshot::Sender<Looked>);
 
-impl Endings {
-    /// Those in the databases of these relays. `None`: there are none.
-    pub fn of(relays: &[Relay]) -> Option<Endings> {
-        let source = |relay: &Relay| Source { store: tokio::sync::Mutex::new(relay.store()), waiting: Mutex::default() };
-        (!relays.is_empty()).then(|| Endings(relays.iter().map(source).collect()))
-    }
+/// The databases of a worker's relays.
+#[derive(Debug)]
+struct Databases(Vec<Source>);
 
-    /// Looks the ending of a job up.
-    ///
-    /// # Errors
-    /// What is wrong with a database: then it is not known whether the job has committed.
-    pub async fn find(&self, key: &EffectsKey) -> Result<FoundEnding, String> {
+impl Relay {
+    /// Looks endings up in the databases of these relays. `None`: there are none. For workers.
+    #[doc(hidden)]
+    pub fn endings(relays: &[Relay]) -> Option<Box<dyn Endings>> {
+        let source = |relay: &Relay| Source { store: tokio::sync::Mutex::new(relay.store()), waiting: Mutex::default() };
+        (!relays.is_empty()).then(|| Box::new(Databases(relays.iter().map(source).collect())) as Box<dyn Endings>)
+    }
+}
+
+#[async_trait]
+impl Endings for Databases {
+    async fn find(&self, key: &EffectsKey) -> Result<FoundEnding, String> {
         let mut found = FoundEnding::default();
         for source in &self.0 {
             let (database, ending) = source.find(key).await?;
@@ -135,11 +125,7 @@ impl Endings {
         Ok(found)
     }
 
-    /// The same, after a commit that may be under way.
-    ///
-    /// # Errors
-    /// The same.
-    pub async fn settled(&self, key: &EffectsKey) -> Result<Option<Vec<u8>>, String> {
+    async fn settled(&self, key: &EffectsKey) -> Result<Option<Vec<u8>>, String> {
         for source in &self.0 {
             let mut store = source.store.lock().await;
             let found = match store.settled(key).await {
@@ -158,9 +144,9 @@ impl Endings {
     }
 }
 
-impl fmt::Debug for Endings {
+impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Endings").field(&self.0.len()).finish()
+        f.debug_struct("Source").finish_non_exhaustive()
     }
 }
 

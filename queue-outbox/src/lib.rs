@@ -16,8 +16,7 @@
 
 mod bell;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
-#[doc(hidden)]
-pub mod completion;
+mod completion;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod desk;
 mod dialect;

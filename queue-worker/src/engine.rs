@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use queue_core::{
     Client,
     broker::{Condition, DynBroker, ProcessId, Subscribe, WorkerInfo},
+    completion::Endings,
     context::{Environment, LeaseClock},
     handler::HandlerDef,
     middleware::Stack,
@@ -30,7 +31,6 @@ use crate::{
     config::{QueueConfig, Settings},
     declarer::Declarer,
     duty::{Restarts, Supervisor},
-    endings::Endings,
     error::WorkerError,
     failures::Failures,
     hints::Hints,
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     /// Where blocking tasks run.
     pub(crate) threads: Threads,
     /// Where tasks commit the endings of their jobs. `None`: in no database that is known.
-    pub(crate) endings: Option<Endings>,
+    pub(crate) endings: Option<Box<dyn Endings>>,
     pub(crate) tasks: HashMap<&'static str, Known>,
     /// The functions of subscriptions, by queue and type of event.
     pub(crate) subscribers: HashMap<&'static str, HashMap<&'static str, Known>>,
@@ -165,7 +165,7 @@ impl Shared {
             middleware: plan.middleware.clone(),
             threads: Threads::default(),
             #[cfg(feature = "outbox")]
-            endings: Endings::of(&plan.relays),
+            endings: queue_outbox::Relay::endings(&plan.relays),
             #[cfg(not(feature = "outbox"))]
             endings: None,
             tasks: registry.names().filter_map(known).collect(),

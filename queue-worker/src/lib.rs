@@ -97,7 +97,6 @@ mod cli;
 mod config;
 mod declarer;
 mod duty;
-mod endings;
 mod engine;
 mod error;
 mod failures;

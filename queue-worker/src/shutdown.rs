@@ -197,6 +197,7 @@ pub(crate) fn listen<F: Future<Output = ()>>(serve: impl FnOnce(Signals) -> F + 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
     pub(crate) name: &'static str,
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "commands exit with it"))]
     pub(crate) number: i32,
 }
 

@@ -102,7 +102,7 @@ pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscri
     Ok(counters)
 }
 
-/// Empty for a queue that nobody has used yet: a run with events only never uses the queue of plain jobs.
+/// Empty if the queue does not exist: a run that only publishes events does not create the queue of plain jobs.
 pub(crate) fn known<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     match found {
         Err(Error::NoSuchQueue { .. }) => Ok(None),

@@ -95,7 +95,7 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert_eq!(bed.counter(Counter::Repeated).await, 1);
 }
 
-/// A run whose ending was not stored is of the same round as the next run: only a repeat changes the round, whatever else happens to the job.
+/// Only a repeat begins a new round. After a run whose ending was not stored, the next run belongs to the same round.
 pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;

@@ -237,7 +237,7 @@ pub async fn an_outbox_is_shown_as_it_was_reported_last(bed: Bed) {
     }
     assert_eq!(stats.total(Counter::Enqueued), 0);
     assert_eq!(total_of(&bed, "mail.send").await.counts.done, 3);
-    assert_eq!(history(&bed, HistorySpan::HOUR).await.tasks.len(), 1, "an outbox is no task");
+    assert_eq!(history(&bed, HistorySpan::HOUR).await.tasks.len(), 1, "the report of an outbox adds no task");
 }
 
 /// Of many outboxes the one that was not reported for the longest time gives way.

@@ -103,7 +103,7 @@ pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Whatever the bytes of a key: when its limit changes, who waits for it may start, and it is listed and counted.
+/// A key may contain any byte. After a change of its limit the jobs that wait for it start, and the key is listed and counted.
 pub async fn each_key_of_a_limit_is_looked_at_when_that_changes(bed: Bed) {
     let largest = (0..).map(|n: u32| key("stripe", &n.to_string())).filter(|key| key.as_bytes()[LimitKey::NAME] == 0xff);
     let keys: Vec<LimitKey> = largest.take(3).chain([key("stripe", "any")]).collect();

@@ -216,7 +216,7 @@ impl OutboxRecord {
         self.queues.iter().filter_map(|depth| depth.oldest).max()
     }
 
-    /// Whether no relay has reported it for a minute: its figures are old, and perhaps nobody sends its rows.
+    /// Whether no relay has reported it for a minute. Its figures are old, and its rows may not be sent.
     pub fn is_stale(&self) -> bool {
         self.age >= STALE
     }
@@ -227,7 +227,7 @@ impl OutboxRecord {
         if self.is_stale() {
             let since = humantime::format_rfc3339_seconds(self.reported_at);
             problems.push((
-                format!("the outbox in {database} is not reported since {since}, with {} rows then", self.waiting()),
+                format!("the outbox in {database}: not reported since {since}; it had {} rows then", self.waiting()),
                 "run a relay (`Worker::outbox`) that reaches both the database and the broker",
             ));
         }
@@ -248,7 +248,7 @@ impl OutboxRecord {
         if let Some(depth) = self.queues.iter().filter(old).max_by_key(|depth| depth.oldest) {
             let age = humantime::format_duration(Duration::from_secs(depth.oldest.unwrap_or_default().as_secs()));
             problems.push((
-                format!("the oldest row of {} in the outbox in {database} waits for {age}", depth.queue),
+                format!("the oldest row of {} in the outbox in {database} has waited for {age}", depth.queue),
                 "look in the log of the relay for why it is not sent",
             ));
         }
@@ -373,10 +373,10 @@ mod tests {
         };
         assert_eq!(of(depth("mail", 5), 59), []);
         let told = of(depth("mail", 5), 60);
-        assert!(told.len() == 1 && told[0].0.contains("not reported since 1970-01-01T00:00:00Z, with 5 rows"), "{told:?}");
+        assert!(told.len() == 1 && told[0].0.contains("not reported since 1970-01-01T00:00:00Z; it had 5 rows then"), "{told:?}");
         let mail = OutboxDepth { refused: 2, full: true, oldest: Some(Duration::from_millis(90_500)), ..depth("mail", 5) };
         let told: Vec<String> = of(mail, 0).into_iter().map(|(problem, _)| problem).collect();
-        let found = ["is full for mail", "2 refused rows of mail", "oldest row of mail in the outbox in shop.db waits for 1m 30s"];
+        let found = ["is full for mail", "2 refused rows of mail", "oldest row of mail in the outbox in shop.db has waited for 1m 30s"];
         assert!(told.len() == 3 && told.iter().zip(found).all(|(told, found)| told.contains(found)), "{told:?}");
     }
 }

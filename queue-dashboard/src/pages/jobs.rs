@@ -270,9 +270,7 @@ impl Row {
             (.., enqueued) => (enqueued, "enqueued"),
         };
         let held_by = super::job::holder_name(job, snapshot);
-        let reason = job.reason.map(|reason| reason.name().to_owned());
-        let error = job.last_error().map(str::to_owned).or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
-        let error = error.map(|error| secrets.text(&error));
+        let error = secrets.error_of(job);
         Row {
             address: job.address.to_string(),
             path: path_of(&job.address),

@@ -56,12 +56,11 @@ impl fmt::Debug for JobTransaction<'_> {
 /// ```no_run
 /// use queue_core::prelude::*;
 /// use queue_outbox::{Done, Outbox, postgres::Commit};
-/// # struct Pool;
-/// # impl Pool { async fn get(&self) -> Result<tokio_postgres::Client, queue_outbox::Error> { unimplemented!() } }
+/// # type Pool = tokio::sync::Mutex<tokio_postgres::Client>;
 ///
 /// #[task]
 /// async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<Pool>, ctx: JobContext) -> Result<Done<()>, queue_outbox::Error> {
-///     let mut client = pool.get().await?;
+///     let mut client = pool.lock().await;
 ///     let tx = ctx.begin(&outbox, &mut client).await?;
 ///     tx.execute("UPDATE accounts SET balance = balance - 10 WHERE id = $1", &[&order]).await?;
 ///     ctx.commit(tx, ()).await

@@ -121,6 +121,8 @@ fn commit<T>(context: &JobContext, tx: JobTransaction<'_>, ending: impl FnOnce(&
     if tx.is_autocommit() {
         return Err(committing.ended());
     }
+    // A file can be attached within a transaction.
+    no_attached_file(&tx)?;
     let (id, version) = database(&tx)?;
     if id != outbox.database() {
         return Err(Error::OtherDatabase);

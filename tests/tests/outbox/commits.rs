@@ -431,7 +431,11 @@ fn refused_by_file(connection: &mut Connection) {
     connection.pragma_update(None, "synchronous", "FULL").unwrap();
     let folder = queue_conformance::folder::folder();
     let beside = folder.path().join("beside.db");
-    connection.execute("ATTACH ?1 AS beside", [beside.to_str().unwrap()]).unwrap();
+    let ctx = context();
+    let tx = ctx.begin(&outbox, connection).unwrap();
+    tx.execute("ATTACH ?1 AS beside", [beside.to_str().unwrap()]).unwrap();
+    let refused = ctx.commit(tx, ()).map(drop);
+    assert!(matches!(&refused, Err(Error::Attached { name, .. }) if name == "beside"), "{refused:?}");
     let refused = context().begin(&outbox, connection).map(drop);
     assert!(matches!(&refused, Err(Error::Attached { name, .. }) if name == "beside"), "{refused:?}");
 }

@@ -58,18 +58,16 @@ local function count_release(id)
   put_rare('z', K.released, id, ms(whole(before) + 1) .. ':' .. ms(now))
 end
 
--- In odd rounds of a job that repeats, the number of snoozes has this more.
-local ODD = 17592186044416
-
+-- In odd rounds of a job that repeats, the number of snoozes has `C.odd` more.
 local function is_odd(snoozes)
-  return math.floor(whole(snoozes) / ODD) % 2 == 1
+  return math.floor(whole(snoozes) / C.odd) % 2 == 1
 end
 
 -- No snooze and no rate limit, in the next round of a job that repeats or in the same one.
 local function clear_snoozes(id, next_round)
   local snoozes = call('HGET', K.snoozes, id)
   if is_odd(snoozes) ~= next_round then
-    put_rare('z', K.snoozes, id, ms(ODD))
+    put_rare('z', K.snoozes, id, ms(C.odd))
   elseif snoozes then
     call('HDEL', K.snoozes, id)
   end

@@ -22,11 +22,14 @@ end
 
 -- A double counts to 2^53. So virtual time has *eras*: when it has come to 2^51, it and all starts are put back by three quarters of that. The starts are put back in steps, the
 -- least first, so that they stay in order. Until then a start of the last era is known by its size: no group is so far ahead of the time.
--- A start, as it is stored. Without one: whether there may be starts of the last era.
+local function has_last_era()
+  return virtual_time() >= C.era / 4 and virtual < C.era / 2
+end
+
+-- A start, from what is stored.
 local function start_of(stored)
-  local is_early = virtual_time() >= C.era / 4 and virtual < C.era / 2
   local start = whole(stored)
-  return stored and (start >= C.era * 3 / 4 and is_early and start - C.era * 3 / 4 or start) or not stored and is_early
+  return start >= C.era * 3 / 4 and has_last_era() and start - C.era * 3 / 4 or start
 end
 
 -- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and more.
@@ -35,7 +38,7 @@ local function turn_era(n)
     virtual = virtual - C.era * 3 / 4
     call('HSET', K.meta, 'virtual', ms(virtual), 'plain', ms(math.max(whole(call('HGET', K.meta, 'plain') or '') - C.era * 3 / 4, 0)))
   end
-  for _, key in ipairs(start_of() and { K.turns, K.doubts, K.rested } or {}) do
+  for _, key in ipairs(has_last_era() and { K.turns, K.doubts, K.rested } or {}) do
     local old, earlier = call('ZRANGEBYSCORE', key, ms(C.era * 3 / 4), '+inf', 'WITHSCORES', 'LIMIT', 0, n), {}
     for at = 1, #old, 2 do
       earlier[at], earlier[at + 1] = ms(start_of(old[at + 1])), old[at]
@@ -316,7 +319,7 @@ local function push_grouped(ids, at_head)
     return ids, false
   end
   local priorities, crashes = has('p') and levels_of(grouped, 1, n), has('c') and call('HMGET', K.crashes, unpack(grouped))
-  local number = FOREVER + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
+  local number = C.middle + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
   local members, places, groups, seen, doubted = {}, {}, {}, {}, {}
   for at, id in ipairs(grouped) do
     local group, digit = group_in(stored[id]), '2'

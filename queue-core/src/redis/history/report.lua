@@ -137,7 +137,7 @@ local function note_outbox(name, record)
         end
       end
     end
-    if outboxes >= tonumber(C.outboxes) then
+    if outboxes >= C.outboxes then
       call('HDEL', K.counters, oldest[1])
     end
   end
@@ -145,13 +145,13 @@ local function note_outbox(name, record)
 end
 
 for at = 3, #ARGV - 1, 2 do
-  if byte(ARGV[at]) == 1 then
+  local kind = byte(ARGV[at])
+  local tally = kind ~= 1 and unpacked(ARGV[at + 1])
+  if kind == 1 then
     note_outbox(string.sub(ARGV[at], 2), ARGV[at + 1])
-  end
-  local tally = unpacked(ARGV[at + 1])
-  if tally and byte(ARGV[at]) == 0 then
+  elseif tally and kind == 0 then
     fail(string.sub(ARGV[at], 2), tally)
-  elseif tally and byte(ARGV[at]) ~= 1 then
+  elseif tally then
     add(place_of(ARGV[at], whole(list(tally[1])[7]) > 0), tally, sums)
   end
 end

@@ -14,7 +14,7 @@ else
   for _, look in ipairs({ { K.holders, '\255' }, { K.shut, '' } }) do
     local from = ARGV[3] == '' and '[' .. look[2] .. ARGV[2] or '(' .. look[2] .. ARGV[3] .. '\255'
     for _ = 1, ARGV[4] do
-      local member = call('ZRANGEBYLEX', look[1], from, '(' .. look[2] .. ARGV[2] .. string.rep('\255', 11), 'LIMIT', 0, 1)[1]
+      local member = call('ZRANGEBYLEX', look[1], from, '(' .. look[2] .. ARGV[2] .. C.last_key, 'LIMIT', 0, 1)[1]
       if not member then
         break
       end

@@ -11,7 +11,7 @@ local answer, left = {}, C.kinds_counted
 
 local function waiting(name)
   local full, rated = 0, 0
-  for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. string.rep('\255', 11), 'LIMIT', 0, left) or {}) do
+  for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. C.last_key, 'LIMIT', 0, left) or {}) do
     left = left - 1
     local key = string.sub(member, 1, 16)
     local upto = limits().kept_until(key, limits().until_when(key, 1))
@@ -29,7 +29,7 @@ for _, name in ipairs(names) do
   local stored = call('HGET', K.limits, name)
   if stored and #name == 6 then
     local full, rated = waiting(name)
-    for _, value in ipairs({ stored, call('ZLEXCOUNT', K.holders, '[\255' .. name, '(\255' .. name .. string.rep('\255', 11)), full, rated }) do
+    for _, value in ipairs({ stored, call('ZLEXCOUNT', K.holders, '[\255' .. name, '(\255' .. name .. C.last_key), full, rated }) do
       answer[#answer + 1] = value
     end
   end

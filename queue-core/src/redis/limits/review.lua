@@ -2,11 +2,9 @@
 -- many keys. Answers: the key behind which to go on, or nothing.
 --- include script/prelude, script/clock, script/bits, doors/groups
 
--- Any byte may follow the name: the keys end before so many of the largest.
-local upto = '(' .. ARGV[1] .. string.rep('\255', 11)
 local from = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[2] .. '\255'
 for _ = 1, ARGV[3] do
-  local member = call('ZRANGEBYLEX', K.shut, from, upto, 'LIMIT', 0, 1)[1]
+  local member = call('ZRANGEBYLEX', K.shut, from, '(' .. ARGV[1] .. C.last_key, 'LIMIT', 0, 1)[1]
   if not member then
     from = nil
     break

@@ -24,7 +24,7 @@ local function revive(id)
     put_rare('f', K.errors, id, record.f)
   end
   if is_odd(record.z) then
-    put_rare('z', K.snoozes, id, ms(ODD))
+    put_rare('z', K.snoozes, id, ms(C.odd))
   end
   if record.g then
     note_group(id, group_in(record.g), chain_in(record.g), record.c)

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     broker::{
         BACKFILL_REMEMBERED, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED,
-        KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, OPERATION_LEASE,
-        OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD, REASON_TOLD,
-        RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART, TURN_COST,
-        UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, ODD,
+        OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD,
+        REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART,
+        TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
@@ -29,11 +29,14 @@ const UNRUN_MS: u64 = 24 * 3600 * 1000;
 const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
+/// Numbers of jobs in a line count from here, down for those that go to its head.
+const MIDDLE: u64 = 1 << 52;
+
 /// When virtual time begins a new era. Two of them are as much as a double counts.
 const ERA: u64 = 1 << 51;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 67] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 70] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -78,6 +81,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 67] {
         // Of groups.
         ("turn_cost", TURN_COST.to_string()),
         ("turn_apart", TURN_APART.to_string()),
+        ("middle", MIDDLE.to_string()),
+        ("odd", ODD.to_string()),
         ("era", ERA.to_string()),
         ("share_counted", SHARE_COUNTED.to_string()),
         ("group_rules", GROUP_RULES.to_string()),
@@ -92,6 +97,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 67] {
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
+        // The keys of a limit have 16 bytes, six of them its name: they come before the name and so many of the largest.
+        ("last_key", format!("'{}'", "\\255".repeat(11))),
         ("kinds_counted", KINDS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
         ("debt_periods", DEBT_PERIODS.to_string()),

@@ -178,7 +178,7 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     }
     let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
     let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
-    tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope])?;
+    tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope, ODD.cast_signed()])?;
     tags::note(tx, queue, id, &envelope)?;
     ready::push(tx, queue, id, End::Tail)?;
     if state == DEAD {

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 pub(crate) use self::failures::failures;
 use crate::{
     broker::{
-        Counter, OUTBOXES, OutboxRecord,
+        Counter, OUTBOX, OUTBOXES, OutboxRecord,
         history::{
             HOURS, History, HistorySpan, HistoryUnit, OTHERS, RELEASES_SEEN, REPORTERS_HOURS, Report, SAMPLE, Sample, StoredHistory, TASKS,
             Tally,
@@ -57,12 +57,12 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())
 }
 
-/// The reports of outboxes are among the counters.
+/// The reports of outboxes are among the counters: behind the prefix is a hexadecimal number.
 fn stored_outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
-    const OUTBOXES: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name >= '.outbox:' AND name < '.outbox;'";
-    let mut stored = tx.sql(OUTBOXES)?;
+    const ALL: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name > ?2 AND name < ?2 || 'g'";
+    let mut stored = tx.sql(ALL)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Bytes>(1)?.0));
-    stored.query_map([queue], read)?.collect()
+    stored.query_map(params![queue, OUTBOX], read)?.collect()
 }
 
 pub(crate) fn outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<OutboxRecord>> {
