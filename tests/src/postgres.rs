@@ -14,7 +14,7 @@ use queue_conformance::{folder::folder, patience, port::Port};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
-use crate::process::Process;
+use crate::{preload, process::Process};
 
 /// Names the program, as `cargo xtask test` does.
 const VARIABLE: &str = "QUEUE_TEST_POSTGRES_SERVER";
@@ -28,6 +28,8 @@ pub struct Postgres {
     /// Reserved while it is down, too.
     port: Port,
     options: Vec<String>,
+    /// Whether its clock can be moved.
+    own_clock: bool,
     /// Before the folder, which is removed when nobody writes there any more.
     process: Option<Process>,
     folder: TempDir,
@@ -84,6 +86,27 @@ impl Postgres {
     /// # Panics
     /// When it cannot be started.
     pub fn with(settings: &[&str]) -> Postgres {
+        Postgres::somewhere(settings, false)
+    }
+
+    /// Starts a server like [`start`](Self::start) whose clock can be [moved](Self::move_clock).
+    ///
+    /// # Panics
+    /// When it cannot be started, or there is no C compiler.
+    pub fn with_own_clock() -> Postgres {
+        Postgres::somewhere(&["fsync=off", "full_page_writes=off"], true)
+    }
+
+    /// Moves its clock by this number of milliseconds from the right time, in whole seconds.
+    ///
+    /// # Panics
+    /// When it was started without a [clock of its own](Self::with_own_clock).
+    pub fn move_clock(&self, by_ms: i64) {
+        assert!(self.own_clock, "its clock is that of the machine");
+        preload::move_clock(&self.folder.path().join("clock"), by_ms).expect("the folder can be written to");
+    }
+
+    fn somewhere(settings: &[&str], own_clock: bool) -> Postgres {
         let folder = folder();
         let data = data(folder.path());
         std::fs::create_dir(&data).expect("a folder can be made");
@@ -99,7 +122,10 @@ impl Postgres {
         let made = initdb.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{initdb:?}: {error}"));
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let options = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut server = Postgres { port: Port::reserve(), options, process: None, folder };
+        let mut server = Postgres { port: Port::reserve(), options, own_clock, process: None, folder };
+        if own_clock {
+            server.move_clock(0);
+        }
         // A program that is no test may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
             if server.launch() {
@@ -149,6 +175,32 @@ impl Postgres {
         assert!(started, "PostgreSQL does not start again on port {}:\n{}", self.port, self.log());
     }
 
+    /// Keeps a copy of its data as they are, which is that of a replica which lags from now on. It is killed for a moment.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub fn copy(&mut self) {
+        self.kill();
+        // Its user stays the owner.
+        let (from, to) = (data(self.folder.path()), self.folder.path().join("copy"));
+        let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+        assert!(copied.is_ok_and(|status| status.success()), "the data cannot be copied");
+        self.restart();
+    }
+
+    /// Kills it and starts it with the data of the [copy](Self::copy), on the same port.
+    ///
+    /// # Panics
+    /// When there is no copy, or it does not start.
+    pub fn promote_copy(&mut self) {
+        self.kill();
+        let (folder, data) = (self.folder.path(), data(self.folder.path()));
+        // Processes of its connections may still write there.
+        std::fs::rename(&data, folder.join("lost")).expect("the folder is ours");
+        std::fs::rename(folder.join("copy"), data).expect("there is a copy");
+        self.restart();
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -166,6 +218,10 @@ impl Postgres {
         for setting in ["dynamic_shared_memory_type=mmap", "max_connections=200"].into_iter().chain(self.options.iter().map(String::as_str))
         {
             command.args(["-c", setting]);
+        }
+        if self.own_clock {
+            let library = preload::moved_clock(self.folder.path()).expect("the clock can be compiled");
+            command.env(preload::VARIABLE, library).env(preload::MOVED, self.folder.path().join("clock"));
         }
         command.stdout(Stdio::null()).stderr(log).current_dir(&data);
         unprivileged(&mut command);

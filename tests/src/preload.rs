@@ -1,7 +1,8 @@
 //! Libraries that are loaded into a program before all others, and answer it for the system.
 
 use std::{
-    io,
+    fs::OpenOptions,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -50,6 +51,16 @@ pub fn moved_clock(folder: &Path) -> io::Result<PathBuf> {
 
 /// The environment variable that names the file with the milliseconds by which a [moved clock](moved_clock) is wrong.
 pub const MOVED: &str = "QUEUE_TEST_CLOCK";
+
+/// Moves the clock of programs that have this file.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn move_clock(file: &Path, by_ms: i64) -> io::Result<()> {
+    // Not cut to nothing first: the program has it mapped.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(file)?;
+    file.write_all(&by_ms.to_ne_bytes())
+}
 
 /// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as Valkey does.
 pub fn asks_for_the_time(info: &str) -> bool {

@@ -1,8 +1,6 @@
 //! Real servers: started by the test on a free port, stopped when dropped.
 
 use std::{
-    fs::OpenOptions,
-    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, OnceLock},
@@ -182,9 +180,7 @@ impl Server {
     /// When it was started without a [clock of its own](Server::with_own_clock).
     pub fn move_clock(&self, by_ms: i64) {
         assert_eq!(self.clock, Clock::Moved, "its clock is that of the machine");
-        // Not cut to nothing first: the server reads it where it lies.
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.moved());
-        file.and_then(|mut file| file.write_all(&by_ms.to_ne_bytes())).expect("the folder can be written to");
+        preload::move_clock(&self.moved(), by_ms).expect("the folder can be written to");
     }
 
     fn moved(&self) -> PathBuf {

@@ -74,6 +74,11 @@ impl FailingBroker {
         })
     }
 
+    /// The broker itself, whose calls do not fail.
+    pub fn inner(&self) -> DynBroker {
+        self.inner.clone()
+    }
+
     /// Lets the next `calls` fail in this way; zero heals.
     pub fn fail(&self, fault: Fault, calls: u32) {
         self.left(fault).store(calls, Ordering::SeqCst);

@@ -197,12 +197,13 @@ impl Tx<'_> {
             )
             .await?;
         }
-        let (seqs, _) = of(&Fate::Later);
+        let (seqs, ids) = of(&Fate::Later);
         if !seqs.is_empty() {
             self.run(
-                "UPDATE {s}.queue_outbox SET retry_at = clock_timestamp() + \
-                 least(greatest((clock_timestamp() - created_at) / 2, interval '1 s'), interval '60 s') WHERE queue = $1 AND seq = ANY ($2)",
-                &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY)],
+                "UPDATE {s}.queue_outbox o SET retry_at = clock_timestamp() + \
+                 least(greatest((clock_timestamp() - created_at) / 2, interval '1 s'), interval '60 s') \
+                 FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) WHERE o.queue = $1 AND o.seq = r.seq AND o.id = r.id",
+                &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)],
             )
             .await?;
         }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use queue_conformance::{failing::FailingBroker, folder::folder, patience::wait};
+use queue_conformance::{conformance::Lane, failing::FailingBroker, folder::folder, patience::wait};
 use queue_core::{Client, JobId, JobState, RawJob, broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
 use queue_outbox::{Dialect, Outbox, Relay, Relayed, Result, postgres, sqlite};
 use queue_tests::{
@@ -157,6 +157,10 @@ impl Database {
 impl Bed {
     pub(crate) async fn new(place: Place) -> Bed {
         let database = if place == Place::SqliteRedis { Database::sqlite() } else { Database::postgres().await };
+        Bed::with_database(place, database).await
+    }
+
+    pub(crate) async fn with_database(place: Place, database: Database) -> Bed {
         let inner: DynBroker = match place {
             Place::PostgresSqlite => SqliteBroker::open("sqlite::memory:").expect("memory can be opened"),
             _ => {
@@ -175,6 +179,24 @@ impl Bed {
 
     pub(crate) async fn drain(&self) -> Relayed {
         self.database.drain(&self.client).await
+    }
+
+    /// Starts a relay, which runs until it is aborted.
+    pub(crate) fn run_relay(&self) -> tokio::task::JoinHandle<Relayed> {
+        let (relay, client) = (self.database.relay(), self.client.clone());
+        tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await })
+    }
+
+    /// Claims and acknowledges jobs, at most this many, and gives their ids.
+    pub(crate) async fn runs(&self, jobs: usize) -> Vec<JobId> {
+        let broker: DynBroker = self.broker.clone();
+        let (mut lane, mut ids) = (Lane::on(&broker, "default").await, Vec::new());
+        while ids.len() < jobs {
+            let Some(delivery) = lane.claim(1).await.pop() else { break };
+            lane.ack(std::slice::from_ref(&delivery)).await;
+            ids.push(delivery.id);
+        }
+        ids
     }
 
     /// The ids of a queue that wait, sorted.
@@ -196,21 +218,34 @@ impl Bed {
     }
 }
 
-/// Makes a test of each of these cases in each place.
+/// Makes a test of each of these cases in each place, with a bed.
 macro_rules! places {
     ($($case:ident)*) => {
+        mod with_bed {
+            $(pub(super) async fn $case(place: $crate::bed::Place) {
+                super::$case($crate::bed::Bed::new(place).await).await;
+            })*
+        }
+
+        $crate::bed::in_places! { with_bed $($case)* }
+    };
+}
+
+/// Makes a test of each of these cases of a module in each place.
+macro_rules! in_places {
+    ($from:ident $($case:ident)*) => {
         mod on_postgres {
             mod on_redis {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    super::super::$case($crate::bed::Bed::new($crate::bed::Place::PostgresRedis).await).await;
+                    super::super::$from::$case($crate::bed::Place::PostgresRedis).await;
                 })*
             }
 
             mod on_sqlite {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    super::super::$case($crate::bed::Bed::new($crate::bed::Place::PostgresSqlite).await).await;
+                    super::super::$from::$case($crate::bed::Place::PostgresSqlite).await;
                 })*
             }
         }
@@ -218,9 +253,10 @@ macro_rules! places {
         mod in_sqlite_and_on_redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case($crate::bed::Bed::new($crate::bed::Place::SqliteRedis).await).await;
+                super::$from::$case($crate::bed::Place::SqliteRedis).await;
             })*
         }
     };
 }
+pub(crate) use in_places;
 pub(crate) use places;

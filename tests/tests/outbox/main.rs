@@ -2,6 +2,9 @@
 
 mod bed;
 mod commits;
+mod disasters;
 mod kills;
 mod producing;
 mod relays;
+mod steps;
+mod till;
