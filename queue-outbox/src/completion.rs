@@ -43,7 +43,8 @@ pub(crate) struct EffectsRow {
 }
 
 /// A commit that is about to be made.
-pub(crate) struct Committing<'a> {
+#[derive(Debug)]
+pub struct Committing<'a> {
     pub(crate) completion: &'a Completion,
     pub(crate) ending: StoredEnding,
     pub(crate) encoded: Vec<u8>,
@@ -52,11 +53,10 @@ pub(crate) struct Committing<'a> {
 
 impl<'a> Committing<'a> {
     /// Refuses a run that may not commit.
-    pub(crate) fn new(
-        context: &'a JobContext,
-        outbox: &Outbox,
-        ending: impl FnOnce(&Completion) -> StoredEnding,
-    ) -> Result<Committing<'a>> {
+    ///
+    /// # Errors
+    /// [`Error::OtherTask`], [`Error::CommittedTwice`], [`Error::NotOfWorker`], [`Error::LeaseLost`].
+    pub fn new(context: &'a JobContext, outbox: &Outbox, ending: impl FnOnce(&Completion) -> StoredEnding) -> Result<Committing<'a>> {
         let job = format!("{}/{}", context.queue(), context.id());
         let completion = context.completion().ok_or_else(|| Error::OtherTask { task: context.task().to_owned() })?;
         if completion.committed().is_some() {
@@ -74,17 +74,17 @@ impl<'a> Committing<'a> {
     }
 
     /// Another run has inserted the row.
-    pub(crate) fn beaten(&self) -> Error {
+    pub fn beaten(&self) -> Error {
         Error::CommittedElsewhere { job: self.job.clone() }
     }
 
     /// The transaction is no longer the one that was begun.
-    pub(crate) fn ended(&self) -> Error {
+    pub fn ended(&self) -> Error {
         Error::Ended { job: self.job.clone() }
     }
 
     /// The database has acknowledged the commit.
-    pub(crate) fn acknowledged<T>(self) -> Done<T> {
+    pub fn acknowledged<T>(self) -> Done<T> {
         let done = Done::committed(&self.ending);
         self.completion.has_committed(self.ending);
         done

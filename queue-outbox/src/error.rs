@@ -130,6 +130,9 @@ pub enum Error {
     #[cfg(feature = "sqlite")]
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// Another database library reports that the database refused a statement, or that it cannot be reached.
+    #[error("the database: {0}")]
+    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database has not answered in time. It may have carried out the last statement.
     #[error("the database has not answered within {0:?}")]
     Late(std::time::Duration),

@@ -5,8 +5,8 @@
 //!
 //! 1. Create the tables: run [`Dialect::migration`] once, or what `queue outbox init --dialect postgres` prints.
 //! 2. Open an [`Outbox`] on the database. It needs no broker.
-//! 3. Enqueue in a transaction: see the module of the database library, [`postgres`] or [`sqlite`]. With another library, [`Outbox::prepare`] gives the
-//!    values and [`Outbox::insert_sql`] the statement.
+//! 3. Enqueue in a transaction: see the module of the database library, [`postgres`] or [`sqlite`]. The packages in `adapters/` of the repository have the same
+//!    for sqlx. With another library, [`Outbox::prepare`] gives the values and [`Outbox::insert_sql`] the statement.
 //! 4. Run a [`Relay`], alone or in a worker (`Worker::outbox`).
 //!
 //! A task whose effects happen exactly once returns [`Done`], which only a commit of the effects together with the ending of the job makes: `begin` and `commit` of the same
@@ -14,6 +14,8 @@
 //!
 //! What is guaranteed, and what is not, is in `docs/transactions.md` of the repository.
 
+#[doc(hidden)]
+pub mod adapter;
 mod bell;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod completion;

@@ -27,14 +27,12 @@ struct Inner {
     schema: String,
     database: Vec<u8>,
     insert: String,
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     may_lose_effects: bool,
     insert_many: Option<String>,
     notify: Option<String>,
     middleware: Middlewares,
     bell: Arc<Bell>,
     /// When other processes were notified last.
-    #[cfg(feature = "postgres")]
     notified: Arc<std::sync::Mutex<Option<std::time::Instant>>>,
 }
 
@@ -73,13 +71,11 @@ impl Outbox {
             schema,
             database: id,
             insert,
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
             may_lose_effects: false,
             insert_many,
             notify,
             middleware,
             bell,
-            #[cfg(feature = "postgres")]
             notified: Arc::default(),
         })))
     }
@@ -105,7 +101,6 @@ impl Outbox {
 
     /// The same outbox, whose commits of effects ([`Done`](crate::Done)) may be lost at a loss of power, although their jobs have ended: a SQLite connection with less than
     /// `PRAGMA synchronous = FULL` is not refused, and PostgreSQL's `synchronous_commit = off` stays off.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     #[must_use]
     pub fn power_loss_may_lose_effects(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -181,8 +176,8 @@ impl Outbox {
     }
 
     /// At most every 10 ms: a relay that was woken looks again every 20 ms for a second.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn may_notify(&self) -> bool {
+    #[doc(hidden)]
+    pub fn may_notify(&self) -> bool {
         let mut last = self.0.notified.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = std::time::Instant::now();
         let may = last.is_none_or(|last| now >= last + std::time::Duration::from_millis(10));
@@ -192,19 +187,18 @@ impl Outbox {
         may
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn may_lose_effects(&self) -> bool {
+    #[doc(hidden)]
+    pub fn may_lose_effects(&self) -> bool {
         self.0.may_lose_effects
     }
 
-    #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.0.schema
     }
 
     /// Refuses an outbox in a database of another kind.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn is_in(&self, dialect: Dialect) -> Result<()> {
+    #[doc(hidden)]
+    pub fn is_in(&self, dialect: Dialect) -> Result<()> {
         if self.0.dialect == dialect { Ok(()) } else { Err(Error::OtherDatabase) }
     }
 }

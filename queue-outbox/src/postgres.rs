@@ -20,6 +20,9 @@
 
 mod commit;
 pub(crate) mod store;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
 
 use queue_core::{Event, JobAddress, client::row::Outgoing};
 use tokio_postgres::{
@@ -31,13 +34,10 @@ use tokio_postgres::{
 pub use self::commit::{Commit, JobTransaction};
 use crate::{
     Outbox, Prepared,
+    adapter::{self, pieces},
     dialect::{Dialect, VERSION},
     error::{Error, Result},
 };
-
-/// Rows and bytes of one INSERT of many, at most.
-const ROWS: usize = 1000;
-const BYTES: usize = 4 << 20;
 
 impl Outbox {
     /// Opens the outbox in the schema `public` of this database.
@@ -54,7 +54,7 @@ impl Outbox {
     /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
     pub async fn postgres_in(client: &Client, schema: &str) -> Result<Outbox> {
         let found = client.query_typed_opt(&Dialect::Postgres.database_sql(schema)?, &[]).await.map_err(with_tables)?;
-        let found = found.ok_or_else(|| no_tables("queue_database has no row"))?;
+        let found = found.ok_or_else(|| adapter::no_row(Dialect::Postgres))?;
         Outbox::with_database(Dialect::Postgres, schema, found.try_get(0)?, found.try_get(1)?)
     }
 
@@ -139,22 +139,6 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
     }
 }
 
-/// What one statement inserts of these rows, and the next, and so on.
-fn pieces(mut rows: &[Prepared]) -> Vec<&[Prepared]> {
-    let mut pieces = Vec::new();
-    while !rows.is_empty() {
-        let mut bytes = 0;
-        let fitting = rows.iter().take(ROWS).take_while(|row| {
-            bytes += row.body.len();
-            bytes <= BYTES
-        });
-        let (piece, behind) = rows.split_at(fitting.count().max(1));
-        pieces.push(piece);
-        rows = behind;
-    }
-    pieces
-}
-
 async fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
     let database = outbox.database();
     let values: [(&(dyn ToSql + Sync), Type); 6] = [
@@ -190,28 +174,22 @@ async fn insert_many(outbox: &Outbox, tx: &Transaction<'_>, rows: &[Prepared]) -
 }
 
 async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Error {
-    let sql = format!("SELECT id, version, full_queues FROM {}.queue_database", outbox.schema());
-    let found = match tx.query_typed_opt(&sql, &[]).await {
+    let found = match tx.query_typed_opt(&adapter::why_not_sql(outbox), &[]).await {
         Ok(Some(found)) => found,
-        Ok(None) => return no_tables("queue_database has no row"),
+        Ok(None) => return adapter::no_row(Dialect::Postgres),
         Err(error) => return with_tables(error),
     };
     let read = || -> Result<Error, tokio_postgres::Error> {
         let (id, version, full): (Vec<u8>, i32, Vec<String>) = (found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
-        let queue = queues.iter().find(|queue| full.iter().any(|full| full == *queue)).or(queues.first()).copied();
-        Ok(outbox.why_not(&id, version, queue.unwrap_or_default()))
+        Ok(adapter::why_not(outbox, &id, version, &full, queues))
     };
     read().unwrap_or_else(Error::Postgres)
-}
-
-fn no_tables(problem: impl Into<String>) -> Error {
-    Error::NoTables { dialect: Dialect::Postgres.name(), problem: problem.into() }
 }
 
 /// A table that is missing has an error of its own.
 fn with_tables(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
-        Some(said) if *said.code() == SqlState::UNDEFINED_TABLE => no_tables(said.message()),
+        Some(said) if *said.code() == SqlState::UNDEFINED_TABLE => adapter::no_tables(Dialect::Postgres, said.message()),
         _ => Error::Postgres(error),
     }
 }

@@ -30,7 +30,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub use self::commit::{Commit, JobTransaction};
 use crate::{
-    Outbox, Prepared,
+    Outbox, Prepared, adapter,
     dialect::{Dialect, VERSION},
     error::{Error, Result},
 };
@@ -111,17 +111,13 @@ fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
 /// The identity of a database, and the version of its tables.
 fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
     let found = connection.query_row(&Dialect::Sqlite.database_sql("main")?, (), |row| Ok((row.get(0)?, row.get(1)?))).optional();
-    found.map_err(with_tables)?.ok_or_else(|| no_tables("queue_database has no row"))
-}
-
-fn no_tables(problem: impl Into<String>) -> Error {
-    Error::NoTables { dialect: Dialect::Sqlite.name(), problem: problem.into() }
+    found.map_err(with_tables)?.ok_or_else(|| adapter::no_row(Dialect::Sqlite))
 }
 
 /// A table that is missing has an error of its own.
 fn with_tables(error: rusqlite::Error) -> Error {
     match error.to_string() {
-        said if said.contains("no such table") => no_tables(said),
+        said if said.contains("no such table") => adapter::no_tables(Dialect::Sqlite, said),
         _ => Error::Sqlite(error),
     }
 }

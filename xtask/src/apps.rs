@@ -1,4 +1,4 @@
-//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in `tests/apps`. What they need is downloaded the first time.
+//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in `tests/apps`, and tests the adapters of the outbox, in `adapters`. What they need is downloaded the first time.
 
 use std::process::{Command, ExitCode};
 
@@ -8,10 +8,10 @@ use crate::{
 };
 
 pub(crate) fn main() -> ExitCode {
-    let checked = web().and_then(|()| oldest_rusqlite());
+    let checked = web().and_then(|()| oldest_rusqlite()).and_then(|()| adapters()).and_then(|()| outboxes());
     match checked {
         Ok(()) => {
-            println!("2 passed, 0 failed");
+            println!("6 passed, 0 failed");
             ExitCode::SUCCESS
         }
         Err(problem) => {
@@ -56,10 +56,42 @@ fn oldest_rusqlite() -> Result<(), String> {
     if succeeded && !text.contains("warning:") && !results.is_empty() { Ok(()) } else { Err(format!("rusqlite-0.32: {text}")) }
 }
 
+/// The adapters of the outbox for sqlx, with both databases.
+fn adapters() -> Result<(), String> {
+    let postgres = servers::postgres(false)?;
+    for name in ["sqlx-0.8", "sqlx-0.9"] {
+        let mut command = in_folder(&["adapters", name]);
+        let (succeeded, text) =
+            said(command.args(["test", "--quiet", "--all-features"]).env("QUEUE_TEST_POSTGRES_SERVER", &postgres.program))?;
+        let passed = text.lines().filter(|line| line.starts_with("test result: ok") && !line.contains(" 0 passed")).count();
+        println!("{name}: {passed} test programs passed");
+        if !succeeded || text.contains("warning:") || passed == 0 {
+            return Err(format!("adapters/{name}: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// An outbox with libraries that have no adapter: by the layer `prepare`.
+fn outboxes() -> Result<(), String> {
+    for name in ["outbox-sea-orm", "outbox-diesel"] {
+        let (succeeded, text) = said(app(name).args(["run", "--quiet"]))?;
+        let is_right = text.contains("1 row, then Err(") && text.contains("full for queue `default`");
+        if !succeeded || !is_right || text.contains("warning:") {
+            return Err(format!("{name}: {text}"));
+        }
+    }
+    Ok(())
+}
+
 /// Cargo in the folder of an application. It builds into our folder, where most dependencies are.
 fn app(name: &str) -> Command {
+    in_folder(&["tests", "apps", name])
+}
+
+fn in_folder(path: &[&str]) -> Command {
     let mut command = cargo();
-    command.current_dir(root().join("tests").join("apps").join(name)).env("CARGO_TARGET_DIR", target());
+    command.current_dir(path.iter().fold(root(), |folder, name| folder.join(name))).env("CARGO_TARGET_DIR", target());
     command
 }
 

@@ -30,9 +30,10 @@ const RESULTS: &str = "docs/whole-tier.jsonl";
 const PAGE: &str = "docs/whole-tier.md";
 
 /// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 3] = [
+const FEATURES: [(&str, &[&str]); 4] = [
     ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
     ("queue-dashboard", &[""]),
+    ("queue-outbox", &["", "postgres", "sqlite", "postgres,tls"]),
     (
         "queue-worker",
         &["", "cli", "job-log", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"],

@@ -14,10 +14,10 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::{no_tables, with_tables};
+use super::with_tables;
 use crate::{
     Outbox,
-    completion::Committing,
+    adapter::{self, Committing},
     dialect::{Dialect, VERSION},
     error::{Error, Result},
 };
@@ -108,12 +108,8 @@ impl Commit for JobContext {
     async fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> Result<JobTransaction<'c>> {
         outbox.is_in(Dialect::Postgres)?;
         let tx = client.transaction().await?;
-        let synced = match outbox.may_lose_effects() {
-            true => "",
-            false => ", CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END",
-        };
-        let begun = tx.query_typed(&format!("SELECT pg_current_xact_id()::text{synced}"), &[]).await?;
-        let number = begun.first().ok_or_else(|| no_tables("the transaction has no id"))?.try_get(0)?;
+        let begun = tx.query_typed_opt(&adapter::begun_sql(outbox), &[]).await?;
+        let number = begun.map(|begun| begun.try_get(0)).transpose()?.unwrap_or_default();
         Ok(JobTransaction { tx, outbox: outbox.clone(), number })
     }
 
@@ -134,26 +130,14 @@ impl Commit for JobContext {
 
 async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result<Done<T>> {
     let JobTransaction { tx, outbox, number } = tx;
-    let schema = outbox.schema();
-    let (database, key, before) = (outbox.database(), committing.completion.key().as_slice(), committing.completion.before());
-    // The row of the round before is replaced, by one run alone.
-    let sql = match before {
-        None => format!(
-            "INSERT INTO {schema}.queue_effects (job, ending) SELECT $4::bytea, $5::bytea FROM {schema}.queue_database d \
-             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND $6::bytea IS NULL RETURNING 1"
-        ),
-        Some(_) => format!(
-            "UPDATE {schema}.queue_effects e SET ending = $5::bytea, at = clock_timestamp() FROM {schema}.queue_database d \
-             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND e.job = $4::bytea AND e.part = '' \
-             AND e.ending = $6::bytea RETURNING 1"
-        ),
-    };
+    let (database, key, ending, before) = (outbox.database(), committing.key(), committing.ending(), committing.before());
+    let sql = format!("{} RETURNING 1", adapter::commit_sql(&outbox, &committing));
     let values: [(&(dyn ToSql + Sync), Type); 6] = [
         (&database, Type::BYTEA),
         (&VERSION, Type::INT4),
         (&number, Type::TEXT),
         (&key, Type::BYTEA),
-        (&committing.encoded, Type::BYTEA),
+        (&ending, Type::BYTEA),
         (&before, Type::BYTEA),
     ];
     let inserted = tx.query_typed(&sql, &values).await.map_err(|error| match error.as_db_error() {
@@ -169,23 +153,14 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result
 
 /// Why no row was inserted or replaced.
 async fn why_not(committing: &Committing<'_>, outbox: &Outbox, tx: &Transaction<'_>, number: &str) -> Error {
-    let sql = format!("SELECT id, version, pg_current_xact_id()::text FROM {}.queue_database", outbox.schema());
-    let found = match tx.query_typed_opt(&sql, &[]).await {
+    let found = match tx.query_typed_opt(&adapter::why_no_commit_sql(outbox), &[]).await {
         Ok(Some(found)) => found,
-        Ok(None) => return no_tables("queue_database has no row"),
+        Ok(None) => return adapter::no_row(Dialect::Postgres),
         Err(error) => return with_tables(error),
     };
     let read = || -> Result<Error, tokio_postgres::Error> {
         let (id, version, now): (Vec<u8>, i32, String) = (found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
-        Ok(if id != outbox.database() {
-            Error::OtherDatabase
-        } else if version > VERSION {
-            Error::TooNew { found: version, known: VERSION }
-        } else if now != number {
-            committing.ended()
-        } else {
-            committing.beaten()
-        })
+        Ok(committing.why_not(outbox, &id, version, Some(number), Some(&now)))
     };
     read().unwrap_or_else(Error::Postgres)
 }

@@ -7,11 +7,11 @@ use futures_util::{StreamExt, future::BoxFuture, stream::poll_fn};
 use queue_core::completion::EffectsKey;
 use tokio::time::timeout;
 use tokio_postgres::{
-    AsyncMessage, Client, Config, IsolationLevel, NoTls, Row as PgRow, Transaction,
+    AsyncMessage, Client, IsolationLevel, Row as PgRow, Transaction,
     types::{ToSql, Type},
 };
 
-use super::with_tables;
+use super::{url::Url, with_tables};
 use crate::{
     Relay, bell,
     completion::{EffectsRow, KEPT, cleanup_before},
@@ -56,11 +56,12 @@ const COLUMNS: &str = "o.seq, o.id, o.body, (extract(epoch FROM o.created_at) * 
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Client, tokio_postgres::Error>> + Send + Sync;
 
 impl Relay {
-    /// A relay of the outbox in the schema `public` of the database that a URL names: `postgres://user:password@host/database`. It connects without TLS; see
-    /// [`postgres_with`](Self::postgres_with).
+    /// A relay of the outbox in the schema `public` of the database that a URL names: `postgres://user:password@host/database`. With the feature `tls`, it connects
+    /// with TLS as `sslmode` says (`prefer`, `require`, `verify-ca`, `verify-full`), and trusts the certificates in the file `sslrootcert`, or else those of the public
+    /// authorities. For any other way to connect, see [`postgres_with`](Self::postgres_with).
     ///
     /// # Errors
-    /// [`Error::Postgres`] for a URL that cannot be read.
+    /// [`Error::Postgres`] for a URL that cannot be read, [`Error::Invalid`] for a parameter of TLS that cannot be used.
     pub fn postgres(url: &str) -> Result<Relay> {
         Relay::postgres_in(url, "public")
     }
@@ -70,12 +71,12 @@ impl Relay {
     /// # Errors
     /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
     pub fn postgres_in(url: &str, schema: &str) -> Result<Relay> {
-        let config: Config = url.parse()?;
+        let Url { config, tls } = Url::read(url)?;
         let what = format!("PostgreSQL database `{}`", config.get_dbname().or(config.get_user()).unwrap_or_default());
         Relay::postgres_with(what, schema, move || {
-            let config = config.clone();
+            let (config, tls) = (config.clone(), tls.connector());
             async move {
-                let (client, mut connection) = config.connect(NoTls).await?;
+                let (client, mut connection) = config.connect(tls).await?;
                 tokio::spawn(async move {
                     let mut messages = poll_fn(move |context| connection.poll_message(context));
                     // The caller of a query gets an error, too.
@@ -93,7 +94,7 @@ impl Relay {
         })
     }
 
-    /// A relay whose connections the application makes: with TLS, or by a pool. `what` names the database in log lines. The connection is the relay's alone, and it
+    /// A relay whose connections the application makes, for example by a pool. `what` names the database in log lines. The connection is the relay's alone, and it
     /// asks for a new one after an error.
     ///
     /// # Errors
@@ -439,7 +440,7 @@ impl Store for Postgres {
         in_time(async {
             let tx = self.begin().await?;
             let found = tx.run("SELECT id, version FROM {s}.queue_database", &[]).await?;
-            let found = found.first().ok_or_else(|| super::no_tables("queue_database has no row"))?;
+            let found = found.first().ok_or_else(|| crate::adapter::no_row(Dialect::Postgres))?;
             let version = found.try_get(1)?;
             if version > crate::VERSION {
                 return Err(Error::TooNew { found: version, known: crate::VERSION });
@@ -525,7 +526,7 @@ impl Store for Postgres {
                 .replace("{s}", &self.schema);
             // A statement alone is a transaction of its own.
             let found = self.client().await?.query_typed(&sql, &[(&keys, Type::BYTEA_ARRAY)]).await.map_err(with_tables)?;
-            let first = found.first().ok_or_else(|| super::no_tables("queue_database has no row"))?;
+            let first = found.first().ok_or_else(|| crate::adapter::no_row(Dialect::Postgres))?;
             if first.try_get(0)? {
                 return Err(Error::Standby);
             }
@@ -541,7 +542,8 @@ impl Store for Postgres {
             let sql = "INSERT INTO {s}.queue_effects AS e (job, ending) VALUES ($1, '') \
                 ON CONFLICT (job, part) DO UPDATE SET at = e.at RETURNING e.ending";
             let found = tx.run(sql, &[(&key.as_slice(), Type::BYTEA)]).await?;
-            let ending: Vec<u8> = found.first().ok_or_else(|| super::no_tables("queue_effects takes no row"))?.try_get(0)?;
+            let ending: Vec<u8> =
+                found.first().ok_or_else(|| crate::adapter::no_tables(Dialect::Postgres, "queue_effects takes no row"))?.try_get(0)?;
             tx.tx.rollback().await?;
             Ok((!ending.is_empty()).then_some(ending))
         })

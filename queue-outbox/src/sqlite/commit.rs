@@ -10,13 +10,13 @@ use queue_core::{
     Done, JobContext,
     completion::{Completion, StoredEnding},
 };
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params, types::Null};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{database, with_tables};
+use super::with_tables;
 use crate::{
     Outbox,
-    completion::Committing,
+    adapter::{self, Committing},
     dialect::{Dialect, VERSION},
     error::{Error, Result},
 };
@@ -89,9 +89,7 @@ impl Commit for JobContext {
     fn begin<'c>(&self, outbox: &Outbox, connection: &'c mut Connection) -> Result<JobTransaction<'c>> {
         outbox.is_in(Dialect::Sqlite)?;
         let synchronous: i64 = connection.query_row("PRAGMA main.synchronous", (), |row| row.get(0))?;
-        if synchronous < FULL && !outbox.may_lose_effects() {
-            return Err(Error::Synchronous { found: synchronous });
-        }
+        adapter::check_synchronous(outbox, synchronous)?;
         no_attached_file(connection)?;
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         Ok(JobTransaction { tx, outbox: outbox.clone() })
@@ -106,12 +104,8 @@ impl Commit for JobContext {
     }
 }
 
-/// Of `PRAGMA synchronous`.
-const FULL: i64 = 2;
-
 fn no_attached_file(connection: &Connection) -> Result<()> {
-    let sql = "SELECT name, file FROM pragma_database_list WHERE name NOT IN ('main', 'temp') AND file <> ''";
-    let attached = connection.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let attached = connection.query_row(adapter::ATTACHED_SQL, (), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     attached.map_or(Ok(()), |(name, file)| Err(Error::Attached { name, file }))
 }
 
@@ -123,26 +117,14 @@ fn commit<T>(context: &JobContext, tx: JobTransaction<'_>, ending: impl FnOnce(&
     }
     // A file can be attached within a transaction.
     no_attached_file(&tx)?;
-    let (id, version) = database(&tx)?;
-    if id != outbox.database() {
-        return Err(Error::OtherDatabase);
-    }
-    if version > VERSION {
-        return Err(Error::TooNew { found: version, known: VERSION });
-    }
-    let (key, ending) = (committing.completion.key().as_slice(), &committing.encoded);
-    // The row of the round before is replaced, by one run alone.
-    let inserted = match committing.completion.before() {
-        None => tx.execute("INSERT INTO main.queue_effects (job, ending) VALUES (?1, ?2)", params![key, ending]),
-        Some(before) => tx.execute(
-            "UPDATE main.queue_effects SET ending = ?2, at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) \
-             WHERE job = ?1 AND part = '' AND ending = ?3",
-            params![key, ending, before],
-        ),
-    };
-    match inserted {
+    let (database, key, ending, before) = (outbox.database(), committing.key(), committing.ending(), committing.before());
+    let stored = tx.execute(&adapter::commit_sql(&outbox, &committing), params![database, VERSION, Null, key, ending, before]);
+    match stored {
         Ok(1) => {}
-        Ok(_) => return Err(committing.beaten()),
+        Ok(_) => {
+            let (id, version) = super::database(&tx)?;
+            return Err(committing.why_not(&outbox, &id, version, None, None));
+        }
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Err(committing.beaten()),
         Err(error) => return Err(with_tables(error)),
     }

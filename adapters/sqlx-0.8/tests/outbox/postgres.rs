@@ -1,0 +1,97 @@
+//! With a real PostgreSQL.
+
+#[path = "cases.rs"]
+mod cases;
+
+use queue_core::{RawJob, prelude::*};
+use queue_outbox::{Dialect, Done, Outbox, Relay};
+use queue_outbox_sqlx::postgres::{Commit, EnqueueAllIn, EnqueueIn, JobTransaction, PublishIn, open};
+use queue_tests::postgres::{connect, shared};
+use sqlx::PgPool;
+
+use self::cases::send_receipt;
+
+type Db = sqlx::Postgres;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const FILE: &str = file!();
+const BEGIN: &str = "BEGIN";
+const FULL: &str = "'{mail}'";
+const OTHER: Dialect = Dialect::Sqlite;
+
+struct Place {
+    url: String,
+    pool: PgPool,
+}
+
+impl Place {
+    async fn new() -> Place {
+        let url = shared().database().await;
+        connect(&url).await.batch_execute(&Dialect::Postgres.migration("public").unwrap()).await.unwrap();
+        Place { pool: PgPool::connect(&url).await.unwrap(), url }
+    }
+
+    fn relay(&self) -> Relay {
+        Relay::postgres(&self.url).unwrap()
+    }
+}
+
+/// The example of docs/transactions.md.
+async fn example(pool: PgPool) -> Result<(), Error> {
+    use queue_outbox_sqlx::postgres;
+
+    let outbox = postgres::open(&pool).await?;
+
+    let mut tx = pool.begin().await?;
+    let order: i64 = sqlx::query_scalar("INSERT INTO orders DEFAULT VALUES RETURNING id").fetch_one(&mut *tx).await?;
+    send_receipt::job(order).enqueue_in(&outbox, &mut tx).await?;
+    tx.commit().await?;
+    postgres::notify(&outbox, &pool).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_example_of_the_documentation_runs() {
+    let place = Place::new().await;
+    let orders = "CREATE TABLE orders (id BIGINT GENERATED ALWAYS AS IDENTITY)";
+    sqlx::query(orders).execute(&place.pool).await.unwrap();
+    // It is one that a handler of a web application can await.
+    let pool = place.pool.clone();
+    tokio::spawn(async move { example(pool).await }).await.unwrap().unwrap();
+    assert_eq!(place.number("SELECT count(*) FROM queue_outbox").await, 1);
+}
+
+/// The other example.
+#[task]
+async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<PgPool>, ctx: JobContext) -> Result<Done<i64>, Error> {
+    let mut tx = ctx.begin(&outbox, &pool).await?;
+    sqlx::query("UPDATE accounts SET balance = balance - 10 WHERE id = $1").bind(order).execute(&mut **tx).await?;
+    send_receipt::job(order).enqueue_in(&outbox, &mut tx).await?;
+    Ok(ctx.commit(tx, order).await?)
+}
+
+/// What the server forgets at a crash is stored at once in this transaction, unless the application has it otherwise.
+#[tokio::test]
+async fn a_commit_is_durable() {
+    let place = Place::new().await;
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(&place.url).await.unwrap();
+    sqlx::query("SET synchronous_commit = off").execute(&pool).await.unwrap();
+    let outbox = open(&pool).await.unwrap();
+    for (outbox, expected) in [(outbox.clone(), "on"), (outbox.power_loss_may_lose_effects(), "off")] {
+        let mut tx = queue_core::TestContext::new().build().begin(&outbox, &pool).await.unwrap();
+        let set: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut **tx).await.unwrap();
+        assert_eq!(set, expected);
+    }
+}
+
+/// Which of many queues is full.
+#[tokio::test]
+async fn the_full_queue_of_many_is_named() {
+    let place = Place::new().await;
+    place.execute("UPDATE queue_database SET full_queues = '{mail}'").await;
+    let outbox = open(&place.pool).await.unwrap();
+    let mut tx = place.pool.begin().await.unwrap();
+    let jobs = ["first", "mail"].map(|queue| RawJob::new("a", vec![0x80]).queue(queue));
+    let full = jobs.enqueue_all_in(&outbox, &mut tx).await;
+    assert!(matches!(&full, Err(queue_outbox::Error::Full { queue }) if queue == "mail"), "{full:?}");
+}

@@ -1,0 +1,138 @@
+//! What the adapters of database libraries share, those in other packages included: the SQL, and what its answers mean. It is no part of the public interface.
+
+pub use crate::completion::Committing;
+use crate::{
+    Outbox, Prepared,
+    dialect::{Dialect, VERSION},
+    error::{Error, Result},
+};
+
+/// Rows and bytes of one INSERT of many, at most.
+const ROWS: usize = 1000;
+const BYTES: usize = 4 << 20;
+
+/// What one statement inserts of these rows, and the next, and so on.
+pub fn pieces(mut rows: &[Prepared]) -> Vec<&[Prepared]> {
+    let mut pieces = Vec::new();
+    while !rows.is_empty() {
+        let mut bytes = 0;
+        let fitting = rows.iter().take(ROWS).take_while(|row| {
+            bytes += row.body.len();
+            bytes <= BYTES
+        });
+        let (piece, behind) = rows.split_at(fitting.count().max(1));
+        pieces.push(piece);
+        rows = behind;
+    }
+    pieces
+}
+
+/// Selects in PostgreSQL what [`why_not`] takes.
+pub fn why_not_sql(outbox: &Outbox) -> String {
+    format!("SELECT id, version, full_queues FROM {}.queue_database", outbox.schema())
+}
+
+/// Why no row was inserted for jobs of these queues.
+pub fn why_not(outbox: &Outbox, id: &[u8], version: i32, full: &[String], queues: &[&str]) -> Error {
+    let queue = queues.iter().find(|queue| full.iter().any(|full| full == *queue)).or(queues.first());
+    outbox.why_not(id, version, queue.copied().unwrap_or_default())
+}
+
+/// Selects in PostgreSQL the number of a transaction that has just begun, and makes it durable.
+pub fn begun_sql(outbox: &Outbox) -> String {
+    let synced = match outbox.may_lose_effects() {
+        true => "",
+        false => ", CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END",
+    };
+    format!("SELECT pg_current_xact_id()::text{synced}")
+}
+
+/// The least value of `PRAGMA synchronous` at which SQLite keeps a commit: `FULL`.
+const FULL: i64 = 2;
+
+/// Refuses a connection of SQLite with this `PRAGMA main.synchronous`.
+///
+/// # Errors
+/// [`Error::Synchronous`].
+pub fn check_synchronous(outbox: &Outbox, found: i64) -> Result<()> {
+    if found < FULL && !outbox.may_lose_effects() { Err(Error::Synchronous { found }) } else { Ok(()) }
+}
+
+/// Selects name and file of a database that is attached in SQLite.
+pub const ATTACHED_SQL: &str = "SELECT name, file FROM pragma_database_list WHERE name NOT IN ('main', 'temp') AND file <> ''";
+
+/// Stores the ending of a job, as the last statement of its transaction. The six parameters: the identity of the database, [`VERSION`], the number of the transaction
+/// (in SQLite none), the key, the ending, and the ending of the round before. No row: see [`Committing::why_not`].
+pub fn commit_sql(outbox: &Outbox, committing: &Committing<'_>) -> String {
+    let schema = outbox.schema();
+    // The row of the round before is replaced, by one run alone.
+    match (outbox.dialect(), committing.before()) {
+        (Dialect::Postgres, None) => format!(
+            "INSERT INTO {schema}.queue_effects (job, ending) SELECT $4::bytea, $5::bytea FROM {schema}.queue_database d \
+             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND $6::bytea IS NULL"
+        ),
+        (Dialect::Postgres, Some(_)) => format!(
+            "UPDATE {schema}.queue_effects e SET ending = $5::bytea, at = clock_timestamp() FROM {schema}.queue_database d \
+             WHERE d.id = $1::bytea AND d.version <= $2::int4 AND pg_current_xact_id()::text = $3::text AND e.job = $4::bytea AND e.part = '' \
+             AND e.ending = $6::bytea"
+        ),
+        (Dialect::Sqlite, None) => "INSERT INTO main.queue_effects (job, ending) SELECT ?4, ?5 FROM main.queue_database d \
+             WHERE d.id = ?1 AND d.version <= ?2 AND ?3 IS NULL AND ?6 IS NULL"
+            .to_owned(),
+        (Dialect::Sqlite, Some(_)) => {
+            "UPDATE main.queue_effects SET ending = ?5, at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) \
+             WHERE job = ?4 AND part = '' AND ending = ?6 AND ?3 IS NULL \
+             AND EXISTS (SELECT 1 FROM main.queue_database d WHERE d.id = ?1 AND d.version <= ?2)"
+                .to_owned()
+        }
+    }
+}
+
+/// Selects what [`Committing::why_not`] takes.
+pub fn why_no_commit_sql(outbox: &Outbox) -> String {
+    let number = match outbox.dialect() {
+        Dialect::Postgres => "pg_current_xact_id()::text",
+        Dialect::Sqlite => "NULL",
+    };
+    format!("SELECT id, version, {number} FROM {}.queue_database", outbox.schema())
+}
+
+impl Committing<'_> {
+    /// The key of the row.
+    pub fn key(&self) -> &[u8] {
+        self.completion.key()
+    }
+
+    /// The ending of the round before, if the job repeats.
+    pub fn before(&self) -> Option<&[u8]> {
+        self.completion.before()
+    }
+
+    /// The ending, as it is stored.
+    pub fn ending(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// Why no row was inserted or replaced, in a transaction that had the number `begun` and has the number `now`.
+    pub fn why_not(&self, outbox: &Outbox, id: &[u8], version: i32, begun: Option<&str>, now: Option<&str>) -> Error {
+        if id != outbox.database() {
+            Error::OtherDatabase
+        } else if version > VERSION {
+            Error::TooNew { found: version, known: VERSION }
+        } else if now != begun {
+            self.ended()
+        } else {
+            self.beaten()
+        }
+    }
+}
+
+/// The table of the database has no row.
+pub fn no_row(dialect: Dialect) -> Error {
+    no_tables(dialect, "queue_database has no row")
+}
+
+/// A table is missing, as the database says.
+pub fn no_tables(dialect: Dialect, problem: impl Into<String>) -> Error {
+    Error::NoTables { dialect: dialect.name(), problem: problem.into() }
+}
