@@ -8,8 +8,7 @@ use shop::{Settings, open_store, router};
 #[tokio::main]
 async fn main() -> ExitCode {
     if let Some(argument) = env::args().nth(1) {
-        let usage =
-            "Usage: shop\n\nServes the shop at SHOP_ADDRESS (127.0.0.1:3000), with the queue of QUEUE_URL and the database SHOP_DB.";
+        let usage = "Usage: shop\n\nServes the shop at SHOP_ADDRESS (127.0.0.1:3000), with the queue of QUEUE_URL and the database of DATABASE_URL (PostgreSQL) or SHOP_DB (SQLite).";
         if argument == "--help" || argument == "-h" {
             println!("{usage}");
             return ExitCode::SUCCESS;
@@ -30,7 +29,7 @@ async fn serve() -> Result<(), Box<dyn Error + Send + Sync>> {
     let settings = Settings::from_env()?;
     let queue = Client::from_env().await?;
     eprintln!("the queue is {}", queue.info().location);
-    let app = router(Arc::new(open_store()?), queue, settings);
+    let app = router(Arc::new(open_store().await?), queue, settings);
     #[cfg(feature = "otel")]
     let (app, traces) = (shop::traces::around_requests(app), shop::traces::export()?);
 

@@ -31,16 +31,28 @@ impl Settings {
     }
 }
 
-/// Opens the file that `SHOP_DB` names, or `shop.db`. Web application and worker must name the same.
+/// Connects to the PostgreSQL database that `DATABASE_URL` names. Without one, opens the file that `SHOP_DB` names, or `shop.db`. Web application and worker must name
+/// the same.
 ///
 /// # Errors
-/// Those of SQLite.
-pub fn open_store() -> Result<Store> {
+/// Those of the database, with its name.
+pub async fn open_store() -> Result<Store> {
+    match env::var("DATABASE_URL") {
+        Err(env::VarError::NotPresent) => {}
+        Ok(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            return Store::postgres(&url).await.map_err(|error| format!("cannot open the database of DATABASE_URL: {error}").into());
+        }
+        _ => {
+            return Err(
+                "DATABASE_URL is not a URL of PostgreSQL: set it as in `postgres://shop@localhost/shop`, or unset it for SQLite".into()
+            );
+        }
+    }
     let path = env::var_os("SHOP_DB").map_or_else(|| PathBuf::from("shop.db"), PathBuf::from);
     if path.as_os_str().is_empty() {
         return Err("SHOP_DB is empty: set it to a file, or unset it for the default, `shop.db`".into());
     }
-    Store::open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
+    Store::sqlite(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
 }
 
 fn text(variable: &str, default: &str) -> Result<String> {

@@ -1,26 +1,42 @@
-//! The shop's own data. Each change is one statement that says from which state it goes, so that of two who want to change an
-//! order at once exactly one does.
+//! The shop's own data: in PostgreSQL, or in a SQLite file. Each change is one transaction of a statement, which says from which state it goes, and of the jobs that
+//! go with it. Of two who want to change an order at once exactly one does.
 
 use std::{
+    io,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use queue_core::JobContext;
+use queue_outbox::{Dialect, Done, Outbox, Outgoing, Relay, postgres, sqlite};
+use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 use serde::Serialize;
+use tokio_postgres::{Client, NoTls, types::ToSql};
 
+/// PostgreSQL and SQLite both understand it.
 const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS orders (
     id TEXT PRIMARY KEY, customer TEXT NOT NULL, article TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('open', 'paid', 'closed'))
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS customers (id TEXT PRIMARY KEY, email TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS mails (customer TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (customer, number)) WITHOUT ROWID;
+);
+CREATE TABLE IF NOT EXISTS sales (article TEXT PRIMARY KEY, sold BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS customers (id TEXT PRIMARY KEY, email TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS mails (customer TEXT NOT NULL, number TEXT NOT NULL, PRIMARY KEY (customer, number));
 ";
 
-/// The database of the shop.
-#[derive(Debug)]
-pub struct Store(Mutex<Connection>);
+/// What the store's functions give: anything can be wrong with a database.
+pub type Result<T, E = io::Error> = std::result::Result<T, E>;
+
+/// The database of the shop, and the outbox in it.
+pub struct Store {
+    database: Database,
+    outbox: Outbox,
+}
+
+enum Database {
+    Sqlite(Arc<Mutex<Connection>>),
+    Postgres { url: String, client: tokio::sync::Mutex<Client> },
+}
 
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,69 +62,247 @@ pub struct Customer {
     pub mails: Vec<u32>,
 }
 
+async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn migrate(client: &mut Client) -> Result<(), tokio_postgres::Error> {
+    let tx = client.transaction().await?;
+    // Of several programs that start at once, one makes the tables.
+    tx.batch_execute("SELECT pg_advisory_xact_lock(76)").await?;
+    tx.batch_execute(CREATE).await?;
+    if !tx.query_one("SELECT to_regclass('public.queue_database') IS NOT NULL", &[]).await?.get::<_, bool>(0) {
+        tx.batch_execute(&Dialect::Postgres.migration("public").expect("`public` is a name")).await?;
+    }
+    tx.commit().await
+}
+
 impl Store {
     /// Opens the file, and makes it if there is none.
     ///
     /// # Errors
-    /// Those of SQLite, here and below.
-    pub fn open(path: &Path) -> Result<Self> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(Duration::from_secs(10))?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.execute_batch(CREATE)?;
-        Ok(Store(Mutex::new(connection)))
+    /// Those of SQLite.
+    pub fn sqlite(path: &Path) -> Result<Self> {
+        let open = || -> rusqlite::Result<Connection> {
+            let mut connection = Connection::open(path)?;
+            connection.busy_timeout(Duration::from_secs(10))?;
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.execute_batch(CREATE)?;
+            let has_outbox = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'queue_database')";
+            if !tx.query_row(has_outbox, (), |row| row.get(0))? {
+                tx.execute_batch(&Dialect::Sqlite.migration("main").expect("`main` is a name"))?;
+            }
+            tx.commit()?;
+            Ok(connection)
+        };
+        let connection = open().map_err(io::Error::other)?;
+        let outbox = Outbox::sqlite(&connection).map_err(io::Error::other)?;
+        Ok(Store { database: Database::Sqlite(Arc::new(Mutex::new(connection))), outbox })
     }
 
-    pub(crate) fn place_order(&self, id: &str, customer: &str, article: &str) -> Result<()> {
-        let order = params![id, customer, article];
-        self.lock().execute("INSERT INTO orders (id, customer, article, state) VALUES (?1, ?2, ?3, 'open')", order)?;
-        Ok(())
+    /// Connects to the database, and makes the tables that are missing.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL.
+    pub async fn postgres(url: &str) -> Result<Self> {
+        let mut client = connect(url).await?;
+        migrate(&mut client).await.map_err(io::Error::other)?;
+        let outbox = Outbox::postgres(&client).await.map_err(io::Error::other)?;
+        Ok(Store { database: Database::Postgres { url: url.to_owned(), client: tokio::sync::Mutex::new(client) }, outbox })
     }
 
-    pub(crate) fn order(&self, id: &str) -> Result<Option<Order>> {
-        let connection = self.lock();
-        let mut select = connection.prepare_cached("SELECT id, customer, article, state FROM orders WHERE id = ?1")?;
-        let order =
-            |row: &rusqlite::Row<'_>| Ok(Order { id: row.get(0)?, customer: row.get(1)?, article: row.get(2)?, state: row.get(3)? });
-        select.query_row([id], order).optional()
+    /// What sends the jobs of the outbox: the worker runs it.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub fn relay(&self) -> Result<Relay> {
+        match &self.database {
+            Database::Sqlite(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(Relay::sqlite(connection.path().unwrap_or_default()))
+            }
+            Database::Postgres { url, .. } => Relay::postgres(url).map_err(io::Error::other),
+        }
     }
 
-    /// False: it is not open.
-    pub(crate) fn pay(&self, id: &str) -> Result<bool> {
-        Ok(self.lock().execute("UPDATE orders SET state = 'paid' WHERE id = ?1 AND state = 'open'", [id])? == 1)
+    /// Stores an order, together with its job: both or neither.
+    ///
+    /// # Errors
+    /// Those of the database, here and below, and of a job that cannot be enqueued.
+    pub async fn place_order(&self, id: &str, customer: &str, article: &str, job: impl Outgoing + Send + 'static) -> Result<()> {
+        let insert = "INSERT INTO orders (id, customer, article, state) VALUES ($1, $2, $3, 'open')";
+        self.change(insert, &[id, customer, article], Some(job)).await.map(drop)
     }
 
-    /// False: it is not open.
-    pub(crate) fn close(&self, id: &str) -> Result<bool> {
-        Ok(self.lock().execute("UPDATE orders SET state = 'closed' WHERE id = ?1 AND state = 'open'", [id])? == 1)
+    /// An order.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn order(&self, id: &str) -> Result<Option<Order>> {
+        let rows = self.select("SELECT id, customer, article, state FROM orders WHERE id = $1", &[id]).await?;
+        let order = |row: Vec<String>| {
+            let [id, customer, article, state] = row.try_into().ok()?;
+            Some(Order { id, customer, article, state })
+        };
+        Ok(rows.into_iter().next().and_then(order))
     }
 
-    pub(crate) fn join(&self, id: &str, email: &str) -> Result<()> {
-        self.lock().execute("INSERT INTO customers (id, email) VALUES (?1, ?2)", [id, email])?;
-        Ok(())
+    /// False: it is not open. The job that books the payment goes with it: both or neither.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn pay(&self, id: &str, booking: impl Outgoing + Send + 'static) -> Result<bool> {
+        let changed = self.change("UPDATE orders SET state = 'paid' WHERE id = $1 AND state = 'open'", &[id], Some(booking)).await?;
+        Ok(changed == 1)
     }
 
-    pub(crate) fn customer(&self, id: &str) -> Result<Option<Customer>> {
-        let connection = self.lock();
-        let email = connection.query_row("SELECT email FROM customers WHERE id = ?1", [id], |row| row.get(0)).optional()?;
-        let Some(email) = email else { return Ok(None) };
-        let mut mails = connection.prepare_cached("SELECT number FROM mails WHERE customer = ?1 ORDER BY number")?;
-        let mails = mails.query_map([id], |row| row.get(0))?.collect::<Result<_>>()?;
-        Ok(Some(Customer { id: id.to_owned(), email, mails }))
+    /// Books the payment of an order and enqueues its receipt, in one transaction with the ending of the job that does it. Nothing in the table says whether this order is
+    /// booked: that it happens once comes from the ending alone.
+    ///
+    /// # Errors
+    /// As above, and those of a commit.
+    pub async fn book(&self, order: &str, receipt: impl Outgoing + Send + 'static, ctx: &JobContext) -> Result<Done<()>> {
+        const BOOK: &str = "INSERT INTO sales (article, sold) SELECT article, 1 FROM orders WHERE id = $1 AND state = 'paid' \
+            ON CONFLICT (article) DO UPDATE SET sold = sales.sold + 1";
+        match &self.database {
+            Database::Sqlite(connection) => {
+                use sqlite::{Commit, EnqueueIn};
+                let (connection, outbox, ctx, order) = (connection.clone(), self.outbox.clone(), ctx.clone(), order.to_owned());
+                blocking(move || {
+                    let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                    let tx = ctx.begin(&outbox, &mut connection).map_err(io::Error::other)?;
+                    tx.execute(BOOK, [order]).map_err(io::Error::other)?;
+                    receipt.enqueue_in(&outbox, &tx).map_err(io::Error::other)?;
+                    ctx.commit(tx, ()).map_err(io::Error::other)
+                })
+                .await
+            }
+            Database::Postgres { url, client } => {
+                use postgres::{Commit, EnqueueIn};
+                let mut client = client.lock().await;
+                if client.is_closed() {
+                    *client = connect(url).await?;
+                }
+                let tx = ctx.begin(&self.outbox, &mut client).await.map_err(io::Error::other)?;
+                tx.execute(BOOK, &[&order]).await.map_err(io::Error::other)?;
+                receipt.enqueue_in(&self.outbox, &tx).await.map_err(io::Error::other)?;
+                ctx.commit(tx, ()).await.map_err(io::Error::other)
+            }
+        }
+    }
+
+    /// How often an article was sold.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn sold(&self, article: &str) -> Result<u64> {
+        let sold = self.select("SELECT CAST(sold AS TEXT) FROM sales WHERE article = $1", &[article]).await?;
+        Ok(sold.into_iter().flatten().next().and_then(|sold| sold.parse().ok()).unwrap_or(0))
+    }
+
+    pub(crate) async fn close(&self, id: &str) -> Result<bool> {
+        let close = "UPDATE orders SET state = 'closed' WHERE id = $1 AND state = 'open'";
+        Ok(self.change(close, &[id], None::<queue_core::RawJob>).await? == 1)
+    }
+
+    pub(crate) async fn join(&self, id: &str, email: &str) -> Result<()> {
+        let insert = "INSERT INTO customers (id, email) VALUES ($1, $2)";
+        self.change(insert, &[id, email], None::<queue_core::RawJob>).await.map(drop)
+    }
+
+    pub(crate) async fn customer(&self, id: &str) -> Result<Option<Customer>> {
+        let Some(found) = self.select("SELECT email FROM customers WHERE id = $1", &[id]).await?.pop() else { return Ok(None) };
+        let mails = self.select("SELECT number FROM mails WHERE customer = $1", &[id]).await?;
+        let mut mails: Vec<u32> = mails.into_iter().flatten().filter_map(|number| number.parse().ok()).collect();
+        mails.sort_unstable();
+        Ok(Some(Customer { id: id.to_owned(), email: found.into_iter().collect(), mails }))
     }
 
     /// Whether the customer has paid for anything.
-    pub(crate) fn is_active(&self, customer: &str) -> Result<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM orders WHERE customer = ?1 AND state = 'paid')";
-        self.lock().query_row(sql, [customer], |row| row.get(0))
+    pub(crate) async fn is_active(&self, customer: &str) -> Result<bool> {
+        let paid = self.select("SELECT id FROM orders WHERE customer = $1 AND state = 'paid' LIMIT 1", &[customer]).await?;
+        Ok(!paid.is_empty())
     }
 
     /// False: it was sent before.
-    pub(crate) fn note_mail(&self, customer: &str, number: u32) -> Result<bool> {
-        Ok(self.lock().execute("INSERT OR IGNORE INTO mails (customer, number) VALUES (?1, ?2)", params![customer, number])? == 1)
+    pub(crate) async fn note_mail(&self, customer: &str, number: u32) -> Result<bool> {
+        let note = "INSERT INTO mails (customer, number) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        Ok(self.change(note, &[customer, &number.to_string()], None::<queue_core::RawJob>).await? == 1)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One transaction: a statement, and a job if the statement changes a row. Gives the number of changed rows.
+    async fn change<J: Outgoing + Send + 'static>(&self, sql: &'static str, values: &[&str], job: Option<J>) -> Result<u64> {
+        let changed = match &self.database {
+            Database::Sqlite(connection) => {
+                let (connection, outbox) = (connection.clone(), self.outbox.clone());
+                let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+                blocking(move || {
+                    let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(io::Error::other)?;
+                    let changed = tx.execute(sql, params_from_iter(&values)).map_err(io::Error::other)?;
+                    if let Some(job) = job.filter(|_| changed > 0) {
+                        sqlite::EnqueueIn::enqueue_in(job, &outbox, &tx).map_err(io::Error::other)?;
+                    }
+                    tx.commit().map_err(io::Error::other)?;
+                    Ok(changed as u64)
+                })
+                .await?
+            }
+            Database::Postgres { url, client } => {
+                let mut client = client.lock().await;
+                if client.is_closed() {
+                    *client = connect(url).await?;
+                }
+                let tx = client.transaction().await.map_err(io::Error::other)?;
+                let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+                let changed = tx.execute(sql, &values).await.map_err(io::Error::other)?;
+                if let Some(job) = job.filter(|_| changed > 0) {
+                    postgres::EnqueueIn::enqueue_in(job, &self.outbox, &tx).await.map_err(io::Error::other)?;
+                }
+                tx.commit().await.map_err(io::Error::other)?;
+                // The relay is in another process.
+                self.outbox.notify(&client).await;
+                changed
+            }
+        };
+        self.outbox.wake();
+        Ok(changed)
     }
+
+    /// The rows of a query, whose columns are all texts.
+    async fn select(&self, sql: &'static str, values: &[&str]) -> Result<Vec<Vec<String>>> {
+        match &self.database {
+            Database::Sqlite(connection) => {
+                let connection = connection.clone();
+                let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+                blocking(move || {
+                    let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut select = connection.prepare_cached(sql).map_err(io::Error::other)?;
+                    let columns = select.column_count();
+                    let read = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
+                    let rows = select.query_map(params_from_iter(&values), read).map_err(io::Error::other)?;
+                    rows.collect::<rusqlite::Result<_>>().map_err(io::Error::other)
+                })
+                .await
+            }
+            Database::Postgres { url, client } => {
+                let mut client = client.lock().await;
+                if client.is_closed() {
+                    *client = connect(url).await?;
+                }
+                let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+                let rows = client.query(sql, &values).await.map_err(io::Error::other)?;
+                let read = |row: &tokio_postgres::Row| (0..row.len()).map(|at| row.try_get(at)).collect();
+                rows.iter().map(read).collect::<Result<_, tokio_postgres::Error>>().map_err(io::Error::other)
+            }
+        }
+    }
+}
+
+/// Does what may block on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

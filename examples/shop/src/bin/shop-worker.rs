@@ -6,5 +6,10 @@ use shop::open_store;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    queue_worker::run(async |worker| Ok(worker.data(open_store()?))).await
+    queue_worker::run(async |worker| {
+        let store = open_store().await?;
+        let relay = store.relay()?;
+        Ok(worker.data(store).outbox(relay))
+    })
+    .await
 }
