@@ -213,6 +213,67 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
     assert!(ended.code == 6 && ended.stderr.contains("queue outbox init --dialect sqlite"), "{}", ended.stderr);
 }
 
+/// As of a server that refuses connections without TLS. Its certificates: one that is signed by itself, and one of an authority.
+#[tokio::test]
+async fn an_outbox_in_postgresql_is_reached_with_tls() {
+    let place = Place::new();
+    let server = queue_tests::postgres::Postgres::start();
+    let url = server.database().await;
+    let admin = queue_tests::postgres::connect(&url).await;
+    admin.batch_execute(&queue_outbox::Dialect::Postgres.migration("public").unwrap()).await.unwrap();
+    // The server writes the files: they belong to its user.
+    let write = async |name: &str, text: &str| {
+        let sql = format!("COPY (SELECT unnest(string_to_array('{}', E'\n'))) TO PROGRAM 'umask 077; cat > {name}'", text.trim());
+        admin.batch_execute(&sql).await.unwrap();
+    };
+    let reload = "SELECT pg_reload_conf(), pg_sleep(0.2)";
+    let names = || rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = names().self_signed(&key).unwrap().pem();
+    write("server.key", &key.serialize_pem()).await;
+    write("server.crt", &own).await;
+    admin.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
+    write("pg_hba.conf", "hostssl all all all trust").await;
+    admin.batch_execute(reload).await.unwrap();
+    let file = |name: &str, pem: &str| {
+        let path = place.folder.path().join(name);
+        std::fs::write(&path, pem).unwrap();
+        path.display().to_string()
+    };
+    let own = file("own.pem", &own);
+    let by_name = url.replace("127.0.0.1", "localhost");
+    let list = |url: &str, parameters: &str| place.run(&["outbox", "list", "--database", &format!("{url}?{parameters}")]);
+    let is_reached = |url: &str, parameters: &str| {
+        let ended = list(url, parameters);
+        assert_eq!(ended.code, 0, "{parameters}: {}", ended.stderr);
+    };
+    let is_refused = |url: &str, parameters: &str, fix: &str| {
+        let ended = list(url, parameters);
+        assert!(ended.code != 0 && ended.stderr.contains(fix), "{parameters}: {}", ended.stderr);
+    };
+    is_refused(&url, "sslmode=disable", "no encryption");
+    is_reached(&url, "sslmode=require");
+    is_reached(&url, "application_name=x&sslmode=prefer");
+    is_refused(&by_name, "sslmode=verify-full", "`sslrootcert=FILE`");
+    is_reached(&url, &format!("sslmode=verify-ca&sslrootcert={own}"));
+    is_reached(&by_name, &format!("sslmode=verify-full&sslrootcert={own}"));
+    is_refused(&url, &format!("sslmode=verify-full&sslrootcert={own}"), "use `sslmode=verify-ca`");
+    is_refused(&url, "sslmode=verify-ca&sslrootcert=none.pem", "sslrootcert `none.pem` cannot be read");
+    is_refused(&url, "sslmode=always", "sslmode `always` is unknown; use disable");
+
+    let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let authority = file("authority.pem", &ca.self_signed(&ca_key).unwrap().pem());
+    let signed = names().signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap().pem();
+    write("server.crt", &signed).await;
+    admin.batch_execute(reload).await.unwrap();
+    is_reached(&url, &format!("sslmode=verify-ca&sslrootcert={authority}"));
+    is_reached(&by_name, &format!("sslmode=verify-full&sslrootcert={authority}"));
+    is_refused(&url, &format!("sslmode=verify-full&sslrootcert={authority}"), "use `sslmode=verify-ca`");
+    is_refused(&by_name, &format!("sslmode=verify-ca&sslrootcert={own}"), "`sslrootcert=FILE`");
+}
+
 #[test]
 fn tasks_are_listed_with_their_parameters() {
     let place = Place::new();
