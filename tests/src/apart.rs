@@ -1,6 +1,8 @@
 //! Tests that need other rights than the process that runs them: each runs once more in a process of its own.
 
-use std::{any::type_name_of_val, io::Write, process::Command};
+use std::{any::type_name_of_val, io::Write, path::Path, process::Command};
+
+use crate::{folder::folder, preload};
 
 /// Set in the process that a test was started in again.
 const INSIDE: &str = "QUEUE_TEST_APART";
@@ -27,6 +29,30 @@ pub fn heeds_permissions<F: Fn()>(test: &F) -> bool {
     runs_here(test, &["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
 }
 
+/// Runs the test once more in a process of its own, whose wall clock [`move_clock`] moves. What it returns is as in [`may_mount`].
+///
+/// # Panics
+/// When the test fails there, or there is no C compiler.
+pub fn has_own_clock<F: Fn()>(test: &F) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let folder = folder();
+    let (library, clock) = (preload::moved_clock(folder.path()).expect("the clock can be compiled"), folder.path().join("clock"));
+    preload::move_clock(&clock, 0).expect("the folder can be written to");
+    let [library, clock] = [(preload::VARIABLE, library), (preload::MOVED, clock)].map(|(name, path)| format!("{name}={}", path.display()));
+    runs_here(test, &["env", &library, &clock])
+}
+
+/// Lets the wall clock of this process be wrong by so many milliseconds from now on, in whole seconds.
+///
+/// # Panics
+/// When this is not the process of [`has_own_clock`].
+pub fn move_clock(by_ms: i64) {
+    let clock = std::env::var_os(preload::MOVED).expect("this process has a clock of its own");
+    preload::move_clock(Path::new(&clock), by_ms).expect("the clock can be moved");
+}
+
 fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -41,6 +67,7 @@ fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     let inside = inside.expect("it could be started a moment ago");
     let said = [inside.stdout, inside.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(inside.status.success() && said.contains("1 passed"), "the test fails in a process of its own:\n{said}");
+    print!("{said}");
     false
 }
 

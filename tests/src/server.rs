@@ -64,6 +64,8 @@ enum Clock {
     Cpu,
     /// That of the machine, and what a test adds.
     Moved,
+    /// Both.
+    CpuMoved,
 }
 
 /// A running server with a folder of its own. It ends with the test, and with the test's process at the latest.
@@ -117,6 +119,14 @@ impl Server {
         Server::somewhere(kind, |_| plain(options), Clock::Moved)
     }
 
+    /// Starts a server as [`by_cpu`](Server::by_cpu) whose clock can be [moved](Server::move_clock), too.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn by_cpu_with_own_clock(kind: Kind, options: &[&str]) -> Server {
+        Server::somewhere(kind, |_| plain(options), Clock::CpuMoved)
+    }
+
     /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
     ///
     /// # Panics
@@ -131,7 +141,7 @@ impl Server {
             let folder = folder();
             let options = options(folder.path());
             let mut server = Server { kind, port: Port::reserve(), options, further: Vec::new(), clock, folder, process: None };
-            if clock == Clock::Moved {
+            if server.has_own_clock() {
                 server.move_clock(0);
             }
             if server.launch() {
@@ -171,7 +181,7 @@ impl Server {
     /// When the server cannot be reached.
     pub fn measures_by_cpu(&self) -> bool {
         let info: String = self.ask(&["INFO", "server"]).expect("the server tells what it is");
-        self.clock == Clock::Cpu && preload::asks_for_the_time(&info)
+        matches!(self.clock, Clock::Cpu | Clock::CpuMoved) && preload::asks_for_the_time(&info)
     }
 
     /// Lets its clock be wrong by so many milliseconds from now on, in whole seconds.
@@ -179,8 +189,12 @@ impl Server {
     /// # Panics
     /// When it was started without a [clock of its own](Server::with_own_clock).
     pub fn move_clock(&self, by_ms: i64) {
-        assert_eq!(self.clock, Clock::Moved, "its clock is that of the machine");
+        assert!(self.has_own_clock(), "its clock is that of the machine");
         preload::move_clock(&self.moved(), by_ms).expect("the folder can be written to");
+    }
+
+    fn has_own_clock(&self) -> bool {
+        matches!(self.clock, Clock::Moved | Clock::CpuMoved)
     }
 
     fn moved(&self) -> PathBuf {
@@ -305,13 +319,16 @@ impl Server {
         let opened = self.folder.path().join("opened");
         let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
-        let library = match self.clock {
-            Clock::Right => None,
-            Clock::Cpu => Some(preload::cpu_clock(self.folder.path())),
-            Clock::Moved => Some(preload::moved_clock(self.folder.path())),
+        let folder = self.folder.path();
+        let libraries = match self.clock {
+            Clock::Right => vec![],
+            Clock::Cpu => vec![preload::cpu_clock(folder)],
+            Clock::Moved => vec![preload::moved_clock(folder)],
+            Clock::CpuMoved => vec![preload::cpu_clock(folder), preload::moved_clock(folder)],
         };
-        if let Some(library) = library {
-            command.env(preload::VARIABLE, library.expect("the clock can be compiled")).env(preload::MOVED, self.moved());
+        if !libraries.is_empty() {
+            let libraries = libraries.into_iter().map(|library| library.expect("the clock can be compiled").display().to_string());
+            command.env(preload::VARIABLE, libraries.collect::<Vec<_>>().join(":")).env(preload::MOVED, self.moved());
         }
         command
             .args(&self.options)

@@ -46,6 +46,9 @@ const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 /// Simulated lives: this many steps of this many seeds.
 const SIMULATED: (u64, u64) = (10, 1_000);
 
+/// Groups, keys, ids, results, tags and events of a soak.
+const SOAKED: &str = "1000000";
+
 /// How a step ended.
 enum Ended {
     Held(String),
@@ -151,6 +154,15 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         let run = Box::new(|| tests(program, setting, &[("QUEUE_TEST_PART".to_owned(), "0/1".to_owned())], &[]));
         Step { group: "corrupt", name: "every request on every damaged state".to_owned(), seed: None, run }
     }));
+    let soak = built.programs.iter().find(|program| program.name.ends_with("/stored")).ok_or("the build has no program `stored`")?;
+    for broker in ["redis", "sqlite"] {
+        let run = Box::new(move || {
+            let mut command = Command::new(&soak.path);
+            command.current_dir(&soak.folder).args([&format!("soak::on_{broker}"), "--nocapture"]).env("QUEUE_TEST_SOAK", SOAKED);
+            run(command.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+        });
+        steps.push(Step { group: "soak", name: format!("a million of each on {broker}"), seed: None, run });
+    }
     let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
     for (row, broker) in rows(faults)? {
         let seed = first % 1_000_000;

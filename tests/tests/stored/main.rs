@@ -9,5 +9,6 @@ mod lost_jobs;
 mod other_types;
 mod payload_compat;
 mod searches;
+mod soak;
 mod values;
 mod walks;
