@@ -17,7 +17,8 @@ mod topics;
 mod watching;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -51,8 +52,8 @@ use self::{
 };
 use crate::{
     checker::Resources,
-    history::{Operation, Phase, Recorder},
-    process::{ALL, LIMIT},
+    history::{self, Operation, Phase, Recorder},
+    process::{ALL, LIMIT, Mix, Producing},
     rows::missed,
     work::QUEUE,
 };
@@ -75,6 +76,8 @@ pub struct Bed {
     recorder: Recorder,
     base: Resources,
     started: usize,
+    /// How often jobs were enqueued by the driver.
+    added: u64,
     figures: BTreeMap<&'static str, f64>,
     schedules: Vec<Defined>,
     /// What processes do to the file, while that is written down; and the file as a power cut has left it.
@@ -107,6 +110,7 @@ impl Bed {
             recorder,
             base: Resources::default(),
             started: 0,
+            added: 0,
             figures: BTreeMap::new(),
             schedules: Vec::new(),
             recording,
@@ -425,6 +429,34 @@ impl Bed {
     /// Whether every producer has ended.
     pub(super) fn has_published(&mut self) -> bool {
         self.producers.iter_mut().all(Producer::has_ended)
+    }
+
+    /// Enqueues more jobs than those of the producers, and returns between which two numbers theirs are.
+    pub async fn enqueue(&mut self, jobs: u64, mix: Mix) -> Range<u64> {
+        self.added += 1;
+        let first_key = (self.setup.producers + self.added) << 40;
+        let (client, recorder, seed) = (self.client.clone(), self.recorder.clone(), self.rng.u64(..));
+        Producing { client, recorder, first_key, pause: Duration::ZERO, seed, mix }.run(jobs).await;
+        first_key..first_key + (1 << 40)
+    }
+
+    /// How many jobs with these numbers have started.
+    ///
+    /// # Errors
+    /// When a history cannot be read, here and below.
+    pub fn started(&self, keys: &Range<u64>) -> Result<usize, Problem> {
+        let records = history::read(self.folder.path())?;
+        let started = records.iter().filter_map(|record| match &record.operation {
+            Operation::Start { key, .. } if keys.contains(key) => Some(key),
+            _ => None,
+        });
+        Ok(started.collect::<BTreeSet<_>>().len())
+    }
+
+    /// How often workers have renewed leases, with turns and with heartbeats: each call that claims does.
+    pub fn renewals(&self) -> Result<usize, Problem> {
+        let records = history::read(self.folder.path())?;
+        Ok(records.iter().filter(|record| matches!(record.operation, Operation::Renew { .. })).count())
     }
 
     /// A counter of the queue; zero while the broker is away.

@@ -105,6 +105,9 @@ pub struct ProducerOrders {
 pub struct Mix {
     /// Longest run in milliseconds; each job takes up to that.
     pub ms: u32,
+    /// Shortest run in milliseconds.
+    #[serde(default)]
+    pub from_ms: u32,
     /// What handlers do, one of these each.
     pub deeds: Vec<Deed>,
     /// One in so many has a delay of up to a second; 0: none.
@@ -125,6 +128,9 @@ pub struct Mix {
     pub unique: u64,
     /// So many groups, of which each job has the one of its number; 0: none.
     pub groups: u64,
+    /// Whether each job has a group, a key of a limit, and in turn a unique key for a second or a given id, which no other job has.
+    #[serde(default)]
+    pub once: bool,
     /// Whether these are keys of a limit, and no groups.
     #[serde(default)]
     pub limited: bool,
@@ -144,6 +150,7 @@ impl Default for Mix {
     fn default() -> Self {
         Mix {
             ms: 5,
+            from_ms: 0,
             deeds: vec![Deed::Return, Deed::Return, Deed::Return, Deed::Return, Deed::Fail(1), Deed::Panic(1), Deed::Snooze(1)],
             delayed: 10,
             given: 10,
@@ -154,6 +161,7 @@ impl Default for Mix {
             bytes: 200,
             unique: 0,
             groups: 0,
+            once: false,
             limited: false,
             max_attempts: 25,
             bulk: false,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use queue_core::{Client, Edit, Error as QueueError, Event, Handle, Job, Priority, Publication, Task};
+use queue_core::{Client, Edit, Error as QueueError, Event, Handle, Hold, Job, Priority, Publication, Task};
 
 use super::{Error, Mix, ProducerOrders, connect};
 use crate::{
@@ -26,6 +26,9 @@ pub fn group(key: u64, groups: u64) -> u64 {
 pub const LIMIT: &str = "key";
 /// That of all jobs.
 pub const ALL: &str = "all";
+
+/// For how long a key is held that one job has alone.
+const HELD: Duration = Duration::from_secs(1);
 
 /// Most jobs of one bulk call.
 const BULK: u64 = 1_000;
@@ -100,6 +103,7 @@ struct Draft {
     unique: Option<u64>,
     group: Option<u64>,
     limited: bool,
+    once: bool,
     is_event: bool,
     priority: Priority,
     edited: bool,
@@ -157,7 +161,13 @@ impl Draft {
             Some(group) => job = job.group(format!("group-{group}")),
             None => {}
         }
-        if self.given {
+        if self.once {
+            job = job.group(format!("group-{}", self.key)).limit(LIMIT, Some(&format!("key-{}", self.key)));
+            if self.key % 2 == 0 {
+                job = job.unique_key(format!("once-{}", self.key)).hold(Hold::Within(HELD));
+            }
+        }
+        if self.given || self.once && self.key % 2 == 1 {
             job = job.id(format!("given-{}", self.key));
         }
         job
@@ -192,7 +202,7 @@ impl Caller {
         let pad = std::iter::repeat_with(|| self.rng.alphanumeric()).take(length).collect();
         let (delayed, given, kept) = (self.one_in(self.mix.delayed), self.one_in(self.mix.given), self.one_in(self.mix.kept));
         let (cancelled, tomorrow) = (self.one_in(self.mix.cancelled), self.one_in(self.mix.tomorrow));
-        let ms = self.rng.u32(..=self.mix.ms);
+        let ms = self.rng.u32(self.mix.from_ms..=self.mix.ms);
         let edited = self.one_in(self.mix.edited);
         let low = self.mix.low;
         let priority = match self.one_in(low) {
@@ -215,6 +225,7 @@ impl Caller {
             unique,
             group,
             limited: self.mix.limited,
+            once: self.mix.once,
             is_event: self.mix.events,
             priority,
             edited,

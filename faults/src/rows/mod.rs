@@ -16,6 +16,7 @@ mod rules;
 mod schedules;
 mod servers;
 mod soak;
+mod starvation;
 mod states;
 mod topics;
 mod watching;
@@ -122,6 +123,7 @@ pub fn all() -> Vec<&'static Row> {
         rules::ROWS,
         operations::ROWS,
         watching::ROWS,
+        starvation::ROWS,
         soak::ROWS,
     ]
     .into_iter()

@@ -19,7 +19,7 @@ use queue_core::{
 };
 use queue_tests::{
     apart::{has_own_clock, move_clock},
-    folder::on_disk,
+    folder::{folder, on_disk},
     patience::{WatchBroker, until, wait_for},
     server::{Kind, Server},
 };
@@ -31,7 +31,7 @@ const SMALL: usize = 2_000;
 
 /// Jobs and events that end before the next ones come, and how many of them are enqueued together: a script stores 500 jobs with all that these have in over 5 ms.
 const WAVE: usize = 5_000;
-const TOGETHER: usize = 100;
+const TOGETHER: usize = 50;
 
 /// By how much the memory of the process may grow between the first round and one of ten times its size: a leak of 40 bytes for each of a million entries
 /// exceeds it.
@@ -97,12 +97,16 @@ fn on_sqlite_nothing_is_left_of_what_was_kept_for_a_while() {
     if !has_own_clock(&on_sqlite_nothing_is_left_of_what_was_kept_for_a_while) {
         return;
     }
-    let folder = on_disk();
+    let folder = if size() > SMALL { on_disk() } else { folder() };
     soaks(Place::File(folder.path().join("queue.db")));
 }
 
+fn size() -> usize {
+    std::env::var("QUEUE_TEST_SOAK").ok().map_or(SMALL, |n| n.parse().expect("QUEUE_TEST_SOAK is a number"))
+}
+
 fn soaks(place: Place) {
-    let n = std::env::var("QUEUE_TEST_SOAK").ok().map_or(SMALL, |n| n.parse().expect("QUEUE_TEST_SOAK is a number"));
+    let n = size();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime starts");
     runtime.block_on(async {
         let client = Client::connect(&place.url()).await.expect("the broker is there").watched();
