@@ -102,7 +102,9 @@ struct Process {
 
 impl Process {
     fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[Lane]) -> Result<Self, Failed> {
-        const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
+        // The name of a lane begins with its process and a point: so the index finds it.
+        const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1
+            AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced AND deadline > ?3)";
         const LEAVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_leaving WHERE lane = ?1)";
         let process = &lanes[0].process;
         let mut held = Vec::new();
