@@ -121,16 +121,23 @@ impl Janitor {
 
     /// Removes producers of a topic that have published nothing for long, and what it does not keep. One worker trims a topic at a time.
     async fn trim(&self, topic: &str, round: &mut Round) {
-        match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
-            // Another worker trims this topic.
-            Ok(swept) if swept.elsewhere => return,
-            Ok(swept) => {
-                round.removed += swept.removed();
-                round.left |= swept.more;
-            }
-            Err(error) => {
-                round.failed += 1;
-                tracing::debug!(topic, %error, "cannot sweep the producers of the topic, retrying in the next round");
+        let began = now();
+        loop {
+            let asked = now();
+            match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
+                // Another worker trims this topic.
+                Ok(swept) if swept.elsewhere => return,
+                Ok(swept) => {
+                    round.removed += swept.removed();
+                    if !swept.more || rests(began, asked, round).await {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    round.failed += 1;
+                    tracing::debug!(topic, %error, "cannot sweep the producers of the topic, retrying in the next round");
+                    break;
+                }
             }
         }
         let began = now();
@@ -247,6 +254,20 @@ mod tests {
             rounds.push(janitor.tick().await);
         }
         assert_eq!(rounds.pop(), Some(Round { removed: 1, ..Round::default() }));
+    }
+
+    /// Many processes have published to a topic, and are gone: one round removes more of them than one call.
+    #[tokio::test]
+    async fn a_round_removes_all_producers_of_a_topic_that_are_silent() {
+        const PRODUCERS: usize = 250;
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let broker = client.broker().clone();
+        let ours = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
+        let mut janitor = Janitor::new(Shared::alone(&client, &["mail@orders"], Settings { sweep: ours, ..Settings::default() }));
+        for _ in 0..PRODUCERS {
+            broker.register(&Register::producer("@orders", ProcessId::random())).await.unwrap();
+        }
+        assert_eq!(janitor.tick().await.removed, PRODUCERS);
     }
 
     #[tokio::test]

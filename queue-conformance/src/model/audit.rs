@@ -84,8 +84,10 @@ impl Model {
         swept.ended += self.trim(limits.keep, limits.items - swept.ended);
         (swept.groups, swept.rates) = (self.forget_groups(limits.items), self.forget_rates(limits.items));
         swept.waiters = self.forget_waiters(limits.items);
-        let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.groups, swept.rates, swept.waiters];
-        swept.more = swept.buried.len() >= limits.items || removed.into_iter().any(|removed| removed >= limits.items);
+        swept.backfilled = self.forget_backfilled(limits.items);
+        let removed = [swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.groups, swept.rates];
+        let removed = removed.into_iter().chain([swept.waiters, swept.backfilled]);
+        swept.more = swept.buried.len() >= limits.items || { removed }.any(|removed| removed >= limits.items);
         if (swept.more || of_topic) && limits.sweeper != 0 {
             self.sweeper = Some((limits.sweeper, self.now.saturating_add(SWEEPER_LEASE.as_millis().try_into().unwrap_or(i64::MAX))));
         } else if self.sweeper.is_some_and(|(other, until)| other == limits.sweeper || until <= self.now) {

@@ -15,6 +15,8 @@ use super::{
     doors::{By, End},
 };
 
+const REMEMBERED_MS: i64 = BACKFILL_REMEMBERED.as_secs().cast_signed() * 1000;
+
 /// What a queue has of schedules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedules {
@@ -110,12 +112,18 @@ impl Model {
         ScheduleAnswer::Set(answers)
     }
 
+    /// Forgets ids that a backfill or a person made, at most so many.
+    pub(super) fn forget_backfilled(&mut self, items: usize) -> usize {
+        let is_over = |at: &i64| *at <= self.now - REMEMBERED_MS;
+        let over: Vec<JobId> =
+            self.schedules.backfilled.iter().filter(|(_, at)| is_over(at)).map(|(id, _)| id.clone()).take(items).collect();
+        over.iter().filter(|id| self.schedules.backfilled.remove(*id).is_some()).count()
+    }
+
     fn store_tick(&mut self, schedule: &str, tick: &TickJob) -> bool {
         let (id, now) = (&tick.job.id, self.now);
         if tick.remembered {
-            let day = i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX);
-            self.schedules.backfilled.retain(|_, at| *at > now - day);
-            if self.schedules.backfilled.contains_key(id) {
+            if self.schedules.backfilled.get(id).is_some_and(|at| *at > now - REMEMBERED_MS) {
                 return false;
             }
             self.schedules.backfilled.insert(id.clone(), now);

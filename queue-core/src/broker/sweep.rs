@@ -91,6 +91,8 @@ pub struct Swept {
     pub groups: usize,
     /// Marks of callers who waited for the end of a job.
     pub waiters: usize,
+    /// Ids of jobs that a backfill or an operator has made, past [`BACKFILL_REMEMBERED`](super::BACKFILL_REMEMBERED).
+    pub backfilled: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,
     /// Whether more is left of some kind than one call removes.
@@ -102,7 +104,7 @@ pub struct Swept {
 impl Swept {
     /// How many entries were removed.
     pub fn removed(&self) -> usize {
-        self.producers + self.remembered + self.dead + self.ended + self.keys + self.rates + self.groups + self.waiters
+        self.producers + self.remembered + self.dead + self.ended + self.keys + self.rates + self.groups + self.waiters + self.backfilled
     }
 
     /// The kinds of which something was removed, or waits, as reports name them.
@@ -116,6 +118,7 @@ impl Swept {
             ("rates of limits", self.rates),
             ("groups", self.groups),
             ("marks of callers", self.waiters),
+            ("ids of backfills", self.backfilled),
         ];
         kinds.into_iter().filter(|(_, entries)| *entries > 0)
     }

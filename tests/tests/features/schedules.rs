@@ -14,7 +14,7 @@ use queue_core::{
     CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
     broker::{
         Audit, BuryReason, Change, DamageKind, DynBroker, Ending, JobState, ScheduleAnswer, ScheduleList, ScheduleSet, ScheduleState,
-        SetSchedule,
+        SetSchedule, SweepLimits,
     },
     client::RawJob,
     prelude::*,
@@ -216,6 +216,52 @@ async fn audit_on_sqlite_finds_a_run_without_its_job() {
     let save = || run("DROP TABLE IF EXISTS saved; CREATE TABLE saved AS SELECT * FROM queue_ticked");
     let restore = || run("INSERT OR REPLACE INTO queue_ticked SELECT * FROM saved");
     a_run_without_its_job_is_found(broker, || run("DELETE FROM queue_jobs"), save, restore).await;
+}
+
+/// Ids that backfills and people have made are forgotten after a day, in steps. `make`: so many ids, whose time is over.
+async fn ids_of_backfills_are_swept(broker: DynBroker, make: impl Fn(usize), left: impl Fn() -> usize) {
+    const IDS: usize = 250;
+    let client = Client::with_broker(broker.clone());
+    client.schedules().upsert(Schedule::every("often", Duration::from_secs(3600)).raw_job(job())).await.unwrap();
+    make(IDS);
+    let mut removed = Vec::new();
+    loop {
+        let swept = broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+        removed.push(swept.backfilled);
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!((removed, left()), (vec![100, 100, 50], 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_on_redis_forgets_ids_of_backfills() {
+    let server = RedisServer::start(Kind::Redis);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let key = format!("queue:{{{QUEUE}}}:backfilled");
+    let make = |ids: usize| {
+        let script = "for n = 1, ARGV[1] do redis.call('ZADD', KEYS[1], '1', 'id' .. n) end";
+        server.command(&["EVAL", script, "1", &key, &ids.to_string()]);
+    };
+    let left = || server.command(&["ZCARD", &key]).trim().trim_start_matches(':').parse().unwrap();
+    ids_of_backfills_are_swept(broker, make, left).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_on_sqlite_forgets_ids_of_backfills() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let make = |ids: usize| {
+        for n in 0..ids {
+            let made = "INSERT INTO queue_backfilled (queue, id, at) SELECT queue, ?1, 1 FROM queue_schedules";
+            other.execute(made, [n.to_string().into_bytes()]).unwrap();
+        }
+    };
+    let left = || other.query_row("SELECT count(*) FROM queue_backfilled", [], |row| row.get::<_, u32>(0)).unwrap() as usize;
+    ids_of_backfills_are_swept(broker, make, left).await;
 }
 
 macro_rules! on_all {

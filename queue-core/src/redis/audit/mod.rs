@@ -57,6 +57,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         rates: number(next(&mut values)?)?,
         groups: number(next(&mut values)?)?,
         waiters: number(next(&mut values)?)?,
+        backfilled: number(next(&mut values)?)?,
         more: number::<i64>(next(&mut values)?)? != 0,
         elsewhere: false,
     })

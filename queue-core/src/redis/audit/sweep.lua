@@ -1,5 +1,5 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept, sweeper or 0, '1' for the address of a topic: its sweeper trims the log as well, and keeps others away in any case. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, and 1 if
+-- the dead, most kept, most bytes kept, sweeper or 0, '1' for the address of a topic: its sweeper trims the log as well, and keeps others away in any case. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, ids of backfills, and 1 if
 -- more is left of some kind; or nothing: another one sweeps.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
@@ -31,7 +31,7 @@ if items == 0 then
     looked, over = looked + 1, over + ((not tat or whole(tat) <= micros and whole(closed) <= now) and 1 or 0)
   end
   rates = math.floor(rates * over / math.max(looked, 1))
-  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), 0 }
+  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), waiting(K.backfilled, ms(now - C.remembered_ms)), 0 }
 end
 local more = false
 
@@ -181,6 +181,10 @@ if has('w') then
   waiters = step(#gone)
 end
 
+local backfilled = call('ZRANGEBYSCORE', K.backfilled, '-inf', ms(now - C.remembered_ms), 'LIMIT', 0, items)
+many('ZREM', K.backfilled, backfilled)
+step(#backfilled)
+
 if has('v') then
   is_followed()
 end
@@ -198,4 +202,4 @@ end
 
 -- What is gone, and what other hands have brought.
 recount_bits()
-return { #silent, #old, dead, ended, keys, buried, rates, groups, waiters, more and 1 or 0 }
+return { #silent, #old, dead, ended, keys, buried, rates, groups, waiters, #backfilled, more and 1 or 0 }

@@ -40,9 +40,7 @@ end
 
 -- Whether an id is one of those that a backfill or a person has made lately. It is from now on.
 local function is_remembered(id)
-  local old = call('ZRANGEBYSCORE', K.backfilled, '-inf', ms(now - C.remembered_ms), 'LIMIT', 0, 100)
-  many('ZREM', K.backfilled, old)
-  if call('ZSCORE', K.backfilled, id) then
+  if whole(call('ZSCORE', K.backfilled, id) or '') > now - C.remembered_ms then
     return true
   end
   call('ZADD', K.backfilled, ms(now), id)

@@ -18,6 +18,7 @@ use crate::{
             row::{CANCELLED, DEAD, DONE, EXPIRED},
             transitions, watched,
         },
+        schedule,
     },
 };
 
@@ -42,13 +43,14 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;
     swept.waiters = watched::prune(tx, &queue, items)?;
+    swept.backfilled = schedule::prune(tx, &queue, items)?;
     let transitions = transitions::prune(tx, items)?;
     let groups;
     (swept.groups, groups) = groups::prune(tx, &queue, items)?;
     let rates;
     (swept.rates, rates) = rates::prune(tx, &queue, items)?;
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;
-    let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters];
+    let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.backfilled];
     swept.more = transitions || groups || rates || removed.into_iter().any(|removed| removed >= items);
     // The sweeper of a topic trims the log as well: it keeps others away in any case.
     note_sweeper(tx, &queue, limits.sweeper, swept.more || topic_at(queue.name).is_some())?;
@@ -79,7 +81,9 @@ fn ms(age: Duration) -> i64 {
 
 /// Whether more than [`CLEANUP_BEHIND`] expired entries of a kind wait.
 fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept, Failed> {
-    const PRODUCERS: &str = "SELECT 1 FROM queue_producers WHERE queue = ?1 AND seen <= ?2 LIMIT 1 OFFSET ?3";
+    // Those of relays are few.
+    const PRODUCERS: &str =
+        "SELECT 1 FROM queue_producers WHERE queue = ?1 AND (substr(answers, 1, 1) IS X'FF') = 0 AND seen <= ?2 LIMIT 1 OFFSET ?3";
     const REMEMBERED: &str = "SELECT 1 FROM queue_remembered WHERE queue = ?1 AND ended <= ?2 LIMIT 1 OFFSET ?3";
     const DEAD_JOBS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
     const ENDED: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
@@ -87,6 +91,7 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     const RATES: &str = "SELECT 1 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 * 1000 AND closed <= ?2 LIMIT 1 OFFSET ?3";
     const GROUPS: &str = "SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 0 AND front IS NULL
         AND start <= (SELECT virtual FROM queue_turns WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
+    const BACKFILLED: &str = "SELECT 1 FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 LIMIT 1 OFFSET ?3";
     const WAITERS: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     let count = |found: bool| if found { CLEANUP_BEHIND + 1 } else { 0 };
     let waits_since =
@@ -101,6 +106,7 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
         swept.ended = swept.ended.max(count(tx.sql(ENDED)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND), state])?));
     }
     (swept.keys, swept.waiters) = (waits(KEYS)?, waits(WAITERS)?);
+    swept.backfilled = waits_since(BACKFILLED, schedule::forgotten_since(tx))?;
     if tx.grouped() {
         swept.groups = waits(GROUPS)?;
         swept.rates = waits(RATES)?;
@@ -131,4 +137,29 @@ fn note_sweeper(tx: &Tx<'_>, queue: &Queue<'_>, me: u64, more: bool) -> Result<(
         tx.note_place(queue.key, SWEEPER, None)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many producers there are, a sweep reads those alone that are silent.
+    #[test]
+    fn silent_producers_are_searched_for_and_never_scanned_for() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../connection/migrations/001_jobs.sql")).unwrap();
+        connection.execute_batch(include_str!("../connection/migrations/producers.sql")).unwrap();
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql!("sweep_producers.sql"))).unwrap();
+        for n in 1..=explain.parameter_count() {
+            explain.raw_bind_parameter(n, 1).unwrap();
+        }
+        let (mut plan, mut rows) = (Vec::new(), explain.raw_query());
+        while let Some(row) = rows.next().unwrap() {
+            plan.push(row.get::<_, String>(3).unwrap());
+        }
+        let of_producers: Vec<_> = plan.iter().filter(|step| step.contains("queue_producers")).collect();
+        let is_searched = |step: &&&String| step.contains("seen<?") || step.contains("PRIMARY KEY (queue=? AND name=?)");
+        assert_eq!(of_producers.iter().filter(is_searched).count(), 3, "{plan:?}");
+        assert_eq!(of_producers.len(), 3, "{plan:?}");
+    }
 }

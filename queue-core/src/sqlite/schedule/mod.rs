@@ -122,17 +122,25 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     Ok(ScheduleAnswer::Set(answers))
 }
 
+/// Ids of backfills that were made until then are forgotten.
+pub(crate) fn forgotten_since(tx: &Tx<'_>) -> i64 {
+    tx.now.saturating_sub(i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Forgets them, at most so many.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
+    const PRUNE: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND id IN
+        (SELECT id FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3)";
+    tx.sql(PRUNE)?.execute(params![queue.key, forgotten_since(tx), Unsigned(items)])
+}
+
 fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob) -> Result<bool, Failed> {
     const TICKED: &str = "INSERT OR REPLACE INTO queue_ticked (queue, id, schedule, run) VALUES (?1, ?2, ?3, ?4)";
-    const REMEMBER: &str = "INSERT INTO queue_backfilled (queue, id, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-    const FORGET: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND at < ?2";
+    const REMEMBER: &str =
+        "INSERT INTO queue_backfilled (queue, id, at) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <= ?4";
     let id = tick.job.id.as_bytes();
-    if tick.remembered {
-        let day = i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX);
-        tx.sql(FORGET)?.execute(params![queue.key, tx.now.saturating_sub(day)])?;
-        if tx.sql(REMEMBER)?.execute(params![queue.key, id, tx.now])? == 0 {
-            return Ok(false);
-        }
+    if tick.remembered && tx.sql(REMEMBER)?.execute(params![queue.key, id, tx.now, forgotten_since(tx)])? == 0 {
+        return Ok(false);
     }
     let at = ready::due(tx, &tick.job);
     if !ready::store(tx, queue, &tick.job, at)? {

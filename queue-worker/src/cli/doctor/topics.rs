@@ -1,6 +1,8 @@
 //! Problems of topics.
 
-use queue_core::{Inspector, SubscriptionInfo, TopicInfo};
+use std::time::{Duration, SystemTime};
+
+use queue_core::{Inspector, Retention, SubscriptionInfo, TopicInfo, broker::CLEANUP_BEHIND};
 
 use super::{Problem, WORTH_A_WORD};
 use crate::cli::output::coarse;
@@ -8,6 +10,7 @@ use crate::cli::output::coarse;
 pub(in crate::cli) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for topic in inspector.topics().await? {
         problems.extend(closed(&topic));
+        problems.extend(overdue(&topic));
         problems.extend(topic.subscriptions.iter().filter_map(stands));
         problems.extend(topic.subscriptions.iter().filter_map(|of| late(&topic, of)));
         problems.extend(topic.subscriptions.iter().filter_map(|of| lost(&topic, of)));
@@ -25,6 +28,22 @@ fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     );
     let way_out = format!("start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
     (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, way_out))
+}
+
+/// Events that nobody removes, or not fast enough.
+fn overdue(topic: &TopicInfo) -> Option<Problem> {
+    let oldest = topic.first.and_then(|first| SystemTime::now().duration_since(first).ok()).unwrap_or_default();
+    let unread = topic.subscriptions.iter().map(|of| of.behind.unwrap_or(topic.events)).max().unwrap_or_default();
+    let problem = format!("topic {}: more than 100,000 expired events wait to be removed", topic.name);
+    let way_out = "start a worker of a subscription: workers remove expired events; if one runs, its log says why it does not";
+    (expired(topic.events, unread, oldest, &topic.retention) > CLEANUP_BEHIND as u64).then(|| Problem::advice(None, problem, way_out))
+}
+
+/// About how many events a topic does not keep, if they came at a steady rate. An event that a subscription has not read is not counted.
+fn expired(events: u64, unread: u64, oldest: Duration, retention: &Retention) -> u64 {
+    let too_many = retention.count.map_or(0, |most| events.saturating_sub(most));
+    let too_old = oldest.saturating_sub(retention.age()).as_secs_f64() / oldest.as_secs_f64().max(1.0) * events as f64;
+    too_many.max(too_old as u64).min(events.saturating_sub(unread))
 }
 
 fn closed(topic: &TopicInfo) -> Option<Problem> {
@@ -48,4 +67,19 @@ fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let problem = format!("{} events were removed before it read them, since it was created", of.lost);
     let way_out = format!("it was too slow: start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
     (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, way_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expired_events_are_counted_but_for_those_that_are_unread() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let retention = Retention { age: Some(HOUR), count: Some(900_000), ..Retention::default() };
+        let waiting = |unread, oldest| expired(1_000_000, unread, oldest, &retention);
+        assert_eq!((waiting(0, HOUR / 2), waiting(0, HOUR)), (100_000, 100_000), "too many");
+        assert_eq!(waiting(0, 2 * HOUR), 500_000, "half of them are too old");
+        assert_eq!(waiting(800_000, 2 * HOUR), 200_000);
+    }
 }
