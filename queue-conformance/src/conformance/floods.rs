@@ -128,6 +128,32 @@ pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
     assert_eq!(sweep_all(&bed, |swept| swept.rates).await, OVER);
 }
 
+/// Hundreds of suspects were cancelled while they waited: a lane that may run no suspect gets plain jobs all the same, also where jobs of groups wait as well.
+pub async fn cancelled_suspects_hide_no_other_job(bed: Bed) {
+    bed.put(MANY).await;
+    let mut dying = bed.dying_lane().await;
+    assert_eq!(dying.claim(MANY).await.len(), MANY);
+    bed.reclaim(&[&dying], super::groups::RULE).await;
+    let mut lane = bed.lane().await;
+    eventually("all are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(JobState::Ready).await == MANY as u64).then_some(())
+    })
+    .await;
+    bed.broker.cancel(&bed.queue, &bed.ids(JobState::Ready).await).await.expect("they can be cancelled");
+    put(&bed, "a", 20).await;
+    put(&bed, "", 5).await;
+    let mut claimed = Vec::new();
+    for _ in 0..20 {
+        let mut turn = lane.next().claim(1);
+        turn.suspect = false;
+        claimed.extend(lane.send(&turn).await.deliveries);
+    }
+    assert_eq!(groups(&claimed).matches('-').count(), 5, "{}", groups(&claimed));
+    sound(&bed).await;
+}
+
 /// Hundreds of suspects were cancelled while they waited: the one behind them comes at once.
 pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     let ids = bed.put(MANY + 1).await;

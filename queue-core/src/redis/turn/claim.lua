@@ -131,9 +131,9 @@ local function claim_ready(list)
   end
 end
 
--- Plain jobs and groups in turn.
+-- Plain jobs and groups in turn. Tombs of suspects hide no job of the lists: at most as many of them as suspects wait.
 local function claim_by_turns()
-  local plain, wanted_in_all, before = -call('HLEN', K.tomb), wanted, #ids
+  local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tomb), 0) or 0, wanted, #ids
   for _, list in ipairs(ORDER) do
     plain = plain + call('LLEN', LISTS[list])
   end

@@ -86,9 +86,9 @@ fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     tx.sql(TAKEN)?.query_row(states, |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs could start: `most` of those without a group at most, and of a group that may be served one.
+/// How many jobs could start: `most` of those without a group at most, and of a group that may be served one, of as many groups at most.
 fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, Unsigned(most)], |row| Unsigned::get(row, 0))?;
-    Ok(plain + usize::try_from(groups::in_turn(tx, queue)?).unwrap_or(usize::MAX - plain))
+    Ok(plain + groups::next(tx, queue, most)?.len())
 }
