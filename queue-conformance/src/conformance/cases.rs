@@ -78,6 +78,7 @@ macro_rules! __conformance_cases {
                 each_key_of_a_limit_is_looked_at_when_that_changes
                 a_job_that_waits_for_a_limit_is_passed
                 priority_decides_among_plain_jobs_with_limits_and_without
+                priority_decides_among_jobs_that_wait_for_a_limit
                 jobs_with_limits_and_without_start_in_turn_one_by_one
                 groups_take_turns_with_plain_jobs_that_have_limits
                 plain_jobs_with_limits_count_for_their_share
@@ -441,6 +442,7 @@ macro_rules! __conformance_cases {
                 rates_of_keys_that_were_used_once_are_forgotten
                 a_sweep_that_meets_only_rates_that_hold_goes_on
                 cancelled_suspects_keep_no_other_waiting
+                cancelled_suspects_hide_no_other_job
                 groups_that_rest_with_jobs_keep_none_from_being_forgotten
                 one_worker_sweeps_a_queue_at_a_time
                 one_worker_trims_a_topic_at_a_time

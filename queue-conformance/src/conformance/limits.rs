@@ -168,6 +168,45 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     assert!((20..=40).contains(&of_them), "{of_them}");
 }
 
+/// Of jobs that wait for one key the one of the highest priority starts first, also if others have waited for longer, have other limits beside it, or wait for a rate.
+pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
+    let other = key("other", "");
+    concurrency(&bed, "api", 1).await;
+    concurrency(&bed, "other", 9).await;
+    set(&bed, "slow", |rule| (rule.rate, rule.burst) = ("10/1s".parse().ok(), Some(1))).await;
+    let mut lane = bed.lane().await;
+    for (limit, group) in [("api", ""), ("api", "a"), ("slow", ""), ("slow", "a")] {
+        let of = key(limit, "");
+        let holder = limited(group, &[of]);
+        bed.producer().await.stored(vec![holder]).await;
+        let holder = eventually("it starts", async || claim_all(&mut lane, 1).await.pop()).await;
+        if limit == "slow" {
+            // Nobody starts before all of them wait.
+            set(&bed, limit, |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
+        }
+        let mut ids = Vec::new();
+        for (priority, keys) in
+            [(Priority::Low, &[of][..]), (Priority::Normal, &[of, other]), (Priority::Low, &[of, other]), (Priority::Critical, &[of])]
+        {
+            let mut job = limited(group, keys);
+            job.priority = priority;
+            ids.push(job.id.clone());
+            bed.producer().await.stored(vec![job]).await;
+            assert!(claim_all(&mut lane, 5).await.is_empty(), "it waits for the limit");
+        }
+        lane.ack(&[holder]).await;
+        if limit == "slow" {
+            set(&bed, limit, |rule| (rule.rate, rule.burst) = ("10/1s".parse().ok(), Some(1))).await;
+        }
+        for at in [3, 1, 0, 2] {
+            let claimed = eventually("the next one starts", async || claim_all(&mut lane, 1).await.pop()).await;
+            assert_eq!(claimed.id, ids[at], "of `{group}`, by `{limit}`");
+            lane.ack(&[claimed]).await;
+        }
+        sound(&bed).await;
+    }
+}
+
 /// Whether a claim takes one job or three: those with limits and those without take turns, among jobs without a group and inside one.
 pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
     concurrency(&bed, "stripe", 1000).await;
@@ -470,11 +509,17 @@ pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
 pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
-    let jobs: Vec<NewJob> = (0..400).map(|n| limited("a", &[key("stripe", &n.to_string())])).collect();
+    // What comes first is behind a thousand others in the order of keys.
+    let mut keys: Vec<LimitKey> = (0..1_030).map(|n| key("stripe", &n.to_string())).collect();
+    keys.sort_unstable();
+    keys.reverse();
+    let jobs: Vec<NewJob> = keys.iter().map(|key| limited("a", &[*key])).collect();
     let ids: Vec<_> = jobs.iter().map(|job| job.id.clone()).collect();
-    bed.producer().await.stored(jobs).await;
+    for jobs in jobs.chunks(500) {
+        bed.producer().await.stored(jobs.to_vec()).await;
+    }
     let mut lane = bed.lane().await;
-    for id in &ids[..50] {
+    for id in &ids[..5] {
         let claimed = claim_all(&mut lane, 5).await;
         assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [id]);
         lane.ack(&claimed).await;

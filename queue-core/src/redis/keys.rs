@@ -52,6 +52,8 @@ pub(in crate::redis) enum Kind {
     Costs,
     Limits,
     Open,
+    Numbered,
+    Ranked,
     Risen,
     Rising,
     Roomy,
@@ -146,6 +148,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Costs,
     Kind::Limits,
     Kind::Open,
+    Kind::Numbered,
+    Kind::Ranked,
     Kind::Risen,
     Kind::Rising,
     Kind::Roomy,
@@ -237,6 +241,8 @@ impl Kind {
             Kind::Chains => "chains",
             Kind::Open => "open",
             Kind::Shut => "shut",
+            Kind::Numbered => "numbered",
+            Kind::Ranked => "ranked",
             Kind::Roomy => "roomy",
             Kind::Wake => "wake",
             Kind::Limits => "limits",
@@ -319,6 +325,8 @@ impl Kind {
             | Kind::Holders
             | Kind::Open
             | Kind::Shut
+            | Kind::Numbered
+            | Kind::Ranked
             | Kind::Roomy
             | Kind::Wake
             | Kind::Rising

@@ -16,7 +16,7 @@ use queue_conformance::{
 };
 use queue_core::{
     Error, GroupName, JobId, LimitKey, RawJob,
-    broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob},
+    broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob, SweepLimits},
     prelude::*,
     redis::RedisBroker,
     registry::Registry,
@@ -35,6 +35,7 @@ on_servers! {
     a_lane_that_knows_no_limits_keeps_them_out
     a_rate_that_a_wrong_clock_has_stored_is_brought_back
     a_costly_job_is_not_overtaken_by_later_ones_of_its_key
+    who_has_waited_for_a_limit_since_an_earlier_era_comes_first
 }
 
 const QUEUE: &str = "limited";
@@ -170,6 +171,71 @@ async fn a_costly_job_is_not_overtaken_by_later_ones_of_its_key(kind: Kind) {
 async fn a_costly_job_is_not_overtaken_in_a_file() {
     let folder = folder();
     is_not_overtaken(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
+}
+
+/// A thousand keys of limits that are closed are looked at before one whose rate is over: the sweep goes on behind them.
+#[tokio::test]
+async fn a_sweep_goes_on_behind_closed_keys_in_a_file() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    Producer::on(&broker, QUEUE).await.stored(vec![job()]).await;
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let put = "INSERT INTO queue_rates (queue, key, tat, step, closed) SELECT queue, ?1, ?2, 1.0, ?3 FROM queue_limited";
+    for n in 0..1_500_i64 {
+        other.execute(put, rusqlite::params![LimitKey::of("stripe", &n.to_be_bytes()).as_bytes(), n, i64::MAX / 4]).unwrap();
+    }
+    other.execute(put, rusqlite::params![LimitKey::of("stripe", b"over").as_bytes(), 1_500, 0]).unwrap();
+    let mut removed = Vec::new();
+    loop {
+        let swept = broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+        removed.push(swept.rates);
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!(removed.iter().sum::<usize>(), 1, "{removed:?}");
+}
+
+/// Virtual time is put back while groups wait for a limit: those that come later start later.
+async fn who_has_waited_for_a_limit_since_an_earlier_era_comes_first(kind: Kind) {
+    const ERA: u64 = 1 << 51;
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let key = |name: &str| format!("queue:{{{QUEUE}}}:{name}");
+    let number = |command: &[&str]| server.command(command).lines().last().unwrap().trim_start_matches(':').parse::<u64>().unwrap();
+    let concurrency =
+        async |most| inspector.set_limit(QUEUE, "stripe", |rule| rule.concurrency = Some(most)).await.map(drop).expect("it is set");
+    let in_group = |mut job: NewJob, group: &str| {
+        job.group = Some(GroupName::new(group).unwrap());
+        job
+    };
+    concurrency(0).await;
+    let (mut producer, mut lane) = (Producer::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await);
+    for _ in 0..40 {
+        producer.stored(["a", "b"].map(|group| in_group(NewJob::new(JobId::make(), envelope(group)), group)).to_vec()).await;
+    }
+    let later = "for _, group in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do redis.call('ZINCRBY', KEYS[2], ARGV[1], group) end
+        return redis.call('HINCRBY', KEYS[1], 'virtual', ARGV[1])";
+    server.command(&["EVAL", later, "2", &key("meta"), &key("turns"), &(ERA - 105_000).to_string()]);
+    let mut waiting = Vec::new();
+    for (n, group) in ["old", "new"].into_iter().enumerate() {
+        let job = in_group(job(), group);
+        waiting.push(job.id.clone());
+        producer.stored(vec![job]).await;
+        while number(&["ZCARD", &key("shut")]) < n as u64 + 1 || n == 0 && number(&["HGET", &key("meta"), "virtual"]) > ERA / 2 {
+            let claimed = lane.claim_one().await;
+            lane.ack(&[claimed]).await;
+        }
+    }
+    concurrency(1).await;
+    for id in waiting {
+        let claimed = lane.claim(100).await;
+        assert!(claimed.iter().any(|delivery| delivery.id == id), "the one that has waited for longer");
+        lane.ack(&claimed).await;
+    }
+    assert_eq!(damages(&broker, LOOK).await, []);
 }
 
 async fn a_lane_that_knows_no_limits_keeps_them_out(kind: Kind) {

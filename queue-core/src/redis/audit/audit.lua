@@ -529,13 +529,30 @@ elseif what == 'shut' then
       end
     end
   end
+elseif what == 'numbered' then
+  -- Places in the order of a group that no job has. ARGV: members of `numbered`.
+  for i = 3, #ARGV do
+    local behind = 3 + (byte(ARGV[i], 1) or 0) * 256 + (byte(ARGV[i], 2) or 0)
+    local member = is_in_line(string.sub(ARGV[i], behind + 8))
+    if call('ZSCORE', K.numbered, ARGV[i]) and not (member and limits().numbered(member) == ARGV[i]) then
+      local group = string.sub(ARGV[i], 1, behind - 1)
+      found(group)
+      if repairs then
+        call('ZREM', K.numbered, ARGV[i])
+        review(group)
+      end
+    end
+  end
 elseif what == 'unchained' then
-  -- Places in the line with limits whose chain is neither open nor shut. ARGV: members.
+  -- Places in the line with limits whose chain is neither open nor shut, or that are not in the order of their group. ARGV: members.
   for i = 3, #ARGV do
     local group, _, is_suspect, chain, digit = parts_of(ARGV[i])
-    if #chain > 1 and not is_suspect and call('ZSCORE', K.line, ARGV[i]) and call('HEXISTS', K.chains, group .. digit .. chain) == 0 then
+    local place = not is_suspect and limits().numbered(ARGV[i])
+    if #chain > 1 and not is_suspect and call('ZSCORE', K.line, ARGV[i])
+      and (call('HEXISTS', K.chains, group .. digit .. chain) == 0 or place and not call('ZSCORE', K.numbered, place)) then
       found(ARGV[i])
       if repairs then
+        limits().number({ ARGV[i] })
         limits().join(group, digit, chain)
         review(group)
       end

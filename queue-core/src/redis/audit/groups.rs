@@ -15,12 +15,13 @@ use crate::{
 };
 
 /// What is looked at, by what, and what is found. Slots come first: what they leave free decides who may be served.
-const LOOKS: [(&str, Kind, &str, DamageKind); 8] = [
+const LOOKS: [(&str, Kind, &str, DamageKind); 9] = [
     ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
     ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),
     ("HSCAN", Kind::Front, "front", DamageKind::LineLeaked),
     ("HSCAN", Kind::Chains, "chains", DamageKind::LimitOutOfTurn),
     ("ZSCAN", Kind::Shut, "shut", DamageKind::LimitOutOfTurn),
+    ("ZSCAN", Kind::Numbered, "numbered", DamageKind::LimitOutOfTurn),
     ("ZSCAN", Kind::Line, "unchained", DamageKind::LimitOutOfTurn),
     ("ZSCAN", Kind::Turns, "turns", DamageKind::GroupOutOfTurn),
     ("ZSCAN", Kind::Doubts, "turns", DamageKind::GroupOutOfTurn),
@@ -29,7 +30,7 @@ const LOOKS: [(&str, Kind, &str, DamageKind); 8] = [
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
     for (verb, kind, what, found) in LOOKS {
         // Jobs and groups may be many; those that run are few.
-        if matches!(kind, Kind::Grouped | Kind::Turns | Kind::Doubts | Kind::Line) && !thorough {
+        if matches!(kind, Kind::Grouped | Kind::Turns | Kind::Doubts | Kind::Numbered | Kind::Line) && !thorough {
             continue;
         }
         let mut cursor = "0".to_owned();

@@ -37,6 +37,7 @@ local function turn_era(n)
   if virtual_time() >= C.era then
     virtual = virtual - C.era * 3 / 4
     call('HSET', K.meta, 'virtual', ms(virtual), 'plain', ms(math.max(whole(call('HGET', K.meta, 'plain') or '') - C.era * 3 / 4, 0)))
+    call('HINCRBY', K.meta, 'era', '1')
   end
   for _, key in ipairs(has_last_era() and { K.turns, K.doubts, K.rested } or {}) do
     local old, earlier = call('ZRANGEBYSCORE', key, ms(C.era * 3 / 4), '+inf', 'WITHSCORES', 'LIMIT', 0, n), {}
@@ -206,24 +207,17 @@ local function is_in_order(group)
   return rule_of(group).order == 'o' or rule_of(group).order == 's'
 end
 
--- The first job in the line of a group whose jobs run in order, with and without limits: of each of its chains the head is looked at, of 1,000 at most.
+-- The first job in the line of a group whose jobs run in order, with limits and without.
 local function first_in_line(group)
   for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
-    local first, least, from = nil, nil, '[' .. group .. digit
-    for _ = 1, 1000 do
-      local member = call('ZRANGEBYLEX', K.line, from, '(' .. group .. digit .. '\255', 'LIMIT', 0, 1)[1]
-      if not member then
-        break
-      end
-      local _, _, _, chain = parts_of(member)
-      local number = string.sub(member, #group + #chain + 2, #group + #chain + 8)
-      if not least or is_before(number, least) then
-        first, least = member, number
-      end
-      from = '(' .. group .. digit .. chain .. '\255'
+    local prefix = group .. digit
+    local free = call('ZRANGEBYLEX', K.line, '[' .. prefix .. '\0', '(' .. prefix .. '\1', 'LIMIT', 0, 1)[1]
+    local limited, number = limits().first_numbered(prefix, is_in_line)
+    if not free or limited and is_before(number, string.sub(free, #prefix + 2, #prefix + 8)) then
+      free = limited
     end
-    if first then
-      return first
+    if free then
+      return free
     end
   end
 end
@@ -320,7 +314,7 @@ local function push_grouped(ids, at_head)
   end
   local priorities, crashes = has('p') and levels_of(grouped, 1, n), has('c') and call('HMGET', K.crashes, unpack(grouped))
   local number = C.middle + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
-  local members, places, groups, seen, doubted = {}, {}, {}, {}, {}
+  local members, places, groups, seen, doubted, chained = {}, {}, {}, {}, {}, {}
   for at, id in ipairs(grouped) do
     local group, digit = group_in(stored[id]), '2'
     if crashes and crashes[at] then
@@ -332,10 +326,11 @@ local function push_grouped(ids, at_head)
     end
     local chain = chain_in(stored[id])
     local value = chain .. digit .. struct.pack('>I7', at_head and number + n - at or number - n + at) .. group
+    members[2 * at - 1], members[2 * at] = '0', member_of(id, value)
     if #chain > 1 and digit ~= ' ' then
       limits().join(group, digit, chain)
+      chained[#chained + 1] = members[2 * at]
     end
-    members[2 * at - 1], members[2 * at] = '0', member_of(id, value)
     places[2 * at - 1], places[2 * at] = id, value
     if not seen[group] then
       seen[group], groups[#groups + 1] = true, group
@@ -343,6 +338,9 @@ local function push_grouped(ids, at_head)
   end
   mark('g')
   many('ZADD', K.line, members)
+  if #chained > 0 then
+    limits().number(chained)
+  end
   put_all(K.grouped, places)
   local before = opened
   opened = false
@@ -386,7 +384,7 @@ local function leave_line(id)
       call('ZREM', K.line, member)
       local _, _, is_suspect, chain, digit = parts_of(member)
       if #chain > 1 and not is_suspect then
-        limits().leave(group, digit, chain)
+        limits().leave(group, digit, chain, member)
       end
       review(group)
     end
@@ -476,7 +474,7 @@ local function drop_place(group, member)
   call('ZREM', K.line, member)
   local _, _, is_suspect, chain, digit = parts_of(member)
   if #chain > 1 and not is_suspect then
-    limits().leave(group, digit, chain)
+    limits().leave(group, digit, chain, member)
   end
   review(group)
 end

@@ -1,9 +1,11 @@
 -- Limits: which chains may start. A chain is a group, a digit (as in `line`) and the keys of limits, each of 16 bytes behind their length in one byte. A chain
 -- with keys is *open*, or *shut* under a key that has let none of its jobs start:
 --
---   `chains`  chain -> 'o' and a ticket (7 bytes), or 's', the key, a start and a ticket (7 bytes each)
+--   `chains`  chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time (2 bytes), a start and a ticket (7 bytes each)
 --   `open`    group, digit, ticket, keys: within a group and a digit the least ticket is next, so that chains are served in rotation
---   `shut`    key, start, ticket, group, digit, keys: who waits for a key, those of the group with the least start first
+--   `shut`    key, era, start, ticket, group, digit, keys: who waits for a key, those of the group with the least start first
+--   `ranked`  key, group, digit, ticket, keys: the same by priority and age, in a queue with priorities
+--   `numbered` group, digit, number, id: jobs with limits and a group that are ready, in their order
 --   `roomy`   keys that chains are shut under and that may let them start: they are looked at by the next claims
 --   `wake`    keys that let the next job start at a time, and chains are shut under them
 --   `tat`     key -> theoretical arrival time in microseconds, rate (starts, period), until when it is closed in milliseconds
@@ -262,14 +264,26 @@ local function limits()
     return places[entry]
   end
 
+  local function has_ranked()
+    if L.has_ranked == nil then
+      L.has_ranked = call('EXISTS', K.ranked) == 1
+    end
+    return L.has_ranked
+  end
+
   -- Moves chains, each of which is a group, a digit, keys and a new place; without a place it goes.
   local function move(moves)
-    local from, to, placed, gone = { {}, {} }, { {}, {} }, {}, {}
+    local from, to, placed, gone = { {}, {}, {} }, { {}, {}, {} }, {}, {}
     local function note(lists, place, group, digit, chain, score)
       local is_open = byte(place) == 111 -- 'o'
       local list, rest = lists[is_open and 1 or 2], string.sub(place, 2)
       list[#list + 1] = score
       list[#list + 1] = is_open and group .. digit .. rest .. chain or rest .. group .. digit .. chain
+      if not is_open then
+        local ranks = lists[3]
+        ranks[#ranks + 1] = score
+        ranks[#ranks + 1] = string.sub(rest, 1, 16) .. group .. digit .. string.sub(rest, 26) .. chain
+      end
     end
     for _, moved in ipairs(moves) do
       local group, digit, chain, place = unpack(moved, 1, 4)
@@ -295,6 +309,14 @@ local function limits()
     end
     many('ZADD', K.open, to[1])
     many('ZADD', K.shut, to[2])
+    if #from[3] > 0 and has_ranked() then
+      many('ZREM', K.ranked, from[3])
+    end
+    -- Without priorities all chains are alike.
+    if has('p') and #to[3] > 0 then
+      many('ZADD', K.ranked, to[3])
+      L.has_ranked = true
+    end
   end
 
   -- Takes a chain out of where it is.
@@ -322,9 +344,10 @@ local function limits()
     end
   end
 
-  -- The place of a chain that is shut under a key.
+  -- The place of a chain that is shut under a key. Who waits since an earlier era comes first.
   local function under(key, start)
-    return 's' .. key .. packed(start) .. ticket()
+    L.era = L.era or struct.pack('>I2', whole(call('HGET', K.meta, 'era') or '') % 65536)
+    return 's' .. key .. L.era .. packed(start) .. ticket()
   end
 
   local function has_jobs(group, digit, chain)
@@ -332,8 +355,45 @@ local function limits()
     return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- A job has left its chain. If that is shut, its key may have waited for this job, and lets others start that cost less.
-  function L.leave(group, digit, chain)
+  -- The place in `numbered` of a member of `line`: nothing without limits or a group, or of a suspect.
+  local function numbered(member)
+    local digit = 3 + byte(member, 1) * 256 + byte(member, 2)
+    if digit > 3 and byte(member, 1) < 255 and byte(member, digit + 1) > 0 then
+      return string.sub(member, 1, digit) .. string.sub(member, digit + byte(member, digit + 1) + 2)
+    end
+  end
+  L.numbered = numbered
+
+  -- Members of `line` have come, or have left: `back`.
+  function L.number(members, back)
+    local list = {}
+    for _, member in ipairs(members) do
+      local place = numbered(member)
+      if place and not back then
+        list[#list + 1] = '0'
+      end
+      list[#list + 1] = place
+    end
+    many(back and 'ZREM' or 'ZADD', K.numbered, list)
+  end
+
+  -- The first job with limits of a group and a digit, as a member of `line`, and its number. What other hands have left there goes.
+  function L.first_numbered(prefix, in_line)
+    for _ = 1, 100 do
+      local place = call('ZRANGEBYLEX', K.numbered, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+      local member = place and in_line(string.sub(place, #prefix + 8))
+      if not place or member and numbered(member) == place then
+        return member, place and string.sub(place, #prefix + 1, #prefix + 7)
+      end
+      call('ZREM', K.numbered, place)
+    end
+  end
+
+  -- A job has left its chain: that at a place in `line`, if it is known. If the chain is shut, its key may have waited for this job, and lets others start that cost less.
+  function L.leave(group, digit, chain, member)
+    if member then
+      L.number({ member }, true)
+    end
     local place = place_of(group .. digit .. chain) or ''
     if not has_jobs(group, digit, chain) then
       L.remove(group, digit, chain)
@@ -359,8 +419,8 @@ local function limits()
 
   -- Group, digit and keys of a member of `shut`.
   function L.parts_of_shut(member)
-    local behind = 33 + byte(member, 31) * 256 + byte(member, 32)
-    return string.sub(member, 31, behind - 1), string.sub(member, behind, behind), string.sub(member, behind + 1)
+    local behind = 35 + byte(member, 33) * 256 + byte(member, 34)
+    return string.sub(member, 33, behind - 1), string.sub(member, behind, behind), string.sub(member, behind + 1)
   end
 
   -- How many jobs the chain of a member of `shut` has.
@@ -389,11 +449,60 @@ local function limits()
     return state.left
   end
 
+  -- Whether a key is kept for the first job of a chain that is shut under it.
+  local function is_kept_for(key, group, digit, chain)
+    local head = rule_of_key(key).step and has_costs() and has_jobs(group, digit, chain)
+    return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
+  end
+
+  -- Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one whose turn it
+  -- is. `members`: those that are opened, from a place on; `opened`: those that were. Gives the one to open, and where the other one goes if that is behind them all.
+  local function first_by_priority(key, members, at, last, opened)
+    local member = members[at]
+    local group, digit, chain = L.parts_of_shut(member)
+    local prefix, ticket_of_it = key .. group, string.sub(member, 26, 32)
+    local from, upto = '[' .. prefix, '(' .. prefix .. digit .. ticket_of_it .. chain
+    while not is_kept_for(key, group, digit, chain) do
+      local found = call('ZRANGEBYLEX', K.ranked, from, upto, 'LIMIT', 0, 1)[1]
+      if not found then
+        break
+      end
+      local other_digit, its_ticket, other_chain = string.match(found, '^(.)(' .. string.rep('.', 7) .. ')(.*)$', #prefix + 1)
+      local entry = other_digit and group .. other_digit .. other_chain
+      local place = entry and place_of(entry) or ''
+      local other = entry and string.sub(place, 2) .. entry
+      if not entry or string.sub(place, 1, 17) ~= 's' .. key or string.sub(place, 27) ~= its_ticket then
+        -- Other hands have left it there.
+        call('ZREM', K.ranked, found)
+      elseif not opened[other] then
+        for behind = at + 1, last do
+          if members[behind] == other then
+            members[behind] = member
+            return other
+          end
+        end
+        return other, { group, digit, chain, string.sub(place, 1, 26) .. ticket_of_it }
+      end
+      from = '(' .. found
+    end
+    return member
+  end
+
   -- Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
   -- meets them again. Gives the groups of all.
   function L.open_some(most, serves)
-    local groups, moves, unroomy, left = {}, {}, {}, most + C.limit_step
-    for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
+    local groups, moves, unroomy, left, opened = {}, {}, {}, most + C.limit_step, {}
+    L.era = nil
+    local looked_at = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
+    if #looked_at == C.limit_step then
+      -- The next claim looks at the keys behind these.
+      local behind = {}
+      for at, key in ipairs(looked_at) do
+        behind[2 * at - 1], behind[2 * at] = ms(now), key
+      end
+      many('ZADD', K.roomy, behind)
+    end
+    for _, key in ipairs(looked_at) do
       local room, upto = room_of_key(key)
       local asked, from = math.min(room, most, left), '[' .. key
       if room <= 0 then
@@ -406,19 +515,34 @@ local function limits()
         -- One more than may be opened says whether others wait.
         local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
         from = #members > asked and '(' .. members[asked]
-        if not from then
-          unroomy[#unroomy + 1] = key
-        end
-        for at = 1, math.min(#members, asked) do
-          local group, digit, chain = L.parts_of_shut(members[at])
-          places[group .. digit .. chain] = 's' .. string.sub(members[at], 1, 30)
+        local last, put_off = math.min(#members, asked), false
+        for at = 1, last do
+          local member, later = members[at], nil
+          if has_ranked() then
+            member, later = first_by_priority(key, members, at, last, opened)
+            opened[member] = true
+          end
+          local group, digit, chain = L.parts_of_shut(member)
+          places[group .. digit .. chain] = 's' .. string.sub(member, 1, 32)
           moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
+          if later then
+            moves[#moves + 1], put_off = later, true
+            move(moves)
+            moves = {}
+          end
           groups[group], left = true, left - 1
           if serves(group) then
             asked = asked - 1
           else
             L.passed = L.passed + 1
           end
+        end
+        if put_off then
+          -- It may be before the last that was read.
+          move(moves)
+          moves, from = {}, '[' .. key
+        elseif not from then
+          unroomy[#unroomy + 1] = key
         end
         asked = math.min(asked, left)
         from = L.passed < C.limit_step and from

@@ -10,7 +10,7 @@ local function step_out(id)
     local group, _, is_suspect, chain, digit = parts_of(member)
     call('ZREM', K.line, member)
     if #chain > 1 and not is_suspect then
-      limits().leave(group, digit, chain)
+      limits().leave(group, digit, chain, member)
     end
   elseif heads(list, 1)[1] == id then
     take(list, 1)

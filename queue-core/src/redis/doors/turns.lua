@@ -231,6 +231,9 @@ local function start_in_groups(members, admitted)
     end
   end
   call('ZREM', K.line, unpack(members))
+  if has('m') then
+    limits().number(members, true)
+  end
   many('ZADD', K.holders, slots)
   if #orders > 0 then
     put_all(K.front, orders)

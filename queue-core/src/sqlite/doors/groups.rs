@@ -135,7 +135,16 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
         UNION ALL SELECT job.id, chains.priority, job.pos FROM queue_chains AS chains
             CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2
     ) ORDER BY priority, number LIMIT ?6";
-    let mut first = tx.sql(FIRST)?;
+    // Of each chain the first job alone is read.
+    const ONE: &str = "SELECT id FROM (
+        SELECT * FROM (SELECT id, (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number FROM queue_jobs
+            WHERE queue = ?1 AND state = ?3 AND rank = ?4 ORDER BY pos LIMIT 1)
+        UNION ALL SELECT job.id, chains.priority, job.pos FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
+            ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain
+            AND job.pos = (SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?5 AND rank = chains.chain)
+            WHERE chains.queue = ?1 AND chains.name = ?2
+    ) ORDER BY priority, number LIMIT ?6";
+    let mut first = tx.sql(if most == 1 { ONE } else { FIRST })?;
     first.query_map(params![queue.key, name, LINED, line, CHAINED, Unsigned(most)], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
 }
 

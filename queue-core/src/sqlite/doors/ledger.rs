@@ -134,10 +134,7 @@ impl Ledger {
 
     /// A chain that was picked from goes to the end of its group and priority; what cannot go on is shut, what is empty goes.
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
-        const HEAD: &str = "SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 ORDER BY pos LIMIT 1";
-        let head: Option<Bytes> = tx.sql(HEAD)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0)).optional()?;
-        let Some(Bytes(head)) = head else { return drop_empty(tx, queue, chain).map(drop) };
-        let Some(limited) = of(tx, queue, &head)? else { return Ok(()) };
+        let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
             Some((key, until)) => shut(tx, queue, chain, &key, until, start),
             None => open(tx, chain),
@@ -170,34 +167,50 @@ impl Ledger {
         most: usize,
         passed: &mut usize,
     ) -> rusqlite::Result<Vec<Vec<u8>>> {
-        const CHAINS: &str = "SELECT chain, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT ?3";
-        let (mut names, mut left) = (Vec::new(), most + LIMIT_STEP);
-        for key in due(tx, queue)? {
+        const FIRST: &str = "SELECT chain, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT 1";
+        const BEHIND: &str = "UPDATE queue_wakes SET at = ?3 WHERE queue = ?1 AND key = ?2";
+        let (mut names, mut left, keys) = (Vec::new(), most + LIMIT_STEP, due(tx, queue)?);
+        if keys.len() == LIMIT_STEP {
+            // The next claim looks at the keys behind these.
+            keys.iter().try_for_each(|key| tx.sql(BEHIND)?.execute(params![queue.key, key.as_bytes(), tx.now]).map(drop))?;
+        }
+        for key in keys {
             let Ok(room) = self.room(tx, queue, &key)? else { continue };
             let mut asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
-            while asked > 0 {
-                let chains: Vec<(i64, Vec<u8>)> = tx
-                    .sql(CHAINS)?
-                    .query_map(params![queue.key, key.as_bytes(), Unsigned(asked)], |row| {
-                        Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0))
-                    })?
-                    .collect::<rusqlite::Result<_>>()?;
-                left -= chains.len();
-                let others_wait = chains.len() == asked;
-                for (chain, name) in chains {
-                    open(tx, chain)?;
-                    if name == NO_GROUP || groups::room(tx, queue, &name, rules::rule(tx, queue, &name)?)? > 0 {
-                        asked -= 1;
-                    } else {
-                        *passed += 1;
-                    }
-                    names.push(name);
+            while asked > 0 && *passed < LIMIT_STEP {
+                let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0));
+                let first = tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
+                let Some((chain, name)) = first else { break };
+                open(tx, self.first_by_priority(tx, queue, &key, chain, &name)?)?;
+                left -= 1;
+                if name == NO_GROUP || groups::room(tx, queue, &name, rules::rule(tx, queue, &name)?)? > 0 {
+                    asked -= 1;
+                } else {
+                    *passed += 1;
                 }
-                asked = if others_wait && *passed < LIMIT_STEP { asked.min(left) } else { 0 };
+                asked = asked.min(left);
+                names.push(name);
             }
         }
         self.tidy(tx, queue)?;
         Ok(names)
+    }
+
+    /// Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one whose turn it is.
+    /// But a key is kept for a job that costs more.
+    fn first_by_priority(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64, name: &[u8]) -> rusqlite::Result<i64> {
+        const BEST: &str =
+            "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
+        const PUT_OFF: &str = "UPDATE queue_chains SET start = ?2 WHERE chain = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
+        let best = tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], read).optional()?;
+        let Some((other, start)) = best.filter(|(other, _)| *other != chain) else { return Ok(chain) };
+        let is_kept = self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1);
+        if is_kept {
+            return Ok(chain);
+        }
+        tx.sql(PUT_OFF)?.execute(params![chain, start])?;
+        Ok(other)
     }
 
     /// Keys stay among those that may have room while they have it and chains are shut under them.
@@ -215,6 +228,13 @@ impl Ledger {
     }
 }
 
+/// The limits of the first job of a chain.
+fn head_of(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<Option<Limited>> {
+    const HEAD: &str = "SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 ORDER BY pos LIMIT 1";
+    let head: Option<Bytes> = tx.sql(HEAD)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0)).optional()?;
+    head.map_or(Ok(None), |Bytes(head)| of(tx, queue, &head))
+}
+
 /// Keys that may have room now.
 fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
     const DUE: &str = "SELECT key FROM queue_wakes WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3";
@@ -227,7 +247,9 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
 
 /// Shuts a chain under a key.
 pub(super) fn shut(tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, key: &LimitKey, until: Until, start: i64) -> rusqlite::Result<()> {
-    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3 WHERE chain = ?1";
+    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3, ticket = 1 + ifnull((SELECT max(ticket) FROM queue_chains AS other
+        WHERE other.queue = queue_chains.queue AND other.shut = ?2 AND other.name = queue_chains.name AND other.priority = queue_chains.priority), 0)
+        WHERE chain = ?1";
     tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start])?;
     match until {
         Until::At(at) => wake(tx, queue, key, at),

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS queue_chains (
 );
 CREATE INDEX IF NOT EXISTS queue_chains_open ON queue_chains (queue, name, priority, ticket) WHERE shut IS NULL;
 CREATE INDEX IF NOT EXISTS queue_chains_shut ON queue_chains (queue, shut, start, ticket) WHERE shut IS NOT NULL;
+CREATE INDEX IF NOT EXISTS queue_chains_ranked ON queue_chains (queue, shut, name, priority, ticket) WHERE shut IS NOT NULL;
 CREATE TABLE IF NOT EXISTS queue_slots (
     queue INTEGER NOT NULL,
     key BLOB NOT NULL,
