@@ -188,6 +188,8 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     }
     let msrv = words(&["clippy", "--workspace", "--all-features", "--", "-D", "clippy::incompatible_msrv"]);
     steps.push(command("packages", "the oldest supported Rust has all that is used", msrv));
+    let documentation = || run(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
+    steps.push(Step { group: "packages", name: "documentation of all packages".to_owned(), seed: None, run: Box::new(documentation) });
     steps.push(command("packages", "packages of the workspace", words(&["package", "--workspace", "--allow-dirty", "--quiet"])));
     steps.push(Step { group: "packages", name: "fuzz targets build".to_owned(), seed: None, run: Box::new(fuzz) });
     for target in TARGETS {

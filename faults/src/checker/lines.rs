@@ -38,12 +38,14 @@ fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, 
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
     // An answer that was lost is told again later: what has a smaller number than a claim from before this time is from before it, too.
     let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
+    // When a lane may have held jobs of which nobody knows.
+    let unseen = facts.unanswered_until(0);
     let earlier = of_queue.flat_map(|(_, job)| job.deliveries.values()).filter(|one| one.claimed_us < from_us).map(|one| one.claim).max();
     for (id, job) in &facts.jobs {
         if subscription_of(id).unwrap_or(QUEUE) != queue {
             continue;
         }
-        let Some(place) = place(facts, id, job, (from_us, to_us)) else { continue };
+        let Some(place) = place(facts, id, job, (from_us, to_us), &unseen) else { continue };
         if earlier.is_none_or(|earlier| place.first.claim > earlier) {
             lines.entry(group(place.key, groups)).or_default().push(place);
         }
@@ -66,7 +68,13 @@ fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, 
     }
 }
 
-fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_us): (u64, u64)) -> Option<Place<'a>> {
+fn place<'a>(
+    facts: &'a Facts<'_>,
+    id: &'a str,
+    job: &'a Job<'_>,
+    (from_us, to_us): (u64, u64),
+    unseen: &[(u64, u64)],
+) -> Option<Place<'a>> {
     // Of an event that was published twice, the first entry may have been trimmed before the subscription began.
     let enqueue = facts
         .enqueue_of(job)
@@ -83,7 +91,6 @@ fn place<'a>(facts: &'a Facts<'_>, id: &'a str, job: &'a Job<'_>, (from_us, to_u
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
     // A claim of which its worker could not tell may have begun before the rewind as well, and was taken back after it.
     let taken_back = |first: &Delivery<'_>, span: Span| {
-        let unseen = facts.unanswered_until(0);
         let ended_us = span.to_us.unwrap_or(u64::MAX);
         first.crashes > 0 || unseen.iter().any(|(since, until)| *since <= ended_us && *until >= span.from_us && *since < first.claimed_us)
     };
