@@ -49,7 +49,7 @@ pub fn moved_clock(folder: &Path) -> io::Result<PathBuf> {
     library(folder, "moved_clock", include_str!("moved_clock.c"))
 }
 
-/// The environment variable that names the file with the milliseconds by which a [moved clock](moved_clock) is wrong.
+/// The environment variable that names the file that says what a [moved clock](moved_clock) shows.
 pub const MOVED: &str = "QUEUE_TEST_CLOCK";
 
 /// Moves the clock of programs that have this file.
@@ -57,9 +57,21 @@ pub const MOVED: &str = "QUEUE_TEST_CLOCK";
 /// # Errors
 /// When the file cannot be written.
 pub fn move_clock(file: &Path, by_ms: i64) -> io::Result<()> {
+    set_clock(file, [by_ms, 0])
+}
+
+/// Lets the clock of programs that have this file stand still at this time, in milliseconds since 1970.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn freeze_clock(file: &Path, at_ms: i64) -> io::Result<()> {
+    set_clock(file, [0, at_ms])
+}
+
+fn set_clock(file: &Path, numbers: [i64; 2]) -> io::Result<()> {
     // Not cut to nothing first: the program has it mapped.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(file)?;
-    file.write_all(&by_ms.to_ne_bytes())
+    file.write_all(&numbers.map(i64::to_ne_bytes).concat())
 }
 
 /// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as Valkey does.

@@ -193,6 +193,15 @@ impl Server {
         preload::move_clock(&self.moved(), by_ms).expect("the folder can be written to");
     }
 
+    /// Lets its clock stand still at this time, in milliseconds since 1970, until it is moved.
+    ///
+    /// # Panics
+    /// When it was started without a [clock of its own](Server::with_own_clock).
+    pub fn freeze_clock(&self, at_ms: i64) {
+        assert!(self.has_own_clock(), "its clock is that of the machine");
+        preload::freeze_clock(&self.moved(), at_ms).expect("the folder can be written to");
+    }
+
     fn has_own_clock(&self) -> bool {
         matches!(self.clock, Clock::Moved | Clock::CpuMoved)
     }

@@ -278,6 +278,10 @@ pub async fn a_job_that_cancels_itself_is_recorded_with_its_reason(bed: Bed) {
     assert_eq!((record.state, record.note.as_deref()), (JobState::Cancelled, Some("the order was paid")));
     assert_eq!((bed.counter(Counter::Cancelled).await, bed.depth(JobState::Cancelled).await), (1, 1));
     assert!(ENDED_KEEP > LONG && lane.claim(1).await.is_empty());
+    let silent = bed.put(1).await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Cancel { reason: String::new() }).await);
+    assert_eq!(bed.show(&silent[0]).await.expect("it is kept").note, None, "without a reason");
 }
 
 /// A job whose time has passed is recorded as expired.

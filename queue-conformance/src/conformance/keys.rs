@@ -184,6 +184,14 @@ pub async fn a_key_is_released_by_hand(bed: Bed) {
     assert_eq!(lane.claim_one().await.id, next, "both run: a person wanted that");
     assert!(lane.end(&delivery, ack()).await, "the old one goes on");
     is_held_by(&bed, &next, "the old one gives back what it does not hold").await;
+    // A job that waits lacks its key for a reason: no repair gives it back.
+    bed.broker.release_key(&bed.queue, &key()).await.unwrap().expect("it was held");
+    bed.put_job(job("third", SKIP)).await;
+    bed.broker.release_key(&bed.queue, &key()).await.unwrap().expect("it was held");
+    for repair in [false, true] {
+        assert_eq!(bed.inspector().audit(&bed.queue, Audit { repair, thorough: true }).await.unwrap(), []);
+        assert_eq!(holder(&bed).await, None);
+    }
 }
 
 /// A worker that is killed, twice: the key goes with the job, and is free when it is buried.

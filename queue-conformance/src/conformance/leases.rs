@@ -177,9 +177,14 @@ pub async fn a_turn_renews_the_lease(bed: Bed) {
 /// The number of lanes is told, so that they can share the polling.
 pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
     let mut lane = bed.lane().await;
-    let _others = [bed.lane().await, bed.lane().await];
+    let (_other, dead) = (bed.lane().await, bed.dying_lane().await);
     let turn = lane.next();
-    assert_eq!(lane.send(&turn).await.lanes, 3);
+    for _ in 0..2 {
+        assert_eq!(lane.send(&turn).await.lanes, 3, "a turn and its replay");
+    }
+    bed.fence(&[&dead]).await;
+    let turn = lane.next();
+    assert_eq!(lane.send(&turn).await.lanes, 2, "one is fenced");
 }
 
 /// A deadline further ahead than the lease is long comes of a clock that was put back: the look tells it apart, with the length.

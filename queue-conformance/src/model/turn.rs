@@ -74,7 +74,6 @@ impl Model {
     fn replay(&self, turn: &Turn) -> TurnAnswer {
         let (claim, ids, stale) = &self.lanes[&turn.lane].last;
         let mut answer = self.outlook();
-        answer.lanes = 0;
         answer.stale.clone_from(stale);
         let tag = Place::Active { lane: turn.lane.clone(), claim: *claim };
         answer.deliveries = ids

@@ -295,7 +295,7 @@ pub struct TurnAnswer {
     pub resumed: Vec<PauseOf>,
     /// Jobs that this turn has claimed and parked at once, as their tasks are paused. They were not started, and nothing is charged. Not in a replay.
     pub aside: Vec<JobId>,
-    /// How many lanes are registered with the queue, so that lanes can share polls. Zero in a replay.
+    /// How many lanes are registered with the queue, so that lanes can share polls.
     pub lanes: usize,
 }
 

@@ -110,14 +110,14 @@ pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str
         same(&format!("job {id}"), &known.map(face), &found.map(face))?;
         if model.jobs.contains_key(id) {
             match (known_rises, rises) {
-                (Some(known), Some(rises)) if (known - took.min(1)..=known.saturating_add(took)).contains(&rises) => {
+                (Some(known), Some(rises)) if (known - 1..=known.saturating_add(took)).contains(&rises) => {
                     model.jobs.set_rises(id, rises);
                 }
                 (known, rises) => same(&format!("rise of job {id}, which may be {took} ms later"), &known, &rises)?,
             }
             let known = model.jobs.get(id).and_then(|job| job.place().at());
             match (known, at) {
-                (Some(known), Some(at)) if (known - took.min(1)..=known.saturating_add(took)).contains(&at) => model.jobs.set_at(id, at),
+                (Some(known), Some(at)) if (known - 1..=known.saturating_add(took)).contains(&at) => model.jobs.set_at(id, at),
                 (known, at) => same(&format!("time of job {id}, which may be {took} ms later"), &known, &at)?,
             }
         }

@@ -661,7 +661,7 @@ mutants! {
         "worker: an unanswered turn is sent again": "Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten," => "Err(_) => return TurnEnd::Forgotten,";
     }
     REDIS "queue-core/src/redis/script/tools.lua" {
-        "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
+        "scripts: a delay counts from the end of its millisecond": "math.ceil(micros / 1000) + delay or now" => "now + delay or now";
     }
     LATE "queue-core/src/redis/script/tools.lua" {
         "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
@@ -881,7 +881,7 @@ mutants! {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
     }
     SQLITE "queue-core/src/sqlite/connection/tx.rs" {
-        "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero() && !self.source.is_frozen())" => "0";
+        "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero() && is_between)" => "0";
     }
     REDIS "queue-core/src/redis/doors/keys.lua" {
         "keys: a successor follows when its key is free": "if call('EXISTS', K.held) == 1 then" => "if false then";

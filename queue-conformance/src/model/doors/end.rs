@@ -56,7 +56,7 @@ impl Model {
             }
             End::Cancelled(note) => {
                 self.keep(&id, JobState::Cancelled, ENDED_KEEP);
-                self.jobs.edit(&id).note = note;
+                self.jobs.edit(&id).note = note.filter(|note| !note.is_empty());
                 self.count("cancelled", 1);
             }
             End::Expired => {

@@ -367,13 +367,13 @@ elseif what == 'held' then
     end
   end
 elseif what == 'keyed' then
-  -- Jobs that have not ended and whose key nobody holds. What is noted of a job that is not there is taken away. ARGV: ids.
+  -- Jobs that have not ended and whose key nobody holds, unless a person has taken it. What is noted of a job that is not there is taken away. ARGV: ids.
   for i = 3, #ARGV do
     local stored = call('HGET', K.keyed, ARGV[i])
-    local key, hold = key_in(stored or '')
+    local key, hold, since = key_in(stored or '')
     if stored and (call('HEXISTS', K.jobs, ARGV[i]) == 0 or call('HEXISTS', K.records, ARGV[i]) == 1) then
       call(repairs and 'HDEL' or 'HGET', K.keyed, ARGV[i])
-    elseif stored and hold ~= 'w' and not (hold == 's' and call('HEXISTS', K.active, ARGV[i]) == 1)
+    elseif stored and hold ~= 'w' and since > 0 and not (hold == 's' and call('HEXISTS', K.active, ARGV[i]) == 1)
       and not call('ZSCORE', K.dead, ARGV[i]) and not is_held_for_key(ARGV[i]) and not holder_of(key) then
       found(ARGV[i])
       if repairs then

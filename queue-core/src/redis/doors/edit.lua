@@ -18,7 +18,7 @@ local function rekey(id, noted, key)
   local own, hold, first = key_in(noted)
   local stored = call('HGET', K.unique, own) or ''
   local upto, term, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
-  put_rare('u', K.keyed, id, key .. hold .. ms(first))
+  put_rare('u', K.keyed, id, key .. hold .. ms(first > 0 and first or now))
   call('HDEL', K.unique, key)
   call('ZREM', K.within, key)
   if hold == 'w' then

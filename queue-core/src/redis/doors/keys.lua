@@ -2,7 +2,7 @@
 -- the job gets it that is `held` for it, and waits in the line.
 --
 -- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e' until the job has ended, 's' until it has
--- started, 'w' for a time), and since when it waits. `unique` has who holds a key: an id, or `@UNTIL:TERM:id` for a time; then `within` has
+-- started, 'w' for a time), and since when it waits, or 0 if a person has taken the key from it. `unique` has who holds a key: an id, or `@UNTIL:TERM:id` for a time; then `within` has
 -- the key by its end. `held` has who waits for a key: `DUE:id`, and `holds` has these ids by the time at which they are due.
 --- include doors/ready
 

@@ -4,6 +4,11 @@
 local id, upto = holder_of(ARGV[1])
 local answer = id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }
 if id then
+  local key, hold = key_in(call('HGET', K.keyed, id) or '')
+  if key == ARGV[1] then
+    -- It lacks its key for a reason, until it comes back to wait.
+    put_rare('u', K.keyed, id, key .. hold .. '0')
+  end
   free_key(ARGV[1])
 end
 return answer

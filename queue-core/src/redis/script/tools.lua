@@ -1,9 +1,9 @@
 -- What most scripts use besides.
 
--- So long from now. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
+-- So long from now. A part of a millisecond counts as a whole one, so that nothing starts early.
 local function after(delay)
   delay = tonumber(delay)
-  return delay > 0 and now + delay + 1 or now
+  return delay > 0 and math.ceil(micros / 1000) + delay or now
 end
 
 -- One variadic command over a list, after some fixed arguments; says what the last one answered.

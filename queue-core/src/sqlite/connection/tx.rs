@@ -78,9 +78,15 @@ impl<'a> Tx<'a> {
         between(self.clock, at)
     }
 
-    /// When a job may start that is to wait so long. A clock that runs is cut to whole milliseconds, so it is one more, and nothing starts early.
+    /// Whether the clock belongs to a test.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.source.is_frozen()
+    }
+
+    /// When a job may start that is to wait so long. A part of a millisecond counts as a whole one, so that nothing starts early.
     pub(crate) fn due_after(&self, delay: Duration) -> i64 {
-        after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && !self.source.is_frozen()))
+        let is_between = !self.clock.subsec_nanos().is_multiple_of(1_000_000);
+        after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && is_between))
     }
 
     /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
@@ -88,6 +94,10 @@ impl<'a> Tx<'a> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
         self.clock = self.clock.max(self.source.since_1970());
         self.now = in_ms(self.clock);
+        if self.is_frozen() {
+            // The triggers cannot ask for it.
+            self.sql("UPDATE queue_followed SET now = ?1")?.execute([self.now])?;
+        }
         match work(self) {
             Ok(()) => Ok(None),
             Err(Failed::Refused(error)) => Ok(Some(error)),

@@ -91,10 +91,12 @@ pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<
     Ok(Some(holder))
 }
 
-/// A person takes a key from whoever holds it.
+/// A person takes a key from whoever holds it: that job lacks it for a reason, until it comes back to wait.
 pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
+    const TAKEN: &str = "UPDATE queue_keyed SET first = 0 WHERE queue = ?1 AND id = ?2 AND key = ?3";
     let holder = holder(tx, queue, key)?;
-    if holder.is_some() {
+    if let Some(holder) = &holder {
+        tx.sql(TAKEN)?.execute(params![queue.key, holder.id.as_bytes(), key.as_bytes()])?;
         free(tx, queue, key.as_bytes())?;
     }
     Ok(holder)
@@ -284,11 +286,11 @@ pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) 
 /// A job that waits has another key, which is free: it gives the old one back, if it holds it, and takes the new one. One that was held for a time is held
 /// until the same time.
 pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &UniqueKey) -> Result<(), Failed> {
-    const NOTE: &str = "UPDATE queue_keyed SET key = ?3 WHERE queue = ?1 AND id = ?2";
+    const NOTE: &str = "UPDATE queue_keyed SET key = ?3, first = iif(first = 0, ?4, first) WHERE queue = ?1 AND id = ?2";
     const STALE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2";
     const MOVE: &str = "UPDATE queue_keys SET key = ?4 WHERE queue = ?1 AND key = ?2 AND id = ?3 AND until IS NOT NULL";
     let Some(Keyed { key: before, hold, .. }) = keyed(tx, queue, id)? else { return Ok(()) };
-    tx.sql(NOTE)?.execute(params![queue.key, id, key.as_bytes()])?;
+    tx.sql(NOTE)?.execute(params![queue.key, id, key.as_bytes(), tx.now])?;
     if hold == WITHIN {
         tx.sql(STALE)?.execute(params![queue.key, key.as_bytes()])?;
         return Ok(tx.sql(MOVE)?.execute(params![queue.key, before, id, key.as_bytes()]).map(drop)?);

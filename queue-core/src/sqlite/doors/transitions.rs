@@ -33,7 +33,7 @@ struct Mark {
 
 /// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark begins to stand: before it nothing was told.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
-    const MARK: &str = "INSERT INTO queue_followed (queue, until, begun) VALUES (?1, ?2, ?3)
+    const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
     let Mark { until: before, last, begun } = mark_of(tx, queue)?.unwrap_or_default();
     let latest = after(tx.now, FOLLOWED);
@@ -41,7 +41,7 @@ pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result
     let stood = before > tx.now && before <= latest;
     let until = after(tx.now, stands).min(latest).max(if stood { before } else { 0 });
     let begun = begun.max(0).saturating_add(i64::from(!stood));
-    tx.sql(MARK)?.execute(params![queue.key, until, begun])?;
+    tx.sql(MARK)?.execute(params![queue.key, until, begun, tx.is_frozen().then_some(tx.now)])?;
     if !stood {
         prune(tx, PRUNED)?;
     }

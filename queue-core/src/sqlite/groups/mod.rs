@@ -29,7 +29,9 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
             GroupList::One(name) | GroupList::Line { group: name, .. } => vec![StoredGroup::new(name.clone())],
             GroupList::All { .. } => Vec::new(),
         };
-        return Ok(GroupPage::new(one, GroupRule::default(), GroupRule::default(), None));
+        let mut page = GroupPage::new(one, GroupRule::default(), GroupRule::default(), None);
+        page.now_ms = tx.now;
+        return Ok(page);
     };
     let rule = |of: RuleOf| groups::stored_rule(tx, &queue, &of.stored());
     let (others, plain) = (rule(RuleOf::Others)?, rule(RuleOf::Plain)?);

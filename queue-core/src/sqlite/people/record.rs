@@ -52,7 +52,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
         // What is noted of releases that could not read it.
         JobState::Ready | JobState::Scheduled | JobState::Retry => {}
-        _ => record.note = note,
+        _ => record.note = note.filter(|note| !note.is_empty()),
     }
     Ok(record)
 }

@@ -4,10 +4,10 @@
 CREATE TRIGGER IF NOT EXISTS queue_told_new AFTER INSERT ON queue_jobs
 WHEN NOT (NEW.state = 2 AND NEW.pos = 0) AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = NEW.queue AND until IS NOT 0)
 BEGIN
-    UPDATE queue_followed SET last = last + 1 WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    UPDATE queue_followed SET last = last + 1 WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     INSERT OR REPLACE INTO queue_transitions (queue, number, at, id, head, came_from, came_to, attempts, note)
-    SELECT NEW.queue, last, CAST(unixepoch('subsec') * 1000 AS INTEGER), NEW.id, substr(NEW.envelope, 1, 258), NULL, NEW.state, NEW.attempts, NULL
-    FROM queue_followed WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    SELECT NEW.queue, last, coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER)), NEW.id, substr(NEW.envelope, 1, 258), NULL, NEW.state, NEW.attempts, NULL
+    FROM queue_followed WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     DELETE FROM queue_transitions WHERE queue = NEW.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = NEW.queue);
 END;
 CREATE TRIGGER IF NOT EXISTS queue_told_change AFTER UPDATE OF state ON queue_jobs
@@ -16,19 +16,19 @@ AND CASE WHEN OLD.state IN (1, 11, 12, 13) OR OLD.state = 2 AND OLD.pos IN (-2, 
     <> CASE WHEN NEW.state IN (1, 11, 12, 13) THEN 0 ELSE NEW.state END
 AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = NEW.queue AND until IS NOT 0)
 BEGIN
-    UPDATE queue_followed SET last = last + 1 WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    UPDATE queue_followed SET last = last + 1 WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     INSERT OR REPLACE INTO queue_transitions (queue, number, at, id, head, came_from, came_to, attempts, note)
-    SELECT NEW.queue, last, CAST(unixepoch('subsec') * 1000 AS INTEGER), NEW.id, substr(NEW.envelope, 1, 258), CASE WHEN OLD.state = 2 AND OLD.pos < 0 THEN -1 - OLD.pos WHEN NOT (OLD.state = 2 AND OLD.pos = 0) THEN OLD.state END, NEW.state, NEW.attempts, CASE WHEN NEW.state IN (7, 8) THEN substr(CAST(NEW.note AS BLOB), 1, 200) END
-    FROM queue_followed WHERE queue = NEW.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    SELECT NEW.queue, last, coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER)), NEW.id, substr(NEW.envelope, 1, 258), CASE WHEN OLD.state = 2 AND OLD.pos < 0 THEN -1 - OLD.pos WHEN NOT (OLD.state = 2 AND OLD.pos = 0) THEN OLD.state END, NEW.state, NEW.attempts, CASE WHEN NEW.state IN (7, 8) THEN substr(CAST(NEW.note AS BLOB), 1, 200) END
+    FROM queue_followed WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     DELETE FROM queue_transitions WHERE queue = NEW.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = NEW.queue);
 END;
 -- A job that was active and is gone is done. That the record of a job goes that has ended is no transition.
 CREATE TRIGGER IF NOT EXISTS queue_told_gone AFTER DELETE ON queue_jobs
 WHEN OLD.state NOT IN (6, 7, 8, 9) AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = OLD.queue AND until IS NOT 0)
 BEGIN
-    UPDATE queue_followed SET last = last + 1 WHERE queue = OLD.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    UPDATE queue_followed SET last = last + 1 WHERE queue = OLD.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     INSERT OR REPLACE INTO queue_transitions (queue, number, at, id, head, came_from, came_to, attempts, note)
-    SELECT OLD.queue, last, CAST(unixepoch('subsec') * 1000 AS INTEGER), OLD.id, substr(OLD.envelope, 1, 258), OLD.state, CASE WHEN OLD.state = 4 THEN 6 END, OLD.attempts, NULL
-    FROM queue_followed WHERE queue = OLD.queue AND until > CAST(unixepoch('subsec') * 1000 AS INTEGER);
+    SELECT OLD.queue, last, coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER)), OLD.id, substr(OLD.envelope, 1, 258), OLD.state, CASE WHEN OLD.state = 4 THEN 6 END, OLD.attempts, NULL
+    FROM queue_followed WHERE queue = OLD.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     DELETE FROM queue_transitions WHERE queue = OLD.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = OLD.queue);
 END;
