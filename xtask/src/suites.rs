@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "model", "corrupt", "rows", "outbox"];
+const LONGEST: [&str; 10] = ["conformance", "servers", "outages", "sides", "dashboard", "cli", "model", "corrupt", "rows", "outbox"];
 
 /// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
 const WAITING: (&str, usize) = ("conformance", 2);

@@ -10,7 +10,6 @@ mod compare;
 mod edit;
 mod follow;
 mod operate;
-mod progress;
 mod step;
 mod topics;
 mod why;

@@ -10,63 +10,63 @@ use queue_core::{
 
 /// What a broker stores of a queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     /// Whether the queue is paused.
-    pub(super) paused: bool,
+    pub(crate) paused: bool,
     /// The paused tasks.
-    pub(super) tasks: BTreeSet<String>,
+    pub(crate) tasks: BTreeSet<String>,
     /// The jobs that are ready. Of the jobs of one line that have the same limits, the first comes first.
-    pub(super) ready: Vec<Job>,
+    pub(crate) ready: Vec<Job>,
     /// How many jobs run, by their groups and by the keys of their limits.
-    pub(super) running: BTreeMap<GroupName, u32>,
-    pub(super) holding: BTreeMap<LimitKey, u32>,
+    pub(crate) running: BTreeMap<GroupName, u32>,
+    pub(crate) holding: BTreeMap<LimitKey, u32>,
     /// What holds for each group, and which job has the line of an ordered one.
-    pub(super) groups: BTreeMap<GroupName, (GroupRule, Option<JobId>)>,
-    pub(super) others: GroupRule,
-    pub(super) plain: GroupRule,
+    pub(crate) groups: BTreeMap<GroupName, (GroupRule, Option<JobId>)>,
+    pub(crate) others: GroupRule,
+    pub(crate) plain: GroupRule,
     /// What holds for each limit, and the keys that their rates have closed.
-    pub(super) limits: BTreeMap<String, LimitRule>,
-    pub(super) closed: BTreeSet<LimitKey>,
+    pub(crate) limits: BTreeMap<String, LimitRule>,
+    pub(crate) closed: BTreeSet<LimitKey>,
     /// Whether jobs rise, or have risen: then their priorities are not known.
-    pub(super) aging: bool,
+    pub(crate) aging: bool,
 }
 
 /// A job that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
-    pub(super) id: JobId,
-    pub(super) group: Option<GroupName>,
-    pub(super) limits: Vec<LimitKey>,
-    pub(super) priority: Priority,
-    pub(super) suspect: bool,
-    pub(super) task: String,
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    pub(crate) group: Option<GroupName>,
+    pub(crate) limits: Vec<LimitKey>,
+    pub(crate) priority: Priority,
+    pub(crate) suspect: bool,
+    pub(crate) task: String,
 }
 
 /// What a claim asked for, and what it got.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// How many jobs.
-    pub(super) asked: usize,
+    pub(crate) asked: usize,
     /// Whether one of them might be a suspect.
-    pub(super) suspect: bool,
+    pub(crate) suspect: bool,
     /// The jobs that came, in order, as they were when they were claimed.
-    pub(super) got: Vec<Job>,
+    pub(crate) got: Vec<Job>,
     /// Whether jobs of paused tasks were parked in place of these: no claim meets them again.
-    pub(super) has_parked: bool,
+    pub(crate) has_parked: bool,
     /// Whether the answer promises that another claim returns jobs.
-    pub(super) promises: bool,
+    pub(crate) promises: bool,
 }
 
 impl Claim {
     /// `known`: all jobs that there ever were.
-    pub(super) fn new(asked: usize, suspect: bool, answer: &TurnAnswer, known: &BTreeMap<JobId, Job>) -> Claim {
+    pub(crate) fn new(asked: usize, suspect: bool, answer: &TurnAnswer, known: &BTreeMap<JobId, Job>) -> Claim {
         let got = |delivery: &Delivery| Job { suspect: delivery.crashes > 0, ..known[&delivery.id].clone() };
         let (got, has_parked) = (answer.deliveries.iter().map(got).collect(), !answer.aside.is_empty());
         Claim { asked, suspect, got, has_parked, promises: answer.more || suspect && answer.suspects }
     }
 
     /// Whether nothing has come of it.
-    pub(super) fn is_in_vain(&self) -> bool {
+    pub(crate) fn is_in_vain(&self) -> bool {
         self.got.is_empty() && self.asked > 0 && !self.has_parked
     }
 
@@ -76,7 +76,7 @@ impl Claim {
 }
 
 impl Job {
-    fn of(job: &StoredJob) -> Job {
+    pub(crate) fn of(job: &StoredJob) -> Job {
         Job {
             id: job.id.clone(),
             group: job.group.clone(),
@@ -95,7 +95,7 @@ impl Job {
 
 impl Snapshot {
     /// Reads it. Costs of jobs are 1.
-    pub(super) async fn read(broker: &DynBroker, queue: &str, aging: bool) -> Snapshot {
+    pub(crate) async fn read(broker: &DynBroker, queue: &str, aging: bool) -> Snapshot {
         let mut snapshot = Snapshot { aging, ..Snapshot::default() };
         let pauses = broker.pauses(queue).await.expect("pauses can be read");
         for pause in pauses.that_last() {
@@ -121,8 +121,9 @@ impl Snapshot {
         loop {
             let page = broker.groups(queue, &GroupList::All { after, limit: MAX_ITEMS }).await.expect("groups can be read");
             let page = page.without_ended_pauses();
-            (snapshot.others, snapshot.plain) = (page.others, page.plain);
-            let own = page.groups.into_iter().map(|group| (group.name, (group.rule.over(page.others), group.held_by)));
+            let others = page.others.over(page.declared());
+            (snapshot.others, snapshot.plain) = (others, page.plain);
+            let own = page.groups.into_iter().map(|group| (group.name, (group.rule.over(others), group.held_by)));
             snapshot.groups.extend(own);
             after = page.next;
             if after.is_none() {
@@ -144,7 +145,7 @@ impl Snapshot {
     }
 
     /// A job runs.
-    pub(super) fn runs(&mut self, group: Option<&GroupName>, limits: &[LimitKey]) {
+    pub(crate) fn runs(&mut self, group: Option<&GroupName>, limits: &[LimitKey]) {
         if let Some(group) = group {
             *self.running.entry(group.clone()).or_default() += 1;
         }
@@ -158,12 +159,12 @@ impl Snapshot {
     }
 
     /// How often a line is served for one time that another one of weight 1 is.
-    pub(super) fn weight(&self, group: Option<&GroupName>) -> f64 {
+    pub(crate) fn weight(&self, group: Option<&GroupName>) -> f64 {
         f64::from(group.map_or(self.plain, |group| self.rule(group)).weight.unwrap_or(1))
     }
 
     /// The jobs that may start: those that wait for nothing but their turn.
-    pub(super) fn may_start(&self, suspects: bool) -> Vec<&Job> {
+    pub(crate) fn may_start(&self, suspects: bool) -> Vec<&Job> {
         if self.paused {
             return Vec::new();
         }
@@ -199,7 +200,7 @@ impl Snapshot {
 const SUSPECTS: usize = 150;
 
 /// A lane with room gets a job by one of two successive claims, if one may start.
-pub(super) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Result<(), String> {
+pub(crate) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Result<(), String> {
     let may = before.may_start(first.suspect && second.suspect);
     if !may.is_empty() && first.is_in_vain() && second.is_in_vain() {
         return Err(format!("two claims got nothing, and {} jobs may start: {:?}", may.len(), may[0]));
@@ -209,7 +210,7 @@ pub(super) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Resul
 
 /// What a claim leaves behind, it promises; and no job that may start, before the claim and after it, is overtaken by one that comes behind it. Which of several
 /// jobs of one line starts first is not checked where their limits differ: they are looked at again one after the other when a limit has room.
-pub(super) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
+pub(crate) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
     let still: BTreeSet<&JobId> = after.may_start(claim.suspect).into_iter().map(|job| &job.id).collect();
     let left: Vec<&Job> = before.may_start(claim.suspect).into_iter().filter(|job| still.contains(&job.id)).collect();
     if let Some(job) = left.first().filter(|_| !claim.is_full() && !claim.promises) {
@@ -243,12 +244,12 @@ pub(super) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> R
 
 /// How far each line was overtaken while it had a job that may start, in services of weight 1.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     lags: BTreeMap<Line, BTreeMap<Line, f64>>,
     /// What a line has paid for its suspects, which are no turns.
     paid: BTreeMap<Line, f64>,
     /// The most that a line was overtaken, of what it may be.
-    pub(super) most: f64,
+    pub(crate) most: f64,
 }
 
 /// A group, or the jobs without one.
@@ -259,7 +260,7 @@ const APART: f64 = 2.0;
 
 impl Shares {
     /// A claim has served lines.
-    pub(super) fn served(&mut self, before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
+    pub(crate) fn served(&mut self, before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
         // A line whose jobs have limits comes back when its first chain is looked at again.
         let lines = |snapshot: &Snapshot| -> BTreeSet<Line> {
             snapshot.may_start(false).into_iter().filter(|job| job.limits.is_empty()).map(|job| job.group.clone()).collect()
@@ -294,7 +295,7 @@ impl Shares {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn job(group: &str, priority: Priority) -> Job {
@@ -314,7 +315,7 @@ pub(super) mod tests {
     }
 
     /// The functions above find what they are for, and nothing else.
-    pub(in super::super) fn each_breach_is_found() {
+    pub(crate) fn each_breach_is_found() {
         let [one, two, low] = [job("", Priority::Normal), job("", Priority::Normal), job("", Priority::Low)];
         let queue = Snapshot { ready: vec![one.clone(), two.clone(), low.clone()], ..Snapshot::default() };
         let (nothing, all) = (claim(1, &[], false), claim(3, &[&one, &two, &low], false));
