@@ -6,7 +6,8 @@ use std::{
     cell::RefCell,
     error::Error as StdError,
     fmt, iter, mem,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    sync::Once,
     time::Duration,
 };
 
@@ -79,7 +80,7 @@ pub enum Outcome {
     /// Retried with the task's backoff; counts an attempt. If the run was cancelled for another
     /// reason than its timeout, its job is released uncharged.
     Failed(Failure),
-    /// The handler panicked, with this message. Retried with the task's backoff; counts an attempt.
+    /// The handler panicked, with this message and its file and line. Retried with the task's backoff; counts an attempt.
     Panicked(String),
     /// The handler was cancelled for this reason, did not return, and was dropped. A timeout counts
     /// an attempt, and the job is retried with the task's backoff. Otherwise the job is released
@@ -410,11 +411,51 @@ pub fn error_text(error: &(dyn StdError + 'static)) -> String {
     cut(text, ERROR_MAX)
 }
 
-/// The message of a panic, cut to fit into an error history.
+thread_local! {
+    /// The place of the last panic of this thread, as `src/close.rs:12:5`.
+    static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Longest place of a panic, in bytes. Of a longer one the end is kept: the file and the line.
+const PLACE_MAX: usize = 200;
+
+/// Keeps the place of every panic from now on, for [`panic_text`]. The hook that is installed by
+/// then is called as before. A hook that the application installs later replaces it.
+#[doc(hidden)]
+pub fn keep_panic_places() {
+    static ONCE: Once = Once::new();
+    if std::thread::panicking() {
+        return;
+    }
+    ONCE.call_once(|| {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            let place = panic.location().map(|at| at.to_string());
+            // A panic while the thread ends has no place to keep it.
+            let _ = PANICKED_AT.try_with(|at| at.replace(place));
+            others(panic);
+        }));
+    });
+}
+
+/// Forgets the panics of this thread that were caught before: the next one may be resumed from
+/// another thread, and then has no place here.
+#[doc(hidden)]
+pub fn forget_panic_place() {
+    let _ = PANICKED_AT.try_with(|at| at.take());
+}
+
+/// The message of a panic with its place, cut to fit into an error history. It must be called by
+/// the thread that caught the panic.
 pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    let place = PANICKED_AT.try_with(|at| at.take()).ok().flatten();
     drop_walled(panic);
-    cut(text.unwrap_or_else(|| "without a message".to_owned()), ERROR_MAX - 64)
+    let text = text.unwrap_or_else(|| "without a message".to_owned());
+    let Some(place) = place else { return cut(text, ERROR_MAX - 64) };
+    let from = (place.len().saturating_sub(PLACE_MAX)..=place.len()).find(|at| place.is_char_boundary(*at)).unwrap_or(0);
+    let place = &place[from..];
+    format!("{} ({place})", cut(text, ERROR_MAX - 64 - PLACE_MAX - 3))
 }
 
 /// Drops a value of the application's, which may panic.

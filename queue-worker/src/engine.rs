@@ -101,6 +101,9 @@ pub(crate) struct Shared {
     pub(crate) queues: Vec<Arc<str>>,
     /// Until when somebody waits for a job of each, as far as is known: results are brought of jobs that are not kept.
     pub(crate) watched: Vec<LeaseClock>,
+    /// The last rounds of repeating jobs, for their traces.
+    #[cfg(feature = "otel")]
+    pub(crate) rounds: queue_core::observe::otel::Rounds,
     /// Which of them have, or had, schedules.
     pub(crate) has_schedules: Vec<AtomicBool>,
     /// The schedules that its code declares.
@@ -173,6 +176,8 @@ impl Shared {
             subscriptions: plan.subscriptions.clone(),
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
             watched: plan.queues.iter().map(|_| LeaseClock::default()).collect(),
+            #[cfg(feature = "otel")]
+            rounds: queue_core::observe::otel::Rounds::default(),
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
             schedules: plan.schedules.clone(),
             limits: plan.limits.clone(),

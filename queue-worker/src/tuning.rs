@@ -204,3 +204,6 @@ pub(crate) const CLIENTS: usize = 32;
 /// After an HTTP client could not be let in, before the next. Without it, a process that is out of file descriptors would
 /// take a core.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// A run that starts later than this after its job could start has a trace of its own.
+pub(crate) const ONE_TRACE: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use queue_core::{
     context::{DataMap, Environment},
     handler::Runnable,
     middleware::Stack,
+    outcome::keep_panic_places,
     registry::Registry,
     task::TaskDef,
 };
@@ -426,6 +427,7 @@ impl Worker {
     }
 
     fn plan(self) -> Result<engine::Plan, WorkerError> {
+        keep_panic_places();
         let schedules = self.declared().map_err(WorkerError::Setup)?;
         let limits = self.limits().map_err(WorkerError::Setup)?;
         let groups = self.group_rules().map_err(WorkerError::Setup)?;

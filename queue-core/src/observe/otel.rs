@@ -1,10 +1,13 @@
 //! The trace that a job carries from its enqueue to its runs, in the headers of the W3C recommendation *Trace Context*.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
 
 use opentelemetry::{
     propagation::{Extractor, Injector, TextMapPropagator},
-    trace::TraceContextExt,
+    trace::{SpanContext, TraceContextExt},
 };
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
@@ -40,6 +43,68 @@ pub(crate) fn inject(headers: &mut BTreeMap<String, String>) {
     let context = Span::current().context();
     if context.span().span_context().is_valid() {
         TraceContextPropagator::new().inject_context(&context, &mut Headers(headers));
+    }
+}
+
+/// A tick of a schedule: a trace of its own, which is linked to those that the headers name. The job gets the headers of it.
+pub(super) fn tick<'a>(
+    headers: &mut BTreeMap<String, String>,
+    queue: &str,
+    schedule: &str,
+    links: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let name = format_args!("send {queue}");
+    let span = tracing::info_span!(parent: None, "tick", otel.name = %name, otel.kind = "producer", queue, schedule);
+    if span.is_disabled() {
+        return None;
+    }
+    describe(&span, "send", queue);
+    // Whoever runs or backfills a schedule has a trace, too.
+    let caller = Span::current().context().span().span_context().clone();
+    let linked = links.into_iter().map(|header| named(&[(PARENT.to_owned(), header.to_owned())].into()));
+    linked.chain([caller]).filter(SpanContext::is_valid).for_each(|linked| span.add_link(linked));
+    let context = span.context();
+    if context.span().span_context().is_valid() {
+        TraceContextPropagator::new().inject_context(&context, &mut Headers(headers));
+    }
+    headers.get(PARENT).cloned()
+}
+
+/// The span that headers name.
+fn named(headers: &BTreeMap<String, String>) -> SpanContext {
+    TraceContextPropagator::new().extract(&Carried(headers)).span().span_context().clone()
+}
+
+/// Rounds of repeating jobs that are remembered, at most.
+const ROUNDS: usize = 10_000;
+
+/// The last rounds of jobs that repeat and have run in this process, to which their next ones are linked.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Rounds(Mutex<(HashMap<String, SpanContext>, VecDeque<String>)>);
+
+impl Rounds {
+    /// A round of this job has ended, and another one follows. The oldest one is forgotten where there are too many.
+    pub fn ended(&self, job: String, span: &Span) {
+        let round = span.context().span().span_context().clone();
+        if !round.is_valid() {
+            return;
+        }
+        let (rounds, order) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if rounds.insert(job.clone(), round).is_none() {
+            order.push_back(job);
+        }
+        while order.len() > ROUNDS {
+            order.pop_front().map(|oldest| rounds.remove(&oldest));
+        }
+    }
+
+    /// Links the span of a round to the round before, if that has run in this process.
+    pub fn link(&self, job: &str, span: &Span) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).0.get(job).cloned();
+        let is_known = known.is_some();
+        known.into_iter().for_each(|round| span.add_link(round));
+        is_known
     }
 }
 

@@ -4,6 +4,8 @@
 //!
 //! A span without an interested subscriber costs one check of a flag.
 
+use std::collections::BTreeMap;
+
 use tracing::{Span, field::Empty};
 
 use crate::outcome::Outcome;
@@ -29,6 +31,24 @@ pub(crate) fn enqueue_all(task: &str) -> Span {
     #[cfg(feature = "otel")]
     let span = tracing::info_span!("enqueue_all", otel.kind = "producer", otel.status_code = Empty, task, jobs = Empty, error = Empty);
     span
+}
+
+/// The headers of the trace of a job.
+const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
+
+/// Begins the trace of a tick of a schedule, and replaces the headers of the trace in which the
+/// schedule was defined. With the feature `otel` and a subscriber, the tick is a span that is
+/// linked to both; its header is returned.
+pub(crate) fn tick(headers: &mut BTreeMap<String, String>, queue: &str, schedule: &str, last: Option<&str>) -> Option<String> {
+    let [defined, _] = TRACE_HEADERS.map(|name| headers.remove(name));
+    #[cfg(feature = "otel")]
+    let traced = super::otel::tick(headers, queue, schedule, last.into_iter().chain(defined.as_deref()));
+    #[cfg(not(feature = "otel"))]
+    let traced = {
+        let _ = (queue, schedule, last, defined);
+        None
+    };
+    traced
 }
 
 /// The span of a run.

@@ -322,7 +322,7 @@ async fn make(broker: &DynBroker, at: &ScheduleAddress, mut what: impl FnMut(i64
         for (tick, id) in wanted {
             let run = changing.state.begun(tick, id.to_string());
             let of = Of { queue: &at.queue, name: &at.name, body: &changing.definition.body };
-            jobs.push(TickJob { job: job(of, id, tick, page.now_ms)?, run, remembered: true });
+            jobs.push(TickJob { job: job(of, id, tick, page.now_ms, None)?.0, run, remembered: true });
         }
         let mut request = setting(&at.queue, &at.name, page.now_ms, Some(stored), &changing)?;
         request.jobs = jobs;

@@ -9,6 +9,7 @@ use crate::{
     broker::{GroupName, JobLimits, NewJob, Priority, ScheduleBody, ScheduleEvent, ScheduleState, TickJob},
     envelope::Envelope,
     error::Result,
+    observe::spans,
 };
 
 /// What was decided.
@@ -78,7 +79,9 @@ pub(super) fn step(of: Of<'_>, state: &mut ScheduleState, now_ms: i64) -> Result
                 let run = state.begun(tick, id.to_string());
                 (state.running, state.last_ms) = (Some(run), Some(tick));
                 state.made += 1;
-                step.jobs.push(TickJob { job: job(of, id, tick, now_ms)?, run, remembered: false });
+                let (job, trace) = job(of, id, tick, now_ms, state.trace.as_deref())?;
+                state.trace = trace.or(state.trace.take());
+                step.jobs.push(TickJob { job, run, remembered: false });
                 if is_new {
                     step.late_ms.push(now_ms - rules.due(tick));
                 }
@@ -124,9 +127,11 @@ pub(super) fn running_id(state: &ScheduleState) -> Option<JobId> {
     state.last_runs.iter().find(|run| run.0 == running)?.2.parse().ok()
 }
 
-/// The job of a tick.
-pub(super) fn job(of: Of<'_>, id: JobId, tick_ms: i64, now_ms: i64) -> Result<NewJob> {
+/// The job of a tick, and the header that names its trace. It is not the trace in which the
+/// schedule was defined: that would never end. `last` names the trace of the tick before.
+pub(super) fn job(of: Of<'_>, id: JobId, tick_ms: i64, now_ms: i64, last: Option<&str>) -> Result<(NewJob, Option<String>)> {
     let mut envelope = Envelope::decode(&of.body.envelope)?;
+    let trace = spans::tick(&mut envelope.headers, of.queue, of.name, last);
     envelope.enqueued_ms = Some(now_ms);
     envelope.tick_ms = Some(tick_ms);
     envelope.schedule = Some(of.name.into());
@@ -136,5 +141,5 @@ pub(super) fn job(of: Of<'_>, id: JobId, tick_ms: i64, now_ms: i64) -> Result<Ne
     job.group = of.body.group.as_deref().and_then(|group| GroupName::new(group).ok());
     let keys = of.body.limits.iter().filter_map(|key| key.parse().ok()).collect();
     job.limits = JobLimits::new(keys, of.body.cost.unwrap_or(1)).map(Box::new);
-    Ok(job)
+    Ok((job, trace))
 }

@@ -15,7 +15,7 @@ use queue_core::{
     context::CancelCause,
     handler::{Call, HandlerDef, RunFn},
     observe::spans,
-    outcome::panic_text,
+    outcome::{forget_panic_place, panic_text},
 };
 use tokio::{
     runtime::Handle,
@@ -34,8 +34,8 @@ type Caught = Result<Outcome, Box<dyn Any + Send>>;
 
 impl Run {
     /// Runs the handler to its end, within all middleware.
-    pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext, waited: bool) -> Outcome {
-        let span = self.span(context, waited);
+    pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext, own_trace: bool) -> Outcome {
+        let span = self.span(context, own_trace);
         let (middleware, notice) = (&self.shared.middleware, self.shared.settings.notice());
         let handled = async {
             match handler.run {
@@ -55,19 +55,27 @@ impl Run {
         };
         let outcome = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
         spans::ended(&span, &outcome);
+        #[cfg(feature = "otel")]
+        if matches!(outcome, Outcome::Repeat(_)) {
+            self.shared.rounds.ended(address(&self.queue, context.id()).to_string(), &span);
+        }
         tracing::trace!(job = %address(&self.queue, context.id()), task = handler.task.name, claim = context.claim(), "ended: {outcome:?}");
         outcome
     }
 
-    /// Log lines of the handler belong to its job, and to the trace of its producer.
-    fn span(&self, context: &JobContext, waited: bool) -> tracing::Span {
+    /// Log lines of the handler belong to its job, and to the trace of its producer, unless the run
+    /// has its own trace: it had to wait, or is a later round.
+    fn span(&self, context: &JobContext, own_trace: bool) -> tracing::Span {
         let job = address(&self.queue, context.id());
         let span =
             job_log::opening(context, || spans::run(&job, &self.queue, context.task(), context.attempt(), context.header("traceparent")));
         #[cfg(feature = "otel")]
-        queue_core::observe::otel::follow(&span, context.headers(), waited);
+        {
+            let is_round = !span.is_disabled() && self.shared.rounds.link(&job.to_string(), &span);
+            queue_core::observe::otel::follow(&span, context.headers(), own_trace || is_round);
+        }
         #[cfg(not(feature = "otel"))]
-        let _ = waited;
+        let _ = own_trace;
         span
     }
 }
@@ -79,6 +87,7 @@ async fn poll<'a>(
     context: &JobContext,
     notice: Duration,
 ) -> Outcome {
+    forget_panic_place();
     // The first steps of a handler may panic, too.
     let mut handler = match catch_unwind(AssertUnwindSafe(begin)) {
         Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
@@ -86,6 +95,7 @@ async fn poll<'a>(
     };
     let mut polled = poll_fn(|task| {
         context.polls().fetch_add(1, Ordering::Relaxed);
+        forget_panic_place();
         let poll = handler.poll_unpin(task);
         context.polls().fetch_add(1, Ordering::Relaxed);
         poll
@@ -186,7 +196,10 @@ fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing:
     let runtime = Handle::current();
     let spawned = threads.run(move || {
         let _inside = runtime.enter();
-        span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))))
+        forget_panic_place();
+        let caught = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))));
+        // The thread of the panic knows its place.
+        caught.or_else(|panic| Ok(Outcome::Panicked(panic_text(panic))))
     });
     spawned.map_err(|error| {
         tracing::error!(%error, "cannot start a thread for a blocking job; it runs again in one second, uncharged");

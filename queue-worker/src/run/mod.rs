@@ -45,6 +45,7 @@ use crate::{
     pump::{Event, SlotId},
     tallies::Ran,
     time::now,
+    tuning::ONE_TRACE,
 };
 
 /// Jobs of one turn, on their way to their handlers.
@@ -115,6 +116,7 @@ impl Run {
         }
         self.answer.is_last.store(delivery.attempts.saturating_add(1) >= options.max_attempts, Ordering::Relaxed);
         let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
+        let own_trace = had_to || delivery.odd || self.is_far_from_enqueue(&envelope);
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options, completion.clone());
         self.announce(&context, task.on_isolation)?;
@@ -126,7 +128,7 @@ impl Run {
             Wanted::new(options.keep.is_some(), self.watched.clone()),
         );
         let began = now();
-        let outcome = self.handle(known.handler, call, &context, had_to).await;
+        let outcome = self.handle(known.handler, call, &context, own_trace).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
         // Store progress and log first: the ending clears the tag they need.
         if context.has_told() {
@@ -138,6 +140,13 @@ impl Run {
             Some(completion) => Box::pin(self.committed(&completion, outcome, &delivery, &options, ending)).await,
             None => ending(outcome),
         })
+    }
+
+    /// Whether the enqueue is so long ago that its trace would last too long: rounds and attempts
+    /// of a job may go on for weeks.
+    fn is_far_from_enqueue(&self, envelope: &Envelope<'_>) -> bool {
+        let since = envelope.startable_ms().map(|at| self.now_ms.saturating_sub(at));
+        since.is_some_and(|ms| u64::try_from(ms).is_ok_and(|ms| Duration::from_millis(ms) > ONE_TRACE))
     }
 
     /// Whether the time by which the job had to start has passed.

@@ -175,7 +175,10 @@ async fn a_panic_and_a_timeout_are_failures_of_their_job_alone() {
         until_state(&fine, Some(JobState::Done)).await;
     })
     .await;
-    assert_eq!(panicked.result().await.unwrap(), JobResult::Dead("failed: panicked: as it must".to_owned()));
+    let record = client.inspector().show(panicked.address()).await.unwrap();
+    let place = format!("panicked: as it must ({}:", file!());
+    assert!(record.errors[0].message.starts_with(&place), "the file and the line are stored: {record:?}");
+    assert_eq!(panicked.result().await.unwrap(), JobResult::Dead(format!("failed: {}", record.errors[0].message)));
     assert_eq!(late.result().await.unwrap(), JobResult::Dead("failed: timed out after 50ms".to_owned()));
 }
 

@@ -151,7 +151,7 @@ async fn of_many_jobs_each_is_refused_by_itself(client: Client) {
     for (n, answer) in answers.answers.iter().enumerate() {
         match (n, answer) {
             (2, Err(error)) => assert!(matches!(error, Error::Refused { .. }) && error.to_string().ends_with(": it is the second")),
-            (3, Err(error)) => assert!(matches!(error, Error::Refused { .. }) && error.to_string().ends_with(": it panicked: as it must")),
+            (3, Err(error)) => assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains(": it panicked: as it must")),
             (n, answer) => assert_eq!(answer.as_ref().unwrap().id().to_string(), n.to_string()),
         }
     }

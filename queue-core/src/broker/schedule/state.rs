@@ -51,6 +51,9 @@ pub struct ScheduleState {
     /// How many ticks were skipped.
     #[serde(rename = "s")]
     pub skipped: u64,
+    /// The header `traceparent` of the job of the last tick, to which the next one is linked.
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// When it was first seen.
     #[serde(rename = "f")]
     pub first_ms: i64,
