@@ -31,7 +31,7 @@ fn it_has_every_command_and_enqueues_tasks_that_it_does_not_know() {
     let run = |arguments: &[&str]| run(folder.path(), arguments);
     let (code, _, help) = run(&[]);
     assert_eq!(code, 2);
-    for command in ["work", "tasks", "enqueue", "status", "workers", "doctor", "jobs", "queues", "backup", "dashboard"] {
+    for command in ["work", "tasks", "enqueue", "status", "workers", "doctor", "jobs", "queues", "backup", "exporter", "dashboard"] {
         assert!(help.contains(&format!("\n  {command} ")), "no `{command}` in {help}");
     }
     assert!(run(&["enqueue", "send_mail"]).2.contains("--queue"));
@@ -83,8 +83,12 @@ impl Drop for Served {
 }
 
 fn serve(folder: &Path, arguments: &[&str]) -> Served {
-    let arguments = [&["dashboard", "--bind", "127.0.0.1:0"], arguments].concat();
-    let mut child = queue(folder, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    start(folder, &[&["dashboard", "--bind", "127.0.0.1:0"], arguments].concat())
+}
+
+/// A command that prints its address and serves until it is killed.
+fn start(folder: &Path, arguments: &[&str]) -> Served {
+    let mut child = queue(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let url = Lines::of(child.stdout.take().unwrap()).next();
     Served(child, url)
 }
@@ -97,6 +101,22 @@ fn ask(address: &str, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+#[test]
+fn the_exporter_reports_queues_without_a_worker() {
+    let folder = folder();
+    assert_eq!(run(folder.path(), &["enqueue", "send_mail", "--queue", "mail"]).0, 0);
+    let mut served = start(folder.path(), &["exporter", "--bind", "127.0.0.1:0"]);
+    let address = served.1.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+    let answer = ask(address, "GET /metrics");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain"), "{answer}");
+    for line in ["queue_workers{queue=\"mail\"} 0\n", "queue_jobs{queue=\"mail\",state=\"ready\"} 1\n"] {
+        assert!(answer.contains(line), "no {line}: {answer}");
+    }
+    assert!(ask(address, "GET /").starts_with("HTTP/1.1 404") && ask(address, "POST /metrics").starts_with("HTTP/1.1 405"));
+    assert!(Command::new("kill").arg(served.0.id().to_string()).status().unwrap().success());
+    assert!(exit(&mut served.0).success(), "a signal ends it in order");
 }
 
 #[test]

@@ -1,24 +1,21 @@
 //! What is wrong, in plain words, with what to do about it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use queue_core::{Durability, JobRecord, JobState, OutboxRecord, WorkerMode, WorkerRecord};
+use queue_core::{Difference, Durability, JobRecord, JobState, OutboxRecord, Reason, ScheduleRecord, WorkerMode, WorkerRecord};
 
 use crate::{
-    format::{count, number, short, span},
+    format::{Moment, count, number, short, span},
     params::query,
     paths::path_of,
-    snapshot::{Group, Queue, SAMPLE, Snapshot, Unreadable},
+    snapshot::{Group, LONG, Queue, SAMPLE, Snapshot, Unreadable},
 };
 
 /// From which share of its memory on a server is soon full, in percent.
 const SOON_FULL: u64 = 90;
 
-/// How long a job may be ready before that is told.
-const LONG: Duration = Duration::from_secs(5 * 60);
-
-/// How much ahead another clock has to be before that is told.
-const AHEAD: Duration = Duration::from_secs(10);
+/// From which difference of two clocks on that is a finding.
+const SKEWED: Duration = Duration::from_secs(10);
 
 /// How many findings are told of one kind; the others are counted.
 const OF_A_KIND: usize = 5;
@@ -62,6 +59,23 @@ pub(crate) struct Finding {
     pub(crate) link: Option<String>,
     /// An error of one of the jobs.
     pub(crate) quote: Option<String>,
+    /// The button that helps.
+    pub(crate) action: Option<Action>,
+}
+
+/// A form with one button.
+#[derive(Clone, Debug)]
+pub(crate) struct Action {
+    pub(crate) label: &'static str,
+    /// Where it is sent, behind the base.
+    pub(crate) path: &'static str,
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+impl Action {
+    fn new(label: &'static str, path: &'static str, fields: &[(&'static str, &str)]) -> Self {
+        Action { label, path, fields: fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect() }
+    }
 }
 
 impl Finding {
@@ -71,7 +85,12 @@ impl Finding {
     }
 
     fn new(tone: Tone, text: impl Into<String>, way_out: impl Into<String>) -> Self {
-        Finding { tone, text: text.into(), way_out: way_out.into(), link: None, quote: None }
+        Finding { tone, text: text.into(), way_out: way_out.into(), link: None, quote: None, action: None }
+    }
+
+    fn with(mut self, action: Action) -> Self {
+        self.action = Some(action);
+        self
     }
 
     fn at(mut self, pairs: &[(&str, &str)]) -> Self {
@@ -96,11 +115,13 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         snapshot.queues.iter().filter_map(|queue| of(snapshot, queue)).collect::<Vec<_>>()
     };
     all.extend(few(queues(&unserved), "queues without a worker"));
-    all.extend(few(queues(&|_, queue| waits_long(queue)), "queues whose jobs wait long"));
+    all.extend(few(queues(&waits_long), "queues whose jobs wait long"));
     all.extend(few(queues(&paused), "paused queues"));
     all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
     all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed"));
     all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
+    all.extend(few(snapshot.details.schedules.iter().map(schedule).collect(), "schedules whose jobs fail"));
+    all.extend(few(snapshot.details.differences.iter().map(|(queue, of)| difference(queue, of)).collect(), "differences between releases"));
     all.extend(few(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes"));
     all.sort_by_key(|finding| finding.tone);
     all
@@ -118,12 +139,7 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
         let text = "Acknowledged jobs are only in memory: they are lost when the broker's process ends.";
         found.push(Finding::new(Tone::Warn, text, "On Redis, turn on `appendonly`; on SQLite, use a file."));
     }
-    let newest = snapshot.details.workers.iter().filter_map(|worker| worker.since).max();
-    if let Some(ahead) = newest.and_then(|since| since.duration_since(snapshot.at).ok()).filter(|ahead| *ahead > AHEAD) {
-        let text =
-            format!("The clock of the broker is {} ahead of the clock of this dashboard: ages shown here are too short.", span(ahead));
-        found.push(Finding::new(Tone::Warn, text, "Synchronize both clocks by NTP. Jobs use the broker's clock."));
-    }
+    found.extend(skewed(snapshot.details.skew_ms));
     found
 }
 
@@ -151,21 +167,102 @@ fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     )
 }
 
-fn waits_long(queue: &Queue) -> Option<Finding> {
+/// Which of two clocks is wrong is not known.
+fn skewed(skew_ms: i64) -> Option<Finding> {
+    let by = Duration::from_millis(skew_ms.unsigned_abs());
+    let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
+    let text = format!("The clock of the broker is {} {direction} the clock of this dashboard: ages shown here are wrong.", span(by));
+    let way_out = "Compare both with a third clock, and synchronize them by NTP. Jobs and schedules use the broker's clock.";
+    (by > SKEWED).then(|| Finding::new(Tone::Warn, text, way_out))
+}
+
+/// Names what the jobs wait for, who holds it, and its expected end.
+fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     let waits = queue.stats.oldest?;
     if waits < LONG || queue.stats.paused || queue.stats.workers == 0 || queue.stats.count(JobState::Ready) == 0 {
         return None;
     }
-    let text =
-        format!("The oldest ready job of `{}` is {} old; {} waiting.", queue.name, span(waits), are(queue.stats.count(JobState::Ready)));
-    Some(
-        Finding::new(
-            Tone::Warn,
-            text,
-            "See what its jobs wait for. If they wait for a free slot, start more workers or raise their concurrency.",
-        )
-        .at(&[("queue", &queue.name), ("state", "ready")]),
-    )
+    let name = &queue.name;
+    let ready = |reason: &str| !["not_due", "retry", "key_held", "no_worker_for_task", "unreadable", "task_paused"].contains(&reason);
+    let counts = snapshot.details.waiting.get(name);
+    let main = counts.and_then(|counts| counts.iter().filter(|(reason, _)| ready(reason)).max_by_key(|(_, jobs)| **jobs));
+    let (main, jobs) = main.map_or(("behind", queue.stats.count(JobState::Ready)), |(reason, jobs)| (*reason, *jobs));
+    let first = snapshot.details.firsts.iter().find(|job| *job.address.queue == **name);
+    let cause = first.and_then(|job| job.waiting.iter().find(|reason| reason.name() == main));
+    let (for_what, way_out, page) = why_long(main);
+    let mut text = format!("The oldest ready job of `{name}` is {} old; {} waiting {for_what}", span(waits), are(jobs));
+    if let Some(cause) = cause.filter(|_| main != "behind") {
+        text.push_str(&format!(". The first: {}{}", short(&cause.to_string(), 200), holder_and_end(cause, snapshot.at)));
+    }
+    let link = match page {
+        "jobs" => format!("/jobs?{}", query(&[("queue", name), ("state", "ready")])),
+        page => format!("/{page}?{}", query(&[("queue", name)])),
+    };
+    Some(Finding { link: Some(link), ..Finding::new(Tone::Warn, text + ".", way_out) })
+}
+
+/// For what ready jobs wait, what helps, and the page that shows more.
+fn why_long(reason: &str) -> (&'static str, &'static str, &'static str) {
+    match reason {
+        "rate_limited" => {
+            ("for the rate of a limit", "More workers do not help. Raise the rate of the limit if the service allows it.", "limits")
+        }
+        "limit_full" => (
+            "for a slot of a limit",
+            "More workers do not help. See which jobs hold the slots; raise the concurrency of the limit if the service allows it.",
+            "limits",
+        ),
+        "group_paused" => ("in paused groups", "Resume the groups when their jobs may run.", "groups"),
+        "group_full" => {
+            ("in groups at their cap", "More workers do not help. Raise the cap of the groups if they may use more slots.", "groups")
+        }
+        "out_of_order" => (
+            "for an earlier job of their ordered group",
+            "See which job holds the line of the group: cancel or repair it if it is stuck.",
+            "groups",
+        ),
+        "workers_quiet" => ("for workers that claim nothing", "Resume the quiet workers, or start others.", "workers"),
+        _ => ("for a free slot", "Start more workers or raise their concurrency.", "jobs"),
+    }
+}
+
+fn holder_and_end(reason: &Reason, now: SystemTime) -> String {
+    let holder = reason.holders().first().map(|job| format!("; held by `{job}`")).unwrap_or_default();
+    let end = reason.until().map(|until| format!("; expected end {}", Moment::new(until, now).relative)).unwrap_or_default();
+    holder + &end
+}
+
+/// Its last jobs became dead letters.
+fn schedule(record: &ScheduleRecord) -> Finding {
+    let address = record.schedule.to_string();
+    let dead = if record.dead_in_a_row == 1 {
+        "its last job is a dead letter".to_owned()
+    } else {
+        format!("its last {} jobs are dead letters", number(record.dead_in_a_row))
+    };
+    let task = &record.task;
+    let back = format!("schedules/{address}");
+    let fields = [("schedule", address.as_str()), ("back", &back)];
+    let finding = match &record.paused {
+        Some(why) => {
+            let text = format!("The schedule `{address}` of the task `{task}` is paused ({}): {dead}.", short(why, 200));
+            let action = Action::new("Resume", "/schedules/resume", &fields);
+            Finding::new(Tone::Warn, text, "See the error of its last job, repair the cause, then resume the schedule.").with(action)
+        }
+        None => {
+            let text = format!("The schedule `{address}` fails: {dead} of the task `{task}`.");
+            let way_out = "See the error of its last job. Pause the schedule until the cause is repaired, or requeue the job.";
+            Finding::new(Tone::Warn, text, way_out).with(Action::new("Pause", "/schedules/pause", &fields))
+        }
+    };
+    Finding { link: Some(format!("/schedules/{address}")), ..finding }
+}
+
+fn difference(queue: &str, of: &Difference) -> Finding {
+    let page = if of.limit.is_some() { "limits" } else { "groups" };
+    let way_out = "Deploy one release everywhere, or set the value on that page: it overrides every declaration.";
+    let text = format!("In `{queue}` {of}.");
+    Finding { link: Some(format!("/{page}?{}", query(&[("queue", queue)]))), ..Finding::new(Tone::Warn, text, way_out) }
 }
 
 fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
@@ -174,21 +271,32 @@ fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let text = format!("The queue `{}` is paused: workers claim nothing from it, and {} waiting.", queue.name, are(ready));
     queue.stats.paused.then(|| Finding {
         link: Some(format!("/queues?{}", query(&[("text", &queue.name)]))),
-        ..Finding::new(tone, text, "Resume it on the page Queues when its jobs may run.")
+        ..Finding::new(tone, text, "Resume it when its jobs may run.").with(Action::new(
+            "Resume",
+            "/queues/resume",
+            &[("queue", &queue.name), ("back", "queues")],
+        ))
     })
 }
 
 fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
-    let Group { queue, state, task, reason, jobs, error, releases: failed } = group;
+    let Group { queue, state, task: name, reason, jobs, error, releases: failed } = group;
+    let task = name;
     let total = snapshot.count(Some(queue), *state);
     // What is alike in all that were looked at is probably so in the others, too.
     let looked_at = total.min(SAMPLE as u64);
     let n = if *jobs < looked_at { *jobs } else { total.max(*jobs) };
+    // Buttons change all jobs of the queue in this state.
+    let are_all = n == total;
     let of_them = number(n);
     let word = if n == 1 { "job" } else { "jobs" };
     let of_queue = snapshot.queues.iter().find(|found| found.name == *queue);
     let pause = of_queue.and_then(|found| found.paused_tasks.iter().find(|(name, _)| name == task)).map(|(_, pause)| pause);
-    let examined = if n < total { format!(" ({} {} jobs of the queue examined)", number(looked_at), state.name()) } else { String::new() };
+    let examined = if looked_at < total && n < total {
+        format!(" ({} {} jobs of the queue examined)", number(looked_at), state.name())
+    } else {
+        String::new()
+    };
     let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") } + &examined;
     let (tone, text, way_out) = match state {
         JobState::Parked if !failed.is_empty() => {
@@ -205,12 +313,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
             let text = format!("Parked in `{queue}`: {of_them} {task}, which is {}.", short(&pause, 200));
             (Tone::Warn, text, "Resume the task on the page Queues when its jobs may run.")
         }
-        JobState::Parked => {
-            let releases = releases(&snapshot.details.workers, queue);
-            let up = if releases.is_empty() { "no worker is up".to_owned() } else { format!("up: {}", releases.join(", ")) };
-            let text = format!("Parked in `{queue}`: {of_them} {task}, which no live worker knows ({up}).");
-            (Tone::Bad, text, "Deploy a release that has this task. Delete the jobs only if the task was removed.")
-        }
+        JobState::Parked => without_worker(snapshot, queue, name, &format!("Parked in `{queue}`: {of_them} {task}")),
         JobState::Retry => {
             let text = format!("Failing in `{queue}`: {of_them} {task} {} for another attempt.", if n == 1 { "waits" } else { "wait" });
             (Tone::Warn, text, "If the service they need has recovered, promote them: they start at once.")
@@ -231,7 +334,37 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     };
     let mut finding = Finding::new(tone, text, way_out).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
     finding.quote = error.as_deref().map(|error| short(error, 160));
+    let back = format!("jobs?{}", query(&[("state", state.name()), ("queue", queue)]));
+    let all = [("all", "yes"), ("queue", queue), ("state", state.name()), ("back", &back)];
+    finding.action = match state {
+        JobState::Parked if pause.is_some() => {
+            Some(Action::new("Resume", "/queues/resume", &[("queue", queue), ("task", name), ("back", "queues")]))
+        }
+        JobState::Retry if are_all => Some(Action::new("Promote all", "/jobs/promote", &all)),
+        JobState::Dead if are_all && *reason != "crashed" => Some(Action::new("Requeue all", "/jobs/requeue", &all)),
+        _ => None,
+    };
     finding
+}
+
+/// Parked jobs that no release has failed on. A worker that has their task takes them with its next free slot.
+fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (Tone, String, &'static str) {
+    let has_it = |worker: &&WorkerRecord| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task);
+    let serves = |worker: &&WorkerRecord| worker.queues.iter().any(|served| served == queue);
+    let named = |worker: &WorkerRecord| format!("{} (release {})", name(worker), short(&worker.release, 20));
+    let workers = &snapshot.details.workers;
+    if let Some(worker) = workers.iter().filter(has_it).find(serves) {
+        let text = format!("{what}. The worker {} has this task and takes them with its next free slot.", named(worker));
+        return (Tone::Note, text, "If they stay parked, see on the page Workers whether it is quiet or has no free slot.");
+    }
+    if let Some(worker) = workers.iter().find(has_it) {
+        let text = format!("{what}. The worker {} has this task, but does not serve this queue.", named(worker));
+        return (Tone::Bad, text, "Start a worker that has the task and serves this queue.");
+    }
+    let releases = releases(workers, queue);
+    let up = if releases.is_empty() { "no worker is up".to_owned() } else { format!("up: {}", releases.join(", ")) };
+    let text = format!("{what}, which no live worker has ({up}).");
+    (Tone::Bad, text, "Deploy a release that has this task. Delete the jobs only if the task was removed.")
 }
 
 /// A job that was running when its process died, and has not ended since.
@@ -299,4 +432,46 @@ fn are(jobs: u64) -> String {
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{Client, client::RawJob};
+
+    use super::*;
+
+    /// A queue whose oldest job is ready for ten minutes, with a worker.
+    async fn waits_for(reason: &'static str) -> Finding {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        client.enqueue_raw(RawJob::new("charge", vec![0x80]).queue("pay")).await.unwrap();
+        let mut snapshot = Snapshot::take(&client, &client.inspector(), None).await.unwrap();
+        snapshot.queues[0].stats.note_ready_since(0, 600_000);
+        snapshot.queues[0].stats.workers = 1;
+        snapshot.details.waiting.insert("pay".to_owned(), [(reason, 7), ("not_due", 99)].into());
+        let all = findings(&snapshot);
+        all.into_iter().find(|finding| finding.text.starts_with("The oldest ready job of `pay`")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn more_workers_are_advised_only_where_jobs_wait_for_a_slot_of_a_worker() {
+        let behind = waits_for("behind").await;
+        assert!(
+            behind.text.ends_with("7 jobs are waiting for a free slot.") && behind.way_out.contains("Start more workers"),
+            "{behind:?}"
+        );
+        for reason in ["rate_limited", "limit_full", "group_full"] {
+            let finding = waits_for(reason).await;
+            assert!(finding.way_out.starts_with("More workers do not help."), "{finding:?}");
+        }
+        assert_eq!(waits_for("rate_limited").await.link.as_deref(), Some("/limits?queue=pay"));
+        assert!(waits_for("group_paused").await.way_out.starts_with("Resume the groups"));
+    }
+
+    #[test]
+    fn a_clock_that_is_an_hour_wrong_is_a_finding_in_both_directions() {
+        let text = |skew_ms| skewed(skew_ms).map(|finding| finding.text).unwrap_or_default();
+        assert!(text(3_600_000).contains("ahead of the clock of this dashboard"), "{}", text(3_600_000));
+        assert!(text(-3_600_000).contains("behind the clock of this dashboard"), "{}", text(-3_600_000));
+        assert_eq!((text(0), text(9_000), text(-9_000)), Default::default());
+    }
 }

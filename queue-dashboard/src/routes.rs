@@ -20,7 +20,8 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
-        limits, operation, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker, workers,
+        limits, metrics, operation, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker,
+        workers,
     },
     problem::Problem,
     role::Role,
@@ -59,6 +60,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/workers", view, workers::page),
         reads("/worker", view, worker::page),
         reads("/history", view, history::page),
+        reads("/metrics", view, metrics::page),
         reads("/live/{page}", view, live::stream),
         // They hold nothing of anybody's, and the page that asks for the token needs them.
         reads("/assets/{name}", None, assets::asset),

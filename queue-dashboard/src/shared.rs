@@ -129,7 +129,7 @@ impl Shared {
         if let Some((_, problem)) = looks.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
             return Look { snapshot: looks.last.clone(), problem: Some(problem.clone()) };
         }
-        match Snapshot::take(&self.inspector, looks.last.as_deref()).await {
+        match Snapshot::take(&self.client, &self.inspector, looks.last.as_deref()).await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
                 self.history.lock().unwrap_or_else(PoisonError::into_inner).note(&snapshot);

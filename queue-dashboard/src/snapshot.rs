@@ -2,14 +2,14 @@
 //! pages cost the broker as much as one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant, SystemTime},
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
-    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, OutboxRecord, Pause, PauseOf, QueueStats, StoredPause,
-    WorkerRecord,
+    Client, Condition, Counter, Difference, Durability, Error, Inspector, JobRecord, JobState, OutboxRecord, Pause, PauseOf, QueueStats,
+    ScheduleRecord, StoredPause, WorkerRecord,
     broker::{LAST, ProcessId},
     inspector::waiting_in,
     outcome::error_text,
@@ -26,6 +26,12 @@ const GROUPS_OF: usize = 8;
 
 /// How many jobs of a state are looked into.
 pub(crate) const SAMPLE: usize = 50;
+
+/// From which age of its oldest ready job on a finding names what the jobs of a queue wait for.
+pub(crate) const LONG: Duration = Duration::from_secs(5 * 60);
+
+/// Schedules of a queue that are examined.
+const SCHEDULES: usize = 100;
 
 /// How old what takes more calls may be: workers, and which tasks have failed.
 const DETAILS: Duration = Duration::from_secs(2);
@@ -79,8 +85,16 @@ pub(crate) struct Details {
     pub(crate) groups: Vec<Group>,
     /// Jobs that were running when their process died, of those that were looked at and have not ended.
     pub(crate) suspects: Vec<JobRecord>,
-    /// How many jobs wait for what, by the name of the reason.
-    pub(crate) waiting: BTreeMap<&'static str, u64>,
+    /// How many jobs of each queue wait for what, by the name of the reason.
+    pub(crate) waiting: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    /// The first ready job of each queue whose jobs wait long, with its reasons.
+    pub(crate) firsts: Vec<JobRecord>,
+    /// Schedules whose last jobs became dead letters.
+    pub(crate) schedules: Vec<ScheduleRecord>,
+    /// What live releases declare differently, by queue.
+    pub(crate) differences: Vec<(String, Difference)>,
+    /// How far the broker's clock is ahead of that of this machine, in milliseconds.
+    pub(crate) skew_ms: i64,
     /// How many of the looked-at active jobs a worker runs, and since when the first of them.
     pub(crate) holds: BTreeMap<ProcessId, (u64, SystemTime)>,
 }
@@ -109,7 +123,7 @@ fn tasks_of(pauses: Vec<StoredPause>) -> Vec<(String, Pause)> {
 }
 
 impl Snapshot {
-    pub(crate) async fn take(inspector: &Inspector, last: Option<&Snapshot>) -> Result<Snapshot, Error> {
+    pub(crate) async fn take(client: &Client, inspector: &Inspector, last: Option<&Snapshot>) -> Result<Snapshot, Error> {
         let taken = Instant::now();
         let names = inspector.queues().await?;
         let condition = inspector.condition().await?;
@@ -135,7 +149,7 @@ impl Snapshot {
         }
         let details = match last.map(|last| &last.details).filter(|details| details.taken.elapsed() < DETAILS) {
             Some(details) => details.clone(),
-            None => Details::take(inspector, &queues).await?,
+            None => Details::take(client, inspector, &queues).await?,
         };
         Ok(Snapshot { at: SystemTime::now(), taken, cost: taken.elapsed(), condition, queues, unreadable, details })
     }
@@ -144,6 +158,15 @@ impl Snapshot {
     pub(crate) fn count(&self, queue: Option<&str>, state: JobState) -> u64 {
         let chosen = self.queues.iter().filter(|each| queue.is_none_or(|queue| queue == each.name));
         chosen.map(|queue| queue.stats.count(state)).sum()
+    }
+
+    /// How many jobs of all queues wait for what, by the name of the reason.
+    pub(crate) fn waiting(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for (reason, jobs) in self.details.waiting.values().flatten() {
+            *counts.entry(*reason).or_default() += jobs;
+        }
+        counts
     }
 
     /// The outboxes that relays have reported.
@@ -161,7 +184,7 @@ impl Snapshot {
 }
 
 impl Details {
-    async fn take(inspector: &Inspector, queues: &[Queue]) -> Result<Details, Error> {
+    async fn take(client: &Client, inspector: &Inspector, queues: &[Queue]) -> Result<Details, Error> {
         let durability = inspector.durability().await?;
         let mut calls = Vec::with_capacity(queues.len());
         for queue in queues {
@@ -194,13 +217,58 @@ impl Details {
             suspects.extend(crashed(first.unwrap_or_default()));
         }
         let waiting = waiting(inspector, queues).await;
-        Ok(Details { taken: Instant::now(), durability, workers, groups, suspects, waiting, holds })
+        let firsts = firsts(inspector, queues).await;
+        let mut schedules = Vec::new();
+        // The jobs of a schedule that fails are dead in its queue.
+        for queue in most(queues, JobState::Dead) {
+            let found = client.schedules().page(&queue.name, 0, SCHEDULES).await.map(|(found, _)| found).unwrap_or_default();
+            schedules.extend(found.into_iter().filter(|schedule| schedule.dead_in_a_row > 0));
+        }
+        let mut differences = Vec::new();
+        for queue in of_several_releases(&workers) {
+            let found = inspector.differences(&queue).await.unwrap_or_default();
+            differences.extend(found.into_iter().map(|difference| (queue.clone(), difference)));
+        }
+        let skew_ms = match queues.first() {
+            Some(queue) => inspector.clock_skew_ms(&queue.name).await.unwrap_or(0),
+            None => 0,
+        };
+        let taken = Instant::now();
+        Ok(Details { taken, durability, workers, groups, suspects, waiting, firsts, schedules, differences, skew_ms, holds })
     }
 }
 
-/// How many jobs wait for what. Of the queues with the most ready jobs the groups are looked at; in the others all that have a worker wait for their turn.
-async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<&'static str, u64> {
-    let looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
+/// Queues that live workers of several releases serve, at most [`LOOKED_INTO`].
+fn of_several_releases(workers: &[WorkerRecord]) -> Vec<String> {
+    let mut releases: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero()) {
+        for queue in &worker.queues {
+            releases.entry(queue).or_default().insert(&worker.release);
+        }
+    }
+    releases.into_iter().filter(|(_, releases)| releases.len() > 1).map(|(queue, _)| queue.to_owned()).take(LOOKED_INTO).collect()
+}
+
+/// The first ready job of queues whose jobs wait long, with the reasons why it waits.
+async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
+    let mut firsts = Vec::new();
+    for queue in queues.iter().filter(|queue| queue.stats.oldest.is_some_and(|age| age >= LONG)).take(GROUPS_OF) {
+        let mut first = inspector.list(&queue.name, JobState::Ready, 0, 1).await.map(|page| page.jobs).unwrap_or_default();
+        if inspector.say_why(&queue.name, &mut first).await.is_ok() {
+            firsts.append(&mut first);
+        }
+    }
+    firsts
+}
+
+/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are looked at; in the others all that have a worker wait for their turn.
+async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
+    let mut looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
+    for queue in most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {
+        if !looked.iter().any(|known| known.name == queue.name) {
+            looked.push(queue);
+        }
+    }
     let mut calls = Vec::with_capacity(looked.len());
     for queue in &looked {
         calls.push(inspector.waiting_of(&queue.name, &queue.stats).boxed());
@@ -208,13 +276,8 @@ async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<&'static s
     let answers = together(calls).await;
     let mut told: BTreeMap<&str, BTreeMap<&'static str, u64>> =
         looked.iter().zip(answers).filter_map(|(queue, answer)| Some((queue.name.as_str(), answer.ok()?))).collect();
-    let mut counts = BTreeMap::new();
-    for queue in queues {
-        for (reason, jobs) in told.remove(queue.name.as_str()).unwrap_or_else(|| waiting_in(&queue.stats)) {
-            *counts.entry(reason).or_default() += jobs;
-        }
-    }
-    counts
+    let of = |queue: &Queue| (queue.name.clone(), told.remove(queue.name.as_str()).unwrap_or_else(|| waiting_in(&queue.stats)));
+    queues.iter().map(of).collect()
 }
 
 /// The answers to many calls, in order.

@@ -38,6 +38,12 @@ impl Answer {
     pub(crate) fn json(status: &'static str, body: impl Into<String>) -> Self {
         Answer { status, content_type: "application/json", body: body.into() }
     }
+
+    /// The text format of Prometheus.
+    #[cfg(any(feature = "cli", feature = "prometheus"))]
+    pub(crate) fn metrics(body: String) -> Self {
+        Answer { status: "200 OK", content_type: "text/plain; version=0.0.4; charset=utf-8", body }
+    }
 }
 
 /// Takes the address, before the worker starts anything.
@@ -121,26 +127,49 @@ impl Pass for Http {
 }
 
 async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
-    let request = read_request(&mut stream).await?;
-    let mut words = request.split_whitespace();
-    let (method, path) = (words.next(), words.next().map(|path| path.split('?').next().unwrap_or_default()));
-    let answer = match (method, path) {
-        (Some("GET" | "HEAD"), Some("/health")) => health::live(shared),
-        (Some("GET" | "HEAD"), Some("/ready")) => health::ready(shared),
-        (Some("GET" | "HEAD"), Some("/metrics")) => metrics::answer().unwrap_or_else(|| {
+    let request = asked(&mut stream).await?;
+    let answer = match request.path() {
+        Some("/health") => health::live(shared),
+        Some("/ready") => health::ready(shared),
+        Some("/metrics") => metrics::answer().unwrap_or_else(|| {
             let problem = r#"{"error":"the program has no exporter: build it with the feature `prometheus`"}"#;
             Answer::json("404 Not Found", problem)
         }),
-        (Some("GET" | "HEAD"), Some(_)) => Answer::json("404 Not Found", r#"{"error":"there are /health, /ready and /metrics"}"#),
-        _ => Answer::json("405 Method Not Allowed", r#"{"error":"only GET"}"#),
+        Some(_) => Answer::json("404 Not Found", r#"{"error":"there are /health, /ready and /metrics"}"#),
+        None => Answer::json("405 Method Not Allowed", r#"{"error":"only GET"}"#),
     };
+    respond(&mut stream, &request, answer).await
+}
+
+/// A request line.
+pub(crate) struct Asked(String);
+
+impl Asked {
+    fn method(&self) -> Option<&str> {
+        self.0.split_whitespace().next()
+    }
+
+    /// The path of a request for a page; `None`: it is another request.
+    pub(crate) fn path(&self) -> Option<&str> {
+        let path = self.0.split_whitespace().nth(1)?;
+        matches!(self.method(), Some("GET" | "HEAD")).then(|| path.split('?').next().unwrap_or_default())
+    }
+}
+
+/// Reads the request of a client.
+pub(crate) async fn asked(stream: &mut TcpStream) -> io::Result<Asked> {
+    Ok(Asked(read_request(stream).await?))
+}
+
+/// Answers a client, and closes the connection.
+pub(crate) async fn respond(stream: &mut TcpStream, request: &Asked, answer: Answer) -> io::Result<()> {
     let Answer { status, content_type, body } = answer;
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
-    if method != Some("HEAD") {
+    if request.method() != Some("HEAD") {
         stream.write_all(body.as_bytes()).await?;
     }
     stream.shutdown().await

@@ -363,8 +363,7 @@ mod prometheus {
     }
 
     pub(crate) fn answer() -> Option<Answer> {
-        let body = HANDLE.get()?.render();
-        Some(Answer { status: "200 OK", content_type: "text/plain; version=0.0.4; charset=utf-8", body })
+        Some(Answer::metrics(HANDLE.get()?.render()))
     }
 
     /// Without it, histograms grow until somebody asks.
@@ -404,6 +403,17 @@ mod tests {
     fn the_page_lists_every_metric_with_its_kind_and_labels() {
         let known = METRICS.map(|(name, kind, labels, _)| (name.to_owned(), format!("{kind:?}").to_lowercase(), labels.join(", ")));
         assert_eq!(page(), known);
+    }
+
+    /// The exposition of all queues has the metrics that workers read from the broker.
+    #[test]
+    fn the_exporter_and_a_worker_mean_the_same_by_a_name() {
+        for (name, kind, about) in queue_core::inspector::EXPOSED {
+            let known = METRICS.iter().find(|metric| metric.0 == name).map(|metric| (format!("{:?}", metric.1).to_lowercase(), metric.3));
+            assert_eq!(known, Some((kind.to_owned(), about)), "{name}");
+        }
+        let read: Vec<&str> = METRICS.iter().map(|metric| metric.0).take(queue_core::inspector::EXPOSED.len()).collect();
+        assert_eq!(read, queue_core::inspector::EXPOSED.map(|metric| metric.0));
     }
 
     /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go on.

@@ -156,3 +156,80 @@ fn the_dashboard_and_the_alerts_speak_of_metrics_that_there_are() {
         assert!(matches!(rule["labels"]["severity"].as_str(), Some("page" | "ticket")), "{alert}");
     }
 }
+
+/// A sample: its name, its labels, and its value.
+type Sample = (String, BTreeMap<String, String>, f64);
+
+fn samples(text: &str) -> Vec<Sample> {
+    let lines = text.lines().filter(|line| line.starts_with("queue_"));
+    lines
+        .map(|line| {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+            (name.to_owned(), labels_of(labels.trim_end_matches('}')), value.parse().unwrap())
+        })
+        .collect()
+}
+
+fn labels_of(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split(',').filter_map(|label| label.split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), value.trim_matches('"').to_owned())).collect()
+}
+
+/// The groups for which an expression of this form holds: `max by (label) (metric{label="value"}) > 0`, joined by `and`.
+fn fires(expression: &str, samples: &[Sample]) -> BTreeSet<String> {
+    let of_term = |term: &str| -> BTreeSet<String> {
+        let (by, rest) = term.trim().strip_prefix("max by (").and_then(|rest| rest.split_once(") (")).unwrap_or_else(|| panic!("{term}"));
+        let (selector, compared) = rest.split_once(')').unwrap();
+        let (name, wanted) = selector.split_once('{').unwrap_or((selector, ""));
+        let wanted = labels_of(wanted.trim_end_matches('}'));
+        let (operator, bound) = compared.trim().split_once(' ').unwrap();
+        let bound: f64 = bound.parse().unwrap();
+        let mut groups: BTreeMap<String, f64> = BTreeMap::new();
+        for (_, labels, value) in samples.iter().filter(|sample| sample.0 == name) {
+            if wanted.iter().all(|(name, value)| labels.get(name) == Some(value)) {
+                let most = groups.entry(labels[by].clone()).or_insert(f64::MIN);
+                *most = most.max(*value);
+            }
+        }
+        let holds = |value: f64| match operator {
+            "==" => value == bound,
+            ">" => value > bound,
+            other => panic!("{other} is not known here"),
+        };
+        groups.into_iter().filter(|(_, value)| holds(*value)).map(|(group, _)| group).collect()
+    };
+    let terms: Vec<BTreeSet<String>> = expression.split(" and ").map(of_term).collect();
+    terms[1..].iter().fold(terms[0].clone(), |all, term| &all & term)
+}
+
+/// The expression of an alert rule.
+fn rule(alert: &str) -> String {
+    let alerts: serde_json::Value = serde_saphyr::from_str(&read("alerts.yaml")).unwrap();
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap();
+    let rule = rules.iter().find(|rule| rule["alert"] == alert).unwrap_or_else(|| panic!("no rule {alert}"));
+    rule["expr"].as_str().unwrap().to_owned()
+}
+
+/// A worker exposes only the queues that it serves, so that on its metrics alone this alert never fires.
+#[tokio::test]
+async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_exposes() {
+    let (client, lease) = (memory().await, Duration::from_secs(60));
+    let inspector = client.inspector();
+    for queue in ["abandoned", "served", "paused"] {
+        let job = queue_core::client::RawJob::new("task", vec![0x80]).queue(queue);
+        client.enqueue_raw(job).await.unwrap();
+    }
+    for queue in ["served", "idle"] {
+        client.broker().register(&queue_core::broker::Register::lane(queue, ProcessId::random(), lease)).await.unwrap();
+    }
+    inspector.pause("paused").await.unwrap();
+    let exposed = samples(&inspector.exposition().await.unwrap());
+    let fired = |alert: &str, exposed: &[Sample]| fires(&rule(alert), exposed).into_iter().collect::<Vec<_>>();
+    assert_eq!(fired("QueueHasNoWorker", &exposed), ["abandoned", "paused"]);
+    assert_eq!(fired("QueueForgottenInPause", &exposed), ["paused"]);
+    assert!(fired("QueueJobsParked", &exposed).is_empty() && fired("QueueJobsWaitTooLong", &exposed).is_empty());
+    let of_a_worker: Vec<Sample> =
+        exposed.into_iter().filter(|(_, labels, _)| labels.get("queue").is_some_and(|queue| queue == "served")).collect();
+    assert!(fired("QueueHasNoWorker", &of_a_worker).is_empty(), "as before: a worker does not know of other queues");
+}

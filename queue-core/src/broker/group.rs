@@ -61,6 +61,11 @@ impl GroupsRecord {
         self.0.iter().max_by_key(|declared| declared.1).map(|declared| GroupRule::of_stored(&declared.2)).unwrap_or_default()
     }
 
+    /// What each release declares.
+    pub fn declarations(&self) -> impl Iterator<Item = (&str, GroupRule)> {
+        self.0.iter().map(|declared| (declared.0.as_str(), GroupRule::of_stored(&declared.2)))
+    }
+
     /// A release declares this. What releases without a live worker have declared is forgotten.
     pub fn say(&mut self, release: &str, rule: &GroupRule, live: &BTreeSet<String>, now_ms: i64) {
         match self.0.iter_mut().find(|declared| declared.0 == release) {

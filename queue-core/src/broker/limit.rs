@@ -66,6 +66,11 @@ impl LimitRecord {
         self.declared.iter().max_by_key(|declared| declared.1).map(|declared| LimitRule::of_stored(&declared.2))
     }
 
+    /// What each release declares.
+    pub fn declarations(&self) -> impl Iterator<Item = (&str, LimitRule)> {
+        self.declared.iter().map(|declared| (declared.0.as_str(), LimitRule::of_stored(&declared.2)))
+    }
+
     /// What holds.
     pub fn rule(&self) -> LimitRule {
         let declared = self.declared().unwrap_or_default();

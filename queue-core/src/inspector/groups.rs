@@ -148,6 +148,11 @@ impl Inspector {
         })
     }
 
+    /// The page of the first group, for what it says of all groups.
+    pub(super) async fn first_group(&self, queue: &str) -> Result<GroupPage> {
+        self.group_page(queue, GroupList::All { after: None, limit: 1 }).await
+    }
+
     /// As it is stored: a rule is changed only as it was read, so that a pause that has ended is still part of it.
     async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
         check_queue(queue)?;

@@ -201,7 +201,7 @@ impl Inspector {
         Err(Error::Internal(format!("gave up: the limit `{name}` keeps changing")))
     }
 
-    async fn stored_limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
+    pub(super) async fn stored_limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
         check_queue(queue)?;
         let (queue, name) = (queue.to_owned(), name.map(str::to_owned));
         self.ask(self.until(), move |broker| {

@@ -4,14 +4,17 @@
 //! jobs in all queues, and `why` lists the reasons why a job does not run. `workers` lists workers,
 //! `held` lists the jobs of a worker, and `ask` sends requests to it. `operations` changes all
 //! matching jobs, in steps that survive a crash of their runner. `topics` shows topics and
-//! subscriptions, and `rewind` sets the position of a subscription.
+//! subscriptions, and `rewind` sets the position of a subscription. `differences` compares releases
+//! and clocks, and `exposition` writes metrics.
 
 mod aging;
 mod ask;
 mod change;
 mod clear;
+mod differences;
 mod duplicate;
 mod edit;
+mod exposition;
 mod filter;
 mod groups;
 mod held;
@@ -33,8 +36,10 @@ mod workers;
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
+    differences::Difference,
     duplicate::Duplicated,
     edit::{Edit, EditChange, Edited, Seen},
+    exposition::EXPOSED,
     filter::Filter,
     groups::declare_groups,
     held::WorkerJobs,

@@ -62,8 +62,14 @@ pub struct SubscriptionInfo {
     pub lag: Duration,
     /// How many events were gone before it read them.
     pub lost: u64,
-    /// How many of those that it has read have not ended.
+    /// How many of those that it has read have not ended: `waiting`, `active`, `retry` and `parked`.
     pub open: u64,
+    /// How many of them wait for a worker: they are ready, scheduled, or held by a unique key.
+    pub waiting: u64,
+    /// How many of them run.
+    pub active: u64,
+    /// How many of them have failed and wait for their next attempt.
+    pub retry: u64,
     /// How many of them are parked: no worker of it knows their type.
     pub parked: u64,
     /// How many of them are dead.
@@ -90,6 +96,9 @@ impl SubscriptionInfo {
             behind: stored.behind,
             lost: stored.lost,
             open: open.into_iter().map(|state| stats.count(state)).sum(),
+            waiting: [JobState::Scheduled, JobState::Ready, JobState::Held].into_iter().map(|state| stats.count(state)).sum(),
+            active: stats.count(JobState::Active),
+            retry: stats.count(JobState::Retry),
             parked: stats.count(JobState::Parked),
             dead: stats.count(JobState::Dead),
             paused: stats.paused,

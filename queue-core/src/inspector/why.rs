@@ -86,8 +86,9 @@ impl Inspector {
     }
 
     /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
-    /// its workers, of its first 10,000 groups, and of its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Parked jobs count as
-    /// `task_paused` where their task is paused, and all others as `no_worker_for_task`.
+    /// its workers, of its first 10,000 groups, and of its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Of parked jobs
+    /// the first 500 are examined: each counts as `task_paused`, `unreadable`, `no_worker_for_task`, or `behind` if a live worker has its task. Further
+    /// ones are counted in the same proportion.
     ///
     /// In a queue with more groups it is not known what the jobs of the others wait for: as many ready jobs as are in none of the first 10,000 groups are left out
     /// of `behind`, and the counts are less than the depth of the queue.
@@ -103,7 +104,7 @@ impl Inspector {
     }
 
     /// The same where the numbers of the queue are known, for programs that ask again and again: of its first 2,000 groups. Up to five calls of the broker, if jobs
-    /// wait for anything that is not among these, and two more for each further 500 groups.
+    /// wait for anything that is not among these, four more if jobs are parked, and two more for each further 500 groups.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -113,14 +114,39 @@ impl Inspector {
 
     async fn waiting_in_groups(&self, queue: &str, stats: &QueueStats, groups: usize) -> Result<BTreeMap<&'static str, u64>> {
         let mut counts = waiting_in(stats);
-        if let Some(parked) = counts.remove("no_worker_for_task") {
-            let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
-            counts.extend([("task_paused", paused), ("no_worker_for_task", parked - paused)].into_iter().filter(|(_, jobs)| *jobs > 0));
+        let parked = match counts.remove("no_worker_for_task") {
+            Some(parked) => self.waiting_parked(queue, parked).await?,
+            None => Vec::new(),
+        };
+        self.waiting_behind(queue, groups, &mut counts).await?;
+        for (reason, jobs) in parked {
+            *counts.entry(reason).or_default() += jobs;
         }
+        counts.retain(|_, jobs| *jobs > 0);
+        Ok(counts)
+    }
+
+    /// What the parked jobs of a queue wait for.
+    async fn waiting_parked(&self, queue: &str, parked: u64) -> Result<Vec<(&'static str, u64)>> {
+        let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
+        let mut jobs = self.list(queue, JobState::Parked, 0, MAX_ITEMS).await?.jobs;
+        self.say_why(queue, &mut jobs).await?;
+        let mut examined = BTreeMap::new();
+        for reason in jobs.iter().filter_map(|job| job.waiting.first()).map(Reason::name) {
+            *examined.entry(reason).or_default() += 1;
+        }
+        examined.remove("task_paused");
+        let mut counts = shared_out(parked - paused, examined);
+        counts.push(("task_paused", paused));
+        Ok(counts)
+    }
+
+    /// Splits the count of ready jobs that have a worker by what they wait for.
+    async fn waiting_behind(&self, queue: &str, groups: usize, counts: &mut BTreeMap<&'static str, u64>) -> Result<()> {
         if let Some(mut behind) = counts.remove("behind") {
             if quiet(&self.workers_of(queue).await?).is_some() {
                 counts.insert("workers_quiet", behind);
-                return Ok(counts);
+                return Ok(());
             }
             let ready = behind;
             let (groups, unknown) = self.waiting_for_groups(queue, ready, groups).await?;
@@ -141,9 +167,8 @@ impl Inspector {
                 }
             }
             counts.insert("behind", behind.saturating_sub(unknown));
-            counts.retain(|_, jobs| *jobs > 0);
         }
-        Ok(counts)
+        Ok(())
     }
 
     /// How many of so many ready jobs wait for what their groups allow, by group; and how many jobs are in none of the groups that were looked at, if there
@@ -214,6 +239,19 @@ pub fn waiting_in(stats: &QueueStats) -> BTreeMap<&'static str, u64> {
     states.into_iter().map(|(reason, state)| (reason, stats.count(state))).filter(|(_, jobs)| *jobs > 0).collect()
 }
 
+/// Distributes jobs over reasons in the proportion of those that were examined.
+fn shared_out(jobs: u64, examined: BTreeMap<&'static str, u64>) -> Vec<(&'static str, u64)> {
+    let all: u64 = examined.values().sum();
+    let Some(most) = examined.iter().max_by_key(|(_, jobs)| **jobs).map(|(reason, _)| *reason) else {
+        return vec![("no_worker_for_task", jobs)];
+    };
+    let part = |of: u64| u64::try_from(u128::from(jobs) * u128::from(of) / u128::from(all)).unwrap_or(jobs);
+    let mut counts: Vec<(&'static str, u64)> = examined.into_iter().map(|(reason, of)| (reason, part(of))).collect();
+    let rest = jobs - counts.iter().map(|(_, jobs)| jobs).sum::<u64>();
+    counts.iter_mut().filter(|(reason, _)| *reason == most).for_each(|(_, jobs)| *jobs += rest);
+    counts
+}
+
 fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[StoredPause]) -> JobRecord {
     let Standing { job, now_ms, paused, holder, lease_left_ms, line, .. } = standing;
     let mut job = JobRecord::new(queue, job);
@@ -269,7 +307,14 @@ fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
     if let Some(unreadable) = &job.unreadable {
         return Reason::Unreadable { releases: unreadable.releases.clone(), until: unreadable.buried_at };
     }
-    no_worker_for_task(job, workers)
+    // A worker that has the task takes its parked jobs before others.
+    let takes = |worker: &WorkerRecord| {
+        is_up(worker) && worker.mode() == WorkerMode::Works && job.task.as_ref().is_some_and(|task| worker.tasks.contains(task))
+    };
+    match workers.iter().any(takes) {
+        true => Reason::Behind { jobs: 0, groups: 0 },
+        false => no_worker_for_task(job, workers),
+    }
 }
 
 /// What is missing for a job that is ready: any worker, or one that knows its task.
@@ -347,4 +392,17 @@ fn limited(job: &JobRecord, stored: StoredLimitKey) -> Vec<Reason> {
     });
     let rated = until_ms.map(|until| Reason::RateLimited { limit, key, rate: rule.rate, until: time(until) });
     full.into_iter().chain(rated).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parked_jobs_that_were_not_examined_are_counted_in_proportion() {
+        let shares = |jobs, examined: &[(&'static str, u64)]| shared_out(jobs, examined.iter().copied().collect());
+        assert_eq!(shares(3, &[("unreadable", 3)]), [("unreadable", 3)]);
+        assert_eq!(shares(1_001, &[("no_worker_for_task", 100), ("unreadable", 400)]), [("no_worker_for_task", 200), ("unreadable", 801)]);
+        assert_eq!(shares(7, &[]), [("no_worker_for_task", 7)]);
+    }
 }

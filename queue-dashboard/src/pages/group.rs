@@ -142,7 +142,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 }
 
 /// Why the job that is next does not run, if it is still there and ready.
-async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
+pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
     let mut job = match shared.inspector.show(&JobAddress { queue: queue.into(), id: id.clone() }).await {
         Err(Error::NoSuchJob(_)) => return Ok(None),
         job => job?,
@@ -152,7 +152,7 @@ async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>,
 }
 
 /// What keeps the first of its jobs, in a word, and how the word is shown.
-fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) {
+pub(super) fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) {
     match reason {
         None | Some(Reason::Behind { .. }) => ("in turn", "good"),
         Some(Reason::QueuePaused { .. }) => ("queue paused", "warn"),

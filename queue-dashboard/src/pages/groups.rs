@@ -12,7 +12,14 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, pauses::said_of, unread::Unread, whole, written};
+use super::{
+    CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
+    group::{why, word_for},
+    jobs::Told,
+    pauses::said_of,
+    unread::Unread,
+    whole, written,
+};
 use crate::{
     format::{Moment, count, number, short},
     guard::Viewer,
@@ -108,7 +115,7 @@ impl Row {
     fn new(queue: &str, group: &StoredGroup, defaults: GroupRule, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
         let holds = group.rule.over(defaults);
         let name = group.name.to_string();
-        let is_paused = snapshot.and_then(|snapshot| snapshot.queue(queue)).is_some_and(|queue| queue.stats.paused);
+        let is_paused = is_paused(queue, snapshot);
         Row {
             encoded: encoded(&name),
             shown: short(&name, 60),
@@ -124,6 +131,37 @@ impl Row {
             queue: queue.to_owned(),
         }
     }
+
+    fn saying(mut self, word: Option<(&'static str, &'static str)>) -> Self {
+        if let Some((word, tone)) = word {
+            (self.standing.word, self.standing.tone) = (word, tone);
+        }
+        self
+    }
+}
+
+/// What keeps the first job of each group whose own rule lets its jobs start, in the word that the page of the group has.
+async fn reasons(
+    shared: &Shared,
+    groups: &[(String, StoredGroup, GroupRule)],
+    snapshot: Option<&Snapshot>,
+) -> Vec<Option<(&'static str, &'static str)>> {
+    let mut calls = Vec::with_capacity(groups.len());
+    for (queue, group, defaults) in groups {
+        let is_ready = Standing::of(group, group.rule.over(*defaults), is_paused(queue, snapshot)).word == "ready";
+        calls.push(
+            async move {
+                let first = if is_ready { shared.inspector.group_line(queue, &group.name, 1).await.ok()?.pop() } else { None }?;
+                why(shared, queue, &first).await.ok().map(|reason| word_for(reason.as_ref()))
+            }
+            .boxed(),
+        );
+    }
+    together(calls).await
+}
+
+fn is_paused(queue: &str, snapshot: Option<&Snapshot>) -> bool {
+    snapshot.and_then(|snapshot| snapshot.queue(queue)).is_some_and(|queue| queue.stats.paused)
 }
 
 /// The share of what is ready in its queue, in percent.
@@ -209,6 +247,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
         _ => Found { groups: Vec::new(), next: None, rules: Vec::new() },
     };
+    let reasons = reasons(shared, &found.groups, snapshot).await;
     let now = SystemTime::now();
     let is_first = place.queue.is_empty() && place.after.is_none() && place.offset == 0;
     let here = asked(&queue, &place);
@@ -216,7 +255,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         viewer,
         stale: Stale::of(&look),
         unread,
-        rows: found.groups.iter().map(|(queue, group, defaults)| Row::new(queue, group, *defaults, snapshot, now)).collect(),
+        rows: found
+            .groups
+            .iter()
+            .zip(&reasons)
+            .map(|((queue, group, defaults), word)| Row::new(queue, group, *defaults, snapshot, now).saying(*word))
+            .collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         rules: found.rules,
         back: format!("groups?{here}"),

@@ -79,6 +79,8 @@ pub(super) struct Bar {
     value: Option<String>,
     when: Moment,
     attempt: u32,
+    /// The job has ended: this is its last report, and not how far it is.
+    ended: bool,
 }
 
 /// A line of the log.
@@ -169,7 +171,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
         result,
-        progress: log.progress.as_ref().map(|progress| bar(progress, secrets, now)),
+        progress: log.progress.as_ref().map(|progress| Bar { ended: job.state.is_final(), ..bar(progress, secrets, now) }),
         dropped: log.dropped + log.lines.len().saturating_sub(LINES_MAX) as u64,
         log: lines(&log, secrets, now),
     };
@@ -187,6 +189,7 @@ pub(super) fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Ba
         value: progress.value_json().unwrap_or_else(|error| Some(format!("\"(unreadable: {error})\""))).map(shown),
         when: Moment::new(progress.at, now),
         attempt: progress.attempt,
+        ended: false,
     }
 }
 

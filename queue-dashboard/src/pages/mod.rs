@@ -17,6 +17,7 @@ pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod limit;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod operation;
 pub(crate) mod operations;
 pub(crate) mod overview;

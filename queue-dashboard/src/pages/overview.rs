@@ -156,7 +156,7 @@ fn waits(snapshot: &Snapshot) -> Vec<Wait> {
         let filter = if state == JobState::Parked { String::new() } else { format!("&text=waiting%3D{reason}") };
         Wait { jobs: number(*jobs), reason: words, link: format!("/jobs?state={state}{filter}") }
     };
-    snapshot.details.waiting.iter().map(told).collect()
+    snapshot.waiting().iter().map(told).collect()
 }
 
 /// What jobs with this reason are, and in which state.
@@ -165,7 +165,8 @@ fn words(reason: &'static str) -> (&'static str, JobState) {
         "not_due" => ("not due yet", JobState::Scheduled),
         "retry" => ("waiting for their next attempt", JobState::Retry),
         "key_held" => ("waiting for their key", JobState::Held),
-        "no_worker_for_task" => ("parked: no worker can run them", JobState::Parked),
+        "no_worker_for_task" => ("parked: no live worker has their task", JobState::Parked),
+        "unreadable" => ("parked: no live release can read them", JobState::Parked),
         "task_paused" => ("parked: their task is paused", JobState::Parked),
         "queue_paused" => ("in a paused queue", JobState::Ready),
         "no_worker" => ("without a worker", JobState::Ready),

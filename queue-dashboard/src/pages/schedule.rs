@@ -116,6 +116,10 @@ fn says(record: &ScheduleRecord, now: SystemTime) -> String {
 fn warnings(record: &ScheduleRecord, now: SystemTime) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(record.problem.as_deref().map(|problem| format!("It cannot tick: {}.", short(problem, 400).trim_end_matches('.'))));
+    found.extend((record.dead_in_a_row > 0).then(|| match record.dead_in_a_row {
+        1 => "Its last job became a dead letter.".to_owned(),
+        jobs => format!("Its last {} jobs became dead letters.", number(jobs)),
+    }));
     found.extend(record.undeclared_since.map(|since| {
         format!(
             "Code has declared it, and no live worker has declared it since {}. It is paused one hour later.",

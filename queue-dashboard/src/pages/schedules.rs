@@ -68,6 +68,7 @@ impl Standing {
             ScheduleRecord { paused: Some(_), .. } => ("paused", "warn"),
             ScheduleRecord { problem: Some(_), .. } => ("broken", "bad"),
             ScheduleRecord { next: None, waiting: None, .. } => ("over", ""),
+            ScheduleRecord { dead_in_a_row: 1.., .. } => ("failing", "bad"),
             _ => ("ticks", "good"),
         };
         Standing { word, tone, paused: record.paused.is_some() }

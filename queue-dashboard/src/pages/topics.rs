@@ -9,11 +9,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::TopicInfo;
+use queue_core::{SubscriptionInfo, TopicInfo};
 
 use super::{Content, Stale, whole, written};
 use crate::{
-    format::{Moment, ago, number},
+    format::{Moment, count, number, span},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -40,7 +40,7 @@ struct Row {
     events: String,
     first: Option<Moment>,
     subscriptions: usize,
-    /// The subscription that is furthest behind, and how old what it has not read is.
+    /// The subscription that is furthest behind, and its backlog.
     slowest: Option<(String, String)>,
     stands: bool,
     lost: u64,
@@ -48,13 +48,18 @@ struct Row {
 
 impl Row {
     fn new(topic: TopicInfo, now: SystemTime) -> Self {
-        let slowest = topic.subscriptions.iter().filter(|of| !of.lag.is_zero()).max_by_key(|of| of.lag);
+        let backlog = |of: &SubscriptionInfo| of.behind.unwrap_or(0) + of.open;
+        let has_backlog = |of: &&SubscriptionInfo| !of.lag.is_zero() || backlog(of) > 0;
+        let slowest = topic.subscriptions.iter().filter(has_backlog).max_by_key(|of| (of.lag, backlog(of)));
         Row {
             page: of_topic(&topic.name),
             events: number(topic.events),
             first: topic.first.map(|first| Moment::new(first, now)),
             subscriptions: topic.subscriptions.len(),
-            slowest: slowest.map(|of| (of.name.clone(), ago(of.lag))),
+            slowest: slowest.map(|of| {
+                let unread = if of.lag.is_zero() { String::new() } else { format!("; the oldest is unread for {}", span(of.lag)) };
+                (of.name.clone(), format!("{} not ended{unread}", count(backlog(of), "event")))
+            }),
             stands: topic.subscriptions.iter().any(|of| of.stands_because().is_some()),
             lost: topic.subscriptions.iter().map(|of| of.lost).sum(),
             topic: topic.name,

@@ -2,6 +2,7 @@
 
 mod chromium;
 mod common;
+mod findings;
 mod forms;
 mod live;
 mod million;

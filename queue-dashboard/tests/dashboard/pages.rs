@@ -862,7 +862,7 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     let now = async || bed.client.inspector().group("mail", &group).await.unwrap();
     let page = format!("/group?queue=mail&group={}", encode(name));
     let list = site.get("/groups?queue=mail").await.body;
-    for text in ["Ä/mü &#38; &#34;Söhne&#34;?", "globex", "75 %", "25 %", ">ready<"] {
+    for text in ["Ä/mü &#38; &#34;Söhne&#34;?", "globex", "75 %", "25 %", ">no worker<"] {
         assert!(list.contains(text), "no `{text}` in {list}");
     }
     let shown = site.get(&page).await.body;
@@ -928,7 +928,8 @@ async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap();
     let page = site.get(of).await.body;
     assert!(page.contains("1 job waits for its turn.") && page.contains(">in turn<"), "{page}");
-    assert!(site.get("/groups").await.body.contains(">ready<"), "a list does not look at limits");
+    let list = site.get("/groups").await.body;
+    assert!(list.contains(">in turn<") && !list.contains(">ready<"), "the list has the word of the page: {list}");
     bed.client.inspector().pause("mail").await.unwrap();
     let page = site.get(of).await.body;
     assert!(page.contains("The first does not run: its queue is paused.") && page.contains(">queue paused<"), "{page}");
@@ -1049,7 +1050,7 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     let page = site.get("/topic?topic=orders").await.body;
     for text in [
         ">billing<",
-        "data-label=\"behind\">60<",
+        "data-label=\"unread\">60<",
         "stopped: no worker serves it",
         "OrderPaid",
         ">ada<",
@@ -1065,7 +1066,7 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     assert!(sure.contains("Rewind billing to now?") && sure.contains("0 events of orders"), "{sure}");
     let done = site.post("operate", "/topics/rewind", &[&form[..], &[("sure", "yes")]].concat()).await;
     assert_eq!(done.status, 303, "{}", done.body);
-    assert!(site.get("/topic?topic=orders").await.body.contains("data-label=\"behind\">0<"));
+    assert!(site.get("/topic?topic=orders").await.body.contains("data-label=\"unread\">0<"));
     let nobody = [("topic", "orders"), ("subscription", "nobody"), ("to", "now"), ("sure", "yes")];
     assert!(site.post("operate", "/topics/rewind", &nobody).await.body.contains("has no subscription"));
     let next = page.split("rel=\"next\"").next().unwrap().rsplit("topic?").next().unwrap().split('"').next().unwrap().replace("&#38;", "&");

@@ -171,6 +171,9 @@ Exit codes:
         #[command(subcommand)]
         command: SchedulesCommand,
     },
+    /// Serve the metrics of every queue for Prometheus, including queues without a worker
+    #[command(after_help = super::exporter::HELP)]
+    Exporter(super::exporter::ExporterArgs),
     /// Serve a dashboard for browsers, read-only unless --allow-actions is given
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]

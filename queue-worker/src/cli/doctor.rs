@@ -30,7 +30,7 @@ const LARGE: u64 = 1_000_000;
 /// Younger jobs are not told of by their age.
 const WORTH_A_WORD: Duration = Duration::from_secs(60);
 
-/// A ready job that has waited for so long, beside workers, is worth a word.
+/// From which age of its oldest ready job on a queue with workers is a finding.
 const OLD: Duration = Duration::from_secs(600);
 
 /// A job that was released this often runs longer than the time between deployments.
@@ -87,6 +87,9 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     if durability == Durability::Volatile {
         let advice = if info.kind == "redis" { "turn on `appendonly`" } else { "use a file" };
         problems.push(Problem::advice(None, durability.meaning(), advice));
+    }
+    if let Some(queue) = queues.first() {
+        problems.extend(skewed(inspector.clock_skew_ms(queue).await?));
     }
     let mut outboxes = Vec::new();
     let clustered = info.location.contains("+cluster://");
@@ -195,6 +198,18 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
         if let Some(problem) = &record.problem {
             tell(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may have the time zone");
         }
+        if record.dead_in_a_row > 0 {
+            let dead = match record.dead_in_a_row {
+                1 => "its last job is a dead letter".to_owned(),
+                jobs => format!("its last {jobs} jobs are dead letters"),
+            };
+            let last = record.runs.iter().find(|run| run.outcome.as_deref() == Some("dead")).and_then(|run| run.job.as_ref());
+            let show = last.map_or_else(|| format!("`schedules show {name}`"), |job| format!("`jobs show {job}`"));
+            tell(
+                format!("schedule {name} fails: {dead} of the task `{}`", record.task),
+                &format!("see the error with {show}; `schedules pause {name}` stops it until the cause is repaired"),
+            );
+        }
         match (&record.paused, record.undeclared_since) {
             (Some(why), _) if why != BY_PERSON => {
                 tell(format!("schedule {name} is paused: {why}"), "`schedules resume` or `schedules remove`")
@@ -254,14 +269,73 @@ async fn advise(
         problems.push(problem);
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
-        let advice = "list what its jobs wait for with `jobs list --state ready`; if they wait for a free slot, start more workers, or check how long its jobs take";
-        problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
+        problems.push(waits_long(inspector, name, oldest).await?);
+    }
+    for difference in inspector.differences(name).await? {
+        problems.push(Problem::advice(queue, difference.to_string(), difference.way_out()));
     }
     if clustered && waiting > LARGE {
         let problem = format!("{waiting} jobs are in one slot, which moves as a whole when the cluster is resharded");
         problems.push(Problem::advice(queue, problem, "spread the work over several queues"));
     }
     Ok(())
+}
+
+/// From which difference of two clocks on that is a problem, in milliseconds.
+const SKEWED_MS: u64 = 10_000;
+
+/// Which of the two clocks is wrong is not known.
+fn skewed(skew_ms: i64) -> Option<Problem> {
+    let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
+    let by = coarse(Duration::from_millis(skew_ms.unsigned_abs()));
+    let advice = "compare both with a third clock, and synchronize them by NTP; jobs and schedules use the broker's clock";
+    let problem = || Problem::of_broker(format!("the clock of the broker is {by} {direction} the clock of this machine"), advice);
+    (skew_ms.unsigned_abs() >= SKEWED_MS).then(problem)
+}
+
+/// What most of the ready jobs of a queue wait for, who holds it, and its expected end.
+async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> queue_core::Result<Problem> {
+    let waiting = inspector.waiting(queue).await?;
+    let ready = waiting.iter().filter_map(|(reason, jobs)| Some((*reason, *jobs, why_long(reason)?)));
+    let (main, jobs, (for_what, advice)) = ready.max_by_key(|(_, jobs, _)| *jobs).unwrap_or(("behind", 0, FOR_A_SLOT));
+    let mut problem = format!("its oldest ready job has waited for {}; {} waiting {for_what}", coarse(oldest), are(jobs));
+    let mut first = inspector.list(queue, JobState::Ready, 0, 1).await?.jobs;
+    inspector.say_why(queue, &mut first).await?;
+    let cause = first.iter().flat_map(|job| &job.waiting).find(|reason| reason.name() == main && main != "behind");
+    if let Some(cause) = cause {
+        let holder = cause.holders().first().map(|job| format!(", held by {queue}/{job}")).unwrap_or_default();
+        let end = cause.until().map(|until| format!(", expected end {}", relative(until, SystemTime::now()))).unwrap_or_default();
+        problem.push_str(&format!(" (the first: {cause}{holder}{end})"));
+    }
+    Ok(Problem::advice(Some(queue), problem, advice.replace("QUEUE", queue)))
+}
+
+const FOR_A_SLOT: (&str, &str) = ("for a free slot", "start more workers, or check how long its jobs take");
+
+/// For what ready jobs wait, and the command that helps. `None`: jobs that wait for this are not ready.
+fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
+    Some(match reason {
+        "behind" => FOR_A_SLOT,
+        "rate_limited" => (
+            "for the rate of a limit",
+            "more workers do not help; `limits list QUEUE` shows the rates, and `limits set QUEUE/LIMIT --rate` raises one",
+        ),
+        "limit_full" => (
+            "for a slot of a limit",
+            "more workers do not help; `limits show QUEUE/LIMIT` lists the holders, and `limits set QUEUE/LIMIT --concurrency` adds slots",
+        ),
+        "group_paused" => ("in paused groups", "`groups list QUEUE` names them, and `groups resume QUEUE GROUP` lets their jobs run"),
+        "group_full" => (
+            "in groups at their cap",
+            "more workers do not help; `groups list QUEUE` names the groups, and `groups set QUEUE GROUP --cap` raises a cap",
+        ),
+        "out_of_order" => (
+            "for an earlier job of their ordered group",
+            "`groups list QUEUE` names the jobs that hold the lines; cancel or repair a job that is stuck",
+        ),
+        "workers_quiet" => ("for workers that claim nothing", "`workers resume` lets them claim again"),
+        _ => return None,
+    })
 }
 
 /// Jobs that stopping workers have released again and again. Such a job goes to the head of its line and starts soon: all jobs that run are looked at,
@@ -318,4 +392,49 @@ fn text(report: &Report) -> String {
     let said = if said.is_empty() { "all is well".to_owned() } else { said.join(", ") };
     text.push_str(&format!("{said} in {}", counted(report.queues, "queue", "queues").unwrap_or_else(|| "0 queues".to_owned())));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_an_hour_wrong_is_a_fault_in_both_directions() {
+        for (skew_ms, direction) in [(3_600_000, "1h ahead of"), (-3_600_000, "1h behind")] {
+            let problem = skewed(skew_ms).unwrap();
+            assert!(problem.is_fault && problem.problem.contains(direction), "{}", problem.problem);
+        }
+        assert!(skewed(0).is_none() && skewed(9_999).is_none() && skewed(-9_999).is_none());
+    }
+
+    #[test]
+    fn more_workers_are_advised_only_where_jobs_wait_for_a_slot_of_a_worker() {
+        for reason in queue_core::Reason::NAMES {
+            let advises = why_long(reason).is_some_and(|(_, advice)| advice.starts_with("start more workers"));
+            assert_eq!(advises, reason == "behind", "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn jobs_that_wait_for_a_rate_name_the_limit_and_the_expected_end() {
+        use queue_core::{
+            broker::{ProcessId, Register, Turn},
+            client::RawJob,
+        };
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (inspector, lease) = (client.inspector(), Duration::from_secs(60));
+        inspector.set_limit("pay", "stripe", |rule| rule.rate = Some("1/1h".parse().unwrap())).await.unwrap();
+        for _ in 0..3 {
+            let job = RawJob::new("charge", vec![0x80]).queue("pay").limit("stripe", None);
+            client.enqueue_raw(job).await.unwrap();
+        }
+        let lane = client.broker().register(&Register::lane("pay", ProcessId::random(), lease)).await.unwrap().name;
+        client.broker().turn(&Turn::new("pay", lane, 1, lease).claim(3)).await.unwrap();
+        let problem = waits_long(&inspector, "pay", OLD).await.unwrap();
+        let text = &problem.problem;
+        assert!(text.contains("2 jobs are waiting for the rate of a limit (the first: its limit `stripe`"), "{text}");
+        assert!(text.contains("expected end in "), "{text}");
+        let advice = problem.advice.unwrap();
+        assert!(advice.contains("more workers do not help; `limits list pay`"), "{advice}");
+    }
 }

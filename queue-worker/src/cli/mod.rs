@@ -18,6 +18,7 @@ mod drains;
 mod edit;
 mod enqueue;
 mod exit;
+mod exporter;
 mod failures;
 mod groups;
 mod history;
@@ -98,6 +99,7 @@ use crate::Worker;
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
 /// | `outbox init`, `list`, `retry`, `drop`, `release` | prints the SQL that creates the tables of an outbox, shows its rows and repairs them |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
+/// | `exporter` | serves the metrics of every queue for Prometheus |
 /// | `dashboard` | serves the dashboard (feature `dashboard`) |
 /// | `completions SHELL` | prints a completion script |
 ///
@@ -223,6 +225,7 @@ where
         Command::Outbox { command } => outbox::outbox(command).await?,
         #[cfg(feature = "sqlite")]
         Command::Backup(args) => backup::backup(&look().await?, &args)?,
+        Command::Exporter(args) => exporter::exporter(&look().await?, &args).await?,
         #[cfg(feature = "dashboard")]
         Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
         Command::Completions(args) => completions::completions(&args)?,

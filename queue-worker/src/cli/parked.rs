@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::SystemTime};
 
 use queue_core::{
-    Inspector, JobRecord, Pause, PauseOf, Result,
+    Inspector, JobRecord, Pause, PauseOf, Result, WorkerRecord,
     broker::{JobState, MAX_ITEMS, QueueStats},
 };
 use serde::Serialize;
@@ -23,6 +23,10 @@ pub(super) struct Parked {
     releases: Vec<String>,
     /// If their task is paused: by whom, why and until when.
     pause: Option<Pause>,
+    /// The live workers that have their task: those that serve the queue, or else those that do not.
+    workers: Vec<String>,
+    /// Whether these serve the queue: they take the jobs with their next free slot.
+    served: bool,
     /// Why the last of these releases could not.
     problem: Option<String>,
     /// In how long the first of them is buried, as people say it.
@@ -41,6 +45,7 @@ impl Parked {
         let or_more = there > jobs.len() as u64;
         let pauses = inspector.pauses(queue).await?;
         let pause_of = |task: &str| pauses.iter().find(|stored| stored.of == PauseOf::Task(task.into())).map(|stored| stored.pause.clone());
+        let workers = inspector.workers().await?;
         let mut alike: BTreeMap<(String, Vec<String>), Vec<JobRecord>> = BTreeMap::new();
         for job in jobs {
             let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();
@@ -51,7 +56,9 @@ impl Parked {
             let first = unreadable().filter_map(|unreadable| unreadable.buried_at).min();
             let buried = first.map(|at| relative(at, SystemTime::now()));
             let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
-            Parked { queue: queue.to_owned(), pause: pause_of(&task), task, jobs: jobs.len(), or_more, releases, problem, buried }
+            let (workers, served) = having(&workers, queue, &task);
+            let (jobs, pause) = (jobs.len(), pause_of(&task));
+            Parked { queue: queue.to_owned(), pause, task, jobs, or_more, releases, workers, served, problem, buried }
         });
         Ok(parked.collect())
     }
@@ -70,7 +77,16 @@ impl Parked {
             if let Some(pause) = &self.pause {
                 return format!("{many}{jobs} {word} of `{task}` {is} parked: the task is {}", plain(&pause.to_string()));
             }
-            return format!("{many}{jobs} {word} of `{task}` {is} parked: no worker has this task");
+            let workers = short(&plain(&self.workers.join(", ")), 200);
+            return match (self.workers.is_empty(), self.served) {
+                (true, _) => format!("{many}{jobs} {word} of `{task}` {is} parked: no live worker has this task"),
+                (_, true) => {
+                    format!("{many}{jobs} {word} of `{task}` {is} parked: {workers} has this task and takes them with a free slot")
+                }
+                (_, false) => {
+                    format!("{many}{jobs} {word} of `{task}` {is} parked: {workers} has this task, but does not serve this queue")
+                }
+            };
         }
         let releases = if self.releases.len() == 1 { "release" } else { "releases" };
         let names = plain(&self.releases.join(", "));
@@ -83,9 +99,23 @@ impl Parked {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first is buried {buried} and can then be requeued"),
             None if self.pause.is_some() => "`tasks resume` lets them run".to_owned(),
-            None => "deploy the binary that has it".to_owned(),
+            None if self.workers.is_empty() => "deploy the binary that has it".to_owned(),
+            None if self.served => "`workers` shows whether it is quiet or has no free slot".to_owned(),
+            None => format!("start a worker that has the task with `--queue {}`", self.queue),
         }
     }
+}
+
+/// The live workers that have a task: those that serve a queue, or else those that do not.
+fn having(workers: &[WorkerRecord], queue: &str, task: &str) -> (Vec<String>, bool) {
+    let mut named = [Vec::new(), Vec::new()];
+    for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task)) {
+        let serves = worker.queues.iter().any(|served| served == queue);
+        named[usize::from(serves)].push(format!("{} pid {} (release {})", worker.host, worker.pid, worker.release));
+    }
+    let [others, serving] = named;
+    let served = !serving.is_empty();
+    (if served { serving } else { others }, served)
 }
 
 #[cfg(test)]
@@ -94,7 +124,7 @@ mod tests {
 
     use queue_core::{
         Client,
-        broker::{Ending, Finish, ProcessId, Register, Turn},
+        broker::{Ending, Finish, ProcessId, Register, Turn, WorkerInfo},
         client::RawJob,
     };
 
@@ -125,10 +155,20 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "1 job of `mail.send` is parked: no worker has this task",
+                "1 job of `mail.send` is parked: no live worker has this task",
                 "3 jobs of `mail.send` cannot be read by release v42: parameter `to` is missing",
             ]
         );
         assert!(parked[1].way_out().contains("the first is buried in 23h"), "{}", parked[1].way_out());
+        let waiting = inspector.waiting("mail").await.unwrap();
+        assert_eq!(waiting, [("unreadable", 3), ("no_worker_for_task", 1)].into());
+        // Another application that uses the queue has the task.
+        for (queue, text) in [("shop", "has this task, but does not serve this queue"), ("mail", "has this task and takes them")] {
+            let info = WorkerInfo::new("mailer-1", 8, "m3", ["mail.send"]);
+            broker.register(&Register::lane(queue, ProcessId::random(), lease).with_info(info)).await.unwrap();
+            let parked = Parked::of(&inspector, "mail", &stats).await.unwrap();
+            assert!(parked[0].text().contains(&format!("mailer-1 pid 8 (release m3) {text}")), "{}", parked[0].text());
+            assert!(!parked[0].way_out().contains("deploy"), "{}", parked[0].way_out());
+        }
     }
 }

@@ -313,7 +313,10 @@ fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
             (None, Some(next)) => relative(next, now),
             (None, None) => "over".to_owned(),
         };
-        let last = record.runs.first().map_or_else(String::new, |run| run.outcome.clone().unwrap_or_else(|| "runs".to_owned()));
+        let mut last = record.runs.first().map_or_else(String::new, |run| run.outcome.clone().unwrap_or_else(|| "runs".to_owned()));
+        if record.dead_in_a_row > 1 {
+            last.push_str(&format!(" ({} dead in a row)", record.dead_in_a_row));
+        }
         [record.schedule.to_string(), record.task, short(&record.words, 60), record.tz, next, last, record.skipped.to_string()]
     });
     Ok(print(&table(["schedule", "task", "when", "zone", "next", "last", "#skipped"], rows))?)

@@ -132,7 +132,8 @@ fn text(record: &JobRecord) -> String {
         lines.add("runs", &super::jobs::runs(running, now));
     }
     if let Some(progress) = &record.progress {
-        lines.add("progress", &super::logs::progress(progress, now));
+        // What a job reports last is seldom its end.
+        lines.add(if record.state.is_final() { "last report" } else { "progress" }, &super::logs::progress(progress, now));
     }
     let reason = record.reason.map(|reason| reason.name());
     for (name, value) in [("held by", record.tag.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {

@@ -375,11 +375,13 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
             }
             told.extend(of.stands_because().map(|why| format!("{} is stopped: {why}", of.name)));
             let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
-            let [open, dead, lost, workers] = [of.open, of.dead, of.lost, of.workers].map(|n| n.to_string());
-            [of.name, behind, coarse(of.lag), open, dead, lost, workers, short(&of.types.join(", "), 40)]
+            let [waiting, active, retry, parked, dead, lost, workers] =
+                [of.waiting, of.active, of.retry, of.parked, of.dead, of.lost, of.workers].map(|n| n.to_string());
+            [of.name, behind, coarse(of.lag), waiting, active, retry, parked, dead, lost, workers, short(&of.types.join(", "), 40)]
         })
         .collect();
-    print(&format!("\n{}", table(["subscription", "#behind", "#lag", "#open", "#dead", "#lost", "#workers", "types"], rows)))?;
+    let columns = ["subscription", "#unread", "#lag", "#waiting", "#active", "#retry", "#parked", "#dead", "#lost", "#workers", "types"];
+    print(&format!("\n{}", table(columns, rows)))?;
     for line in told {
         note(&line);
     }
