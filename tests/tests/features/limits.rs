@@ -16,7 +16,7 @@ use queue_conformance::{
 };
 use queue_core::{
     Error, GroupName, JobId, LimitKey, RawJob,
-    broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob, SweepLimits},
+    broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob, Priority, SweepLimits},
     prelude::*,
     redis::RedisBroker,
     registry::Registry,
@@ -35,7 +35,9 @@ on_servers! {
     a_lane_that_knows_no_limits_keeps_them_out
     a_rate_that_a_wrong_clock_has_stored_is_brought_back
     a_costly_job_is_not_overtaken_by_later_ones_of_its_key
+    a_key_is_kept_for_a_costly_job_of_low_priority
     who_has_waited_for_a_limit_since_an_earlier_era_comes_first
+    keys_that_have_room_are_looked_at_in_turn
 }
 
 const QUEUE: &str = "limited";
@@ -173,6 +175,45 @@ async fn a_costly_job_is_not_overtaken_in_a_file() {
     is_not_overtaken(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
 }
 
+/// A job of a high priority and a low cost does not take what a job waits for that costs more.
+async fn a_costly_job_comes_first(broker: &DynBroker) {
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    inspector.set_limit(QUEUE, "stripe", |rule| (rule.rate, rule.burst) = ("5/6s".parse().ok(), Some(5))).await.unwrap();
+    let job = |priority, cost| {
+        let mut job = job();
+        (job.priority, job.limits) = (priority, JobLimits::new(vec![LimitKey::of("stripe", b"a")], cost).map(Box::new));
+        job
+    };
+    let (mut producer, mut lane) = (Producer::on(broker, QUEUE).await, Lane::on(broker, QUEUE).await);
+    producer.stored(vec![job(Priority::Normal, 5)]).await;
+    let first = lane.claim_one().await;
+    let (costly, other) = (job(Priority::Low, 5), job(Priority::Critical, 1));
+    let ids = [costly.id.clone(), other.id.clone()];
+    for job in [costly, other] {
+        producer.stored(vec![job]).await;
+        assert!(lane.claim(5).await.is_empty(), "it waits for the rate");
+    }
+    // While none of its jobs ends, the key is kept.
+    let mut claimed = vec![first];
+    for id in ids {
+        claimed.push(lane.wait_for_one().await);
+        assert_eq!(claimed.last().map(|delivery| &delivery.id), Some(&id));
+    }
+    lane.ack(&claimed).await;
+    assert_eq!(damages(broker, LOOK).await, []);
+}
+
+async fn a_key_is_kept_for_a_costly_job_of_low_priority(kind: Kind) {
+    let server = Server::start(kind);
+    a_costly_job_comes_first(&(RedisBroker::connect(&server.url()).await.unwrap() as DynBroker)).await;
+}
+
+#[tokio::test]
+async fn a_key_is_kept_for_a_costly_job_of_low_priority_in_a_file() {
+    let folder = folder();
+    a_costly_job_comes_first(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
+}
+
 /// A thousand keys of limits that are closed are looked at before one whose rate is over: the sweep goes on behind them.
 #[tokio::test]
 async fn a_sweep_goes_on_behind_closed_keys_in_a_file() {
@@ -195,6 +236,54 @@ async fn a_sweep_goes_on_behind_closed_keys_in_a_file() {
         }
     }
     assert_eq!(removed.iter().sum::<usize>(), 1, "{removed:?}");
+}
+
+/// Hundreds of keys have room at once, and many groups wait for each of them: no key waits until the others have none.
+async fn keys_take_turns(broker: &DynBroker, groups_in_turn: impl Fn() -> usize) {
+    const KEYS: usize = 400;
+    const OTHERS: usize = 15;
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let concurrency =
+        async |most| inspector.set_limit(QUEUE, "api", |rule| rule.concurrency = Some(most)).await.map(drop).expect("it is set");
+    concurrency(0).await;
+    let job = |group: String, n: usize| {
+        let mut job = NewJob::new(JobId::make(), envelope(&group));
+        job.group = Some(GroupName::new(&group).unwrap());
+        job.limits = JobLimits::new(vec![LimitKey::of("api", n.to_string().as_bytes())], 1).map(Box::new);
+        job
+    };
+    let others = (0..OTHERS).flat_map(|m| (0..KEYS).map(move |n| (format!("b{m:03}"), n)));
+    let jobs: Vec<NewJob> = (0..KEYS).map(|n| (format!("a{n:03}"), n)).chain(others).map(|(group, n)| job(group, n)).collect();
+    let (mut producer, mut lane) = (Producer::on(broker, QUEUE).await, Lane::on(broker, QUEUE).await);
+    for jobs in jobs.chunks(500) {
+        producer.stored(jobs.to_vec()).await;
+    }
+    while {
+        let turn = lane.next().claim(100);
+        lane.send(&turn).await.more
+    } {}
+    concurrency(9).await;
+    for _ in 0..4 {
+        lane.claim_one().await;
+    }
+    let in_turn = groups_in_turn();
+    assert!(in_turn > KEYS - 10, "{in_turn} groups have their turn");
+}
+
+async fn keys_that_have_room_are_looked_at_in_turn(kind: Kind) {
+    let server = Server::start(kind);
+    let turns = || server.command(&["ZCARD", &format!("queue:{{{QUEUE}}}:turns")]).trim().trim_start_matches(':').parse().unwrap();
+    keys_take_turns(&(RedisBroker::connect(&server.url()).await.unwrap() as DynBroker), turns).await;
+}
+
+#[tokio::test]
+async fn keys_that_have_room_are_looked_at_in_turn_in_a_file() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let turns = || other.query_row("SELECT count(*) FROM queue_groups WHERE turn & 1", [], |row| row.get::<_, u32>(0)).unwrap() as usize;
+    keys_take_turns(&broker, turns).await;
 }
 
 /// Virtual time is put back while groups wait for a limit: those that come later start later.
