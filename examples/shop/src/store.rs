@@ -25,17 +25,19 @@ CREATE TABLE IF NOT EXISTS mails (customer TEXT NOT NULL, number TEXT NOT NULL, 
 ";
 
 /// What the store's functions give: anything can be wrong with a database.
-pub type Result<T, E = io::Error> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = io::Error> = std::result::Result<T, E>;
 
 /// The database of the shop, and the outbox in it.
+#[derive(Debug)]
 pub struct Store {
     database: Database,
     outbox: Outbox,
 }
 
+#[derive(Debug)]
 enum Database {
     Sqlite(Arc<Mutex<Connection>>),
-    Postgres { url: String, client: tokio::sync::Mutex<Client> },
+    Postgres { url: String, client: Box<tokio::sync::Mutex<Client>> },
 }
 
 /// An order.
@@ -111,7 +113,7 @@ impl Store {
         let mut client = connect(url).await?;
         migrate(&mut client).await.map_err(io::Error::other)?;
         let outbox = Outbox::postgres(&client).await.map_err(io::Error::other)?;
-        Ok(Store { database: Database::Postgres { url: url.to_owned(), client: tokio::sync::Mutex::new(client) }, outbox })
+        Ok(Store { database: Database::Postgres { url: url.to_owned(), client: Box::new(tokio::sync::Mutex::new(client)) }, outbox })
     }
 
     /// What sends the jobs of the outbox: the worker runs it.

@@ -163,7 +163,7 @@ impl Draft {
         }
         if self.once {
             job = job.group(format!("group-{}", self.key)).limit(LIMIT, Some(&format!("key-{}", self.key)));
-            if self.key % 2 == 0 {
+            if self.key.is_multiple_of(2) {
                 job = job.unique_key(format!("once-{}", self.key)).hold(Hold::Within(HELD));
             }
         }
