@@ -505,7 +505,7 @@ mutants! {
         "workers: one that has stopped was heard of then": "load.map_or(Duration::MAX, |load| load.age)" => "Duration::MAX";
     }
     SQLITE "queue-core/src/sqlite/lease/deregister.sql" {
-        "sqlite workers: a record stays with another lane": "AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced)" => "";
+        "sqlite workers: a record stays with another lane": "AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced" => "AND 0";
     }
     SQLITE "queue-core/src/sqlite/lease/fence.rs" {
         "sqlite workers: a record goes with the last lane": "if fenced == 1 {" => "if false {";
