@@ -441,8 +441,8 @@ macro_rules! __conformance_cases {
                 groups_that_a_limit_holds_back_keep_nobody_from_its_turn
                 rates_of_keys_that_were_used_once_are_forgotten
                 a_sweep_that_meets_only_rates_that_hold_goes_on
-                cancelled_suspects_keep_no_other_waiting
                 cancelled_suspects_hide_no_other_job
+                cancelled_suspects_keep_no_other_waiting
                 groups_that_rest_with_jobs_keep_none_from_being_forgotten
                 one_worker_sweeps_a_queue_at_a_time
                 one_worker_trims_a_topic_at_a_time

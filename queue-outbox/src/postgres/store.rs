@@ -41,6 +41,11 @@ const WAITS: &str = "retry_at BETWEEN now() AND now() + interval '90 s'";
 const SENDABLE: &str =
     "o.refused IS NULL AND (o.retry_at IS NULL OR NOT o.{waits}) AND (o.group_digest IS NULL OR (o.queue, o.group_digest) NOT IN ({w}))";
 
+/// The rows of the queue `$1` with these numbers `$2` and ids `$3`. One look-up for each: a join would read the whole queue, by a plan of which a table that was never
+/// analyzed gives no better idea.
+const THESE: &str = "queue = $1 AND ctid = ANY (ARRAY(SELECT o.ctid FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) CROSS JOIN LATERAL \
+    (SELECT ctid FROM {s}.queue_outbox WHERE queue = $1 AND seq = r.seq AND id = r.id LIMIT 1) o))";
+
 /// The queues that have rows, by a loose scan of the index.
 const QUEUES: &str = "q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
     SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
@@ -192,8 +197,7 @@ impl Tx<'_> {
         let (seqs, ids) = of(&Fate::Sent);
         if !seqs.is_empty() {
             self.run(
-                "DELETE FROM {s}.queue_outbox o USING unnest($2::bigint[], $3::bytea[]) AS r(seq, id) \
-                 WHERE o.queue = $1 AND o.seq = r.seq AND o.id = r.id",
+                &format!("DELETE FROM {{s}}.queue_outbox WHERE {THESE}"),
                 &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)],
             )
             .await?;
@@ -201,9 +205,10 @@ impl Tx<'_> {
         let (seqs, ids) = of(&Fate::Later);
         if !seqs.is_empty() {
             self.run(
-                "UPDATE {s}.queue_outbox o SET retry_at = clock_timestamp() + \
-                 least(greatest((clock_timestamp() - created_at) / 2, interval '1 s'), interval '60 s') \
-                 FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) WHERE o.queue = $1 AND o.seq = r.seq AND o.id = r.id",
+                &format!(
+                    "UPDATE {{s}}.queue_outbox SET retry_at = clock_timestamp() + \
+                     least(greatest((clock_timestamp() - created_at) / 2, interval '1 s'), interval '60 s') WHERE {THESE}"
+                ),
                 &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)],
             )
             .await?;
@@ -252,7 +257,10 @@ impl Tx<'_> {
 
     /// The rows of a request.
     async fn in_flight(&self, queue: &str, seqs: &[i64]) -> Result<Vec<Row>> {
-        let sql = format!("SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = ANY ($2) ORDER BY o.seq, o.id");
+        let sql = format!(
+            "SELECT o.* FROM (SELECT DISTINCT unnest($2::bigint[]) AS seq) r CROSS JOIN LATERAL \
+             (SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = r.seq ORDER BY o.id LIMIT {ROWS}) o ORDER BY 1, 2"
+        );
         rows(&self.run(&sql, &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY)]).await?)
     }
 
@@ -266,7 +274,8 @@ impl Tx<'_> {
             "WITH t AS (SELECT seq, id, n FROM (SELECT t.seq, t.id, sum(bytes) OVER (ORDER BY seq, id) AS bytes, row_number() OVER (ORDER BY seq, id) AS n \
              FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND {} \
              ORDER BY o.seq, o.id LIMIT {ROWS}) t) u WHERE bytes <= {BYTES} OR n = 1) \
-             SELECT {COLUMNS} FROM t JOIN {{s}}.queue_outbox o ON o.queue = $1 AND o.seq = t.seq AND o.id = t.id ORDER BY t.n",
+             SELECT o.* FROM t CROSS JOIN LATERAL \
+             (SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = t.seq AND o.id = t.id LIMIT 1) o ORDER BY t.n",
             sendable(&waiting)
         );
         rows(&self.run(&sql, &[(&queue, Type::TEXT)]).await?)
@@ -522,7 +531,7 @@ impl Store for Postgres {
     async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)> {
         in_time(async {
             let sql = "SELECT pg_is_in_recovery(), d.id, e.ending FROM {s}.queue_database d CROSS JOIN unnest($1::bytea[]) WITH ORDINALITY AS k(job, n) \
-                LEFT JOIN {s}.queue_effects e ON e.job = k.job AND e.part = '' ORDER BY k.n"
+                LEFT JOIN LATERAL (SELECT ending FROM {s}.queue_effects WHERE job = k.job AND part = '' LIMIT 1) e ON TRUE ORDER BY k.n"
                 .replace("{s}", &self.schema);
             // A statement alone is a transaction of its own.
             let found = self.client().await?.query_typed(&sql, &[(&keys, Type::BYTEA_ARRAY)]).await.map_err(with_tables)?;
@@ -570,7 +579,8 @@ impl Store for Postgres {
         in_time(async {
             let tx = self.begin().await?;
             let (keys, endings): (Vec<&[u8]>, Vec<&[u8]>) = rows.iter().map(|row| (row.key.as_slice(), row.ending.as_slice())).unzip();
-            let sql = "DELETE FROM {s}.queue_effects e USING unnest($1::bytea[], $2::bytea[]) AS r(job, ending) WHERE e.job = r.job AND e.ending = r.ending";
+            let sql = "DELETE FROM {s}.queue_effects WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM unnest($1::bytea[], $2::bytea[]) AS r(job, ending) \
+                CROSS JOIN LATERAL (SELECT ctid FROM {s}.queue_effects WHERE job = r.job AND ending = r.ending OFFSET 0) e))";
             tx.run(sql, &[(&keys, Type::BYTEA_ARRAY), (&endings, Type::BYTEA_ARRAY)]).await?;
             Ok(tx.tx.commit().await?)
         })

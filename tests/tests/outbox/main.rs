@@ -4,6 +4,7 @@ mod bed;
 mod commits;
 mod disasters;
 mod kills;
+mod plans;
 mod producing;
 mod relays;
 mod steps;
