@@ -1160,8 +1160,10 @@ fn a_log_is_printed_and_followed_and_progress_is_shown() {
     assert!(printed.contains("looks for Ada") && !printed.contains('%'), "{printed}");
     let log = place.json(&["jobs", "logs", &job, "--json"]);
     assert_eq!((log["lines"][0]["level"].as_str(), log["next"].as_u64(), log["dropped"].as_u64()), (Some("info"), Some(2), Some(0)));
+    // It has ended: this is no progress any more.
     let shown = place.ok(&["jobs", "show", &job]);
-    assert!(shown.contains("progress  50 % greeting Ada, ") && shown.contains("(attempt 1)"), "{shown}");
+    let has = |text: &str| shown.contains(text);
+    assert!(has("last report") && has("50 % greeting Ada, ") && has("(attempt 1)") && !has("progress"), "{shown}");
     assert_eq!(place.json(&["jobs", "show", &job, "--json"])["progress"]["fraction"], 0.5);
     assert_eq!(place.run(&["jobs", "logs", "greetings/none"]).code, 3);
     assert_eq!(place.run(&["jobs", "logs", "greetings/none", "--follow"]).code, 3);
