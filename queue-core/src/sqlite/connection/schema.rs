@@ -77,7 +77,7 @@ use crate::{
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 12] = [
+const ASIDE: [&str; 11] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
@@ -89,7 +89,6 @@ const ASIDE: [&str; 12] = [
     include_str!("migrations/operations.sql"),
     include_str!("migrations/tags.sql"),
     include_str!("migrations/followed.sql"),
-    include_str!("migrations/producers.sql"),
 ];
 
 /// Columns that an older library leaves alone, so that they raise no schema number.
