@@ -29,9 +29,8 @@ use queue_worker::{Shutdown, Worker};
 /// dead jobs.
 const SMALL: usize = 2_000;
 
-/// Jobs and events that end before the next ones come, and how many of them are enqueued together: a script stores 500 jobs with all that these have in over 5 ms.
+/// Jobs and events that end before the next ones come.
 const WAVE: usize = 5_000;
-const TOGETHER: usize = 50;
 
 /// By how much the memory of the process may grow between the first round and one of ten times its size: a leak of 40 bytes for each of a million entries
 /// exceeds it.
@@ -311,10 +310,7 @@ impl Soak {
     async fn jobs<T: Task>(&self, n: usize, job: impl Fn(usize) -> Job<T>) {
         for from in (0..n).step_by(WAVE) {
             let (before, upto) = (self.ended().await, n.min(from + WAVE));
-            for from in (from..upto).step_by(TOGETHER) {
-                let jobs = (from..upto.min(from + TOGETHER)).map(&job);
-                self.client.enqueue_all(jobs.collect::<Vec<_>>()).await.expect("the jobs are stored");
-            }
+            self.client.enqueue_all((from..upto).map(&job).collect::<Vec<_>>()).await.expect("the jobs are stored");
             until("the jobs to end", async || self.ended().await == before + (upto - from) as u64).await;
         }
     }
