@@ -17,9 +17,6 @@ use crate::run::{cargo, kill_group, own_group, root, without_our_package};
 /// These programs take longest, so they start first.
 const LONGEST: [&str; 10] = ["conformance", "servers", "outages", "sides", "dashboard", "cli", "model", "corrupt", "rows", "outbox"];
 
-/// Tests of this program wait for servers and disks nearly all of the time: this many of them run at once per core.
-const WAITING: (&str, usize) = ("conformance", 2);
-
 /// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
 /// changes what the compiler says.
 pub(crate) const COMPILING: [&str; 2] = ["queue-macros/tests/macros", "tests/readme"];
@@ -175,9 +172,6 @@ impl Program {
         if !compiles {
             // The format is not stable; this variable allows it. Nothing else says how long a test took and what it printed.
             command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
-        }
-        if self.name.ends_with(WAITING.0) {
-            command.arg(format!("--test-threads={}", WAITING.1 * cores()));
         }
         if let Some(tests) = tests {
             command.arg("--exact").args(tests);

@@ -112,7 +112,7 @@ struct Batch {
 /// keep a Redis server busy for over 20 ms.
 fn weight(job: &NewJob) -> usize {
     let has = [job.id.is_given(), job.group.is_some(), job.limits.is_some(), job.unique.is_some(), has_tags(&job.envelope)];
-    1 + 3 * has.into_iter().filter(|has| *has).count()
+    1 + 5 * has.into_iter().filter(|has| *has).count()
 }
 
 /// The answers so far, by position.
@@ -291,14 +291,14 @@ mod tests {
             job.envelope = envelope.encode().unwrap();
         };
         assert_eq!(first_batch(&|_| {}), MAX_ITEMS);
-        assert_eq!(first_batch(&key), MAX_ITEMS / 4);
+        assert_eq!(first_batch(&key), MAX_ITEMS / 6);
         let all = |job: &mut NewJob| {
             key(job);
             tag(job);
             job.id = JobId::given("mine").unwrap();
             job.group = Some(GroupName::new("ada").unwrap());
         };
-        assert_eq!(first_batch(&all), MAX_ITEMS / 13);
+        assert_eq!(first_batch(&all), MAX_ITEMS / 21);
     }
 
     #[tokio::test]
