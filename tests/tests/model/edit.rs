@@ -4,7 +4,7 @@ use proptest::{option, prelude::*};
 use queue_conformance::model::Model;
 use queue_core::{
     JobId,
-    broker::{EditJob, JobLimits, Priority, SeenJob},
+    broker::{EditJob, JobLimits, Priority, SeenJob, StoredJob},
     envelope::Envelope,
 };
 
@@ -49,12 +49,17 @@ pub(crate) fn limited(n: usize, wanted: &mut Wanted) {
 
 /// The request. `None`: there is no such job, or its time is so near that two clocks may differ about it.
 pub(crate) fn request(model: &Model, queue: &str, id: &JobId, wanted: &Wanted) -> Option<EditJob> {
-    let record = model.jobs.get(id)?.record(id);
-    if record.at_ms.is_some_and(|at| (model.now..model.now + 1000).contains(&at)) {
-        return None;
-    }
+    let job = model.jobs.get(id)?;
+    let record = job.record(id);
+    let is_near = record.at_ms.is_some_and(|at| (model.now..model.now + 1000).contains(&at));
+    let cost = job.limits.as_ref().map_or(1, |limits| limits.cost);
+    (!is_near).then(|| request_of(queue, record, cost, model.now, wanted))
+}
+
+/// The request, of a job as it is.
+pub(crate) fn request_of(queue: &str, record: StoredJob, cost: u32, now_ms: i64, wanted: &Wanted) -> EditJob {
     let mut seen = SeenJob::new(record.envelope, record.priority, record.group, record.at_ms);
-    let mut request = EditJob::new(queue, id.clone(), seen.clone());
+    let mut request = EditJob::new(queue, record.id, seen.clone());
     if wanted.stale {
         seen.envelope.push(0);
         request.seen = seen;
@@ -63,20 +68,17 @@ pub(crate) fn request(model: &Model, queue: &str, id: &JobId, wanted: &Wanted) -
         request.envelope = Envelope::new(TASK, &[payload]).encode().expect("a small envelope can be encoded");
         request.is_new_payload = request.envelope != request.seen.envelope;
     }
-    if id.is_given() {
+    if request.id.is_given() {
         request.digest = Envelope::decode(&request.envelope).expect("it is an envelope").digest();
     }
     request.priority = wanted.priority.unwrap_or(request.priority);
     request.unique = wanted.key.map(unique_key);
     let hour = i64::try_from(LONG.as_millis()).expect("it is an hour");
-    request.at_ms = wanted.hours.map(|hours| if hours == 0 { 0 } else { model.now + i64::from(hours) * hour });
+    request.at_ms = wanted.hours.map(|hours| if hours == 0 { 0 } else { now_ms + i64::from(hours) * hour });
     if let Some(group) = wanted.group {
         request.group = group.map(group_name);
     }
-    let own = model.jobs.get(id).and_then(|job| job.limits.clone());
-    request.limits = match &wanted.limits {
-        None => own.map(Box::new),
-        Some(keys) => JobLimits::new(keys.iter().map(limit_key).collect(), own.map_or(1, |own| own.cost)).map(Box::new),
-    };
-    Some(request)
+    let keys = wanted.limits.as_ref().map_or(record.limits, |keys| keys.iter().map(limit_key).collect());
+    request.limits = JobLimits::new(keys, cost).map(Box::new);
+    request
 }

@@ -10,12 +10,14 @@ mod compare;
 mod edit;
 mod follow;
 mod operate;
+mod progress;
+mod sides;
 mod step;
 mod topics;
 mod why;
 mod world;
 
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use queue_conformance::{conformance::Storage, memory_broker::Memory};
@@ -81,7 +83,7 @@ fn valkey_does_with_topics_what_the_model_does() {
 }
 
 fn compare(mut storage: impl Storage) {
-    let (runtime, mut runner, seed) = teller();
+    let (runtime, mut runner, seed) = teller(None);
     let broker: DynBroker = runtime.block_on(storage.open());
     let told = runner.run(&story(STEPS), |story| {
         runtime.block_on(async {
@@ -96,19 +98,22 @@ fn compare(mut storage: impl Storage) {
 }
 
 fn compare_topics(mut storage: impl Storage) {
-    let (runtime, mut runner, seed) = teller();
+    let (runtime, mut runner, seed) = teller(None);
     let (broker, memory): (DynBroker, DynBroker) = (runtime.block_on(storage.open()), runtime.block_on(Memory::new().open()));
     let told = runner.run(&topic_story(STEPS), |story| {
-        runtime.block_on(async { tell(memory.clone(), broker.clone(), &story).await.map_err(TestCaseError::fail) })
+        let pass = async || tokio::time::sleep(Duration::from_millis(2)).await;
+        runtime.block_on(async { tell(memory.clone(), broker.clone(), &story, pass).await.map_err(TestCaseError::fail) })
     });
     judge(told, seed);
 }
 
-/// Who tells stories, by which seed.
-fn teller() -> (Runtime, TestRunner, u64) {
+/// Who tells stories, by which seed. `usual`: the seed and the number of the stories that are told where nobody asks for others.
+fn teller(usual: Option<(u64, u32)>) -> (Runtime, TestRunner, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("QUEUE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let cases = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(64);
+    let asked = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok());
+    let usual_seed = usual.filter(|_| asked.is_none()).map(|(seed, _)| seed);
+    let seed = number("QUEUE_TEST_SEED").or(usual_seed).unwrap_or_else(|| fastrand::u64(..));
+    let cases = asked.unwrap_or(usual.map_or(64, |(_, cases)| cases));
     println!("seed {seed}; QUEUE_TEST_SEED={seed} tells these stories again");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

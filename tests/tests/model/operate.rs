@@ -28,16 +28,16 @@ use crate::{
 };
 
 /// Jobs of a page.
-const PAGE: usize = 3;
+pub(crate) const PAGE: usize = 3;
 
 /// Runners that go on side by side.
-const RUNNERS: usize = 3;
+pub(crate) const RUNNERS: usize = 3;
 
 /// What people and runners do with the operations of a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Operating {
-    /// A person starts one; `detached`: it has no runner yet.
-    Start { kind: OperationKind, filter: &'static str, detached: bool },
+    /// A person starts one; `detached`: it has no runner yet; `on_redis`: which of two brokers its runners work on.
+    Start { on_redis: bool, kind: OperationKind, filter: &'static str, detached: bool },
     /// One of the runners takes `steps` steps.
     Run { runner: Index, steps: usize },
     /// Another runner comes, and takes over at once or when the one before is gone.
@@ -83,8 +83,8 @@ pub(crate) fn operating() -> impl Strategy<Value = Operating> {
         1 => vec(prop::sample::select(JobState::ALL.to_vec()), 0..3),
     ];
     prop_oneof![
-        4 => (kind(), prop::sample::select(FILTERS.to_vec()), prop::bool::weighted(0.2))
-            .prop_map(|(kind, filter, detached)| Operating::Start { kind, filter, detached }),
+        4 => (any::<bool>(), kind(), prop::sample::select(FILTERS.to_vec()), prop::bool::weighted(0.2))
+            .prop_map(|(on_redis, kind, filter, detached)| Operating::Start { on_redis, kind, filter, detached }),
         8 => (index(), 1..5usize).prop_map(|(runner, steps)| Operating::Run { runner, steps }),
         2 => any::<bool>().prop_map(|at_once| Operating::Join { at_once }),
         1 => index().prop_map(|runner| Operating::Leave { runner }),
@@ -200,7 +200,7 @@ impl Operations {
         let last =
             model.operations().into_iter().max_by_key(|operation| (operation.is_running(), operation.started_ms, operation.id.clone()));
         match step {
-            Operating::Start { kind, filter, detached } => self.start(model, *kind, filter, *detached, all).await?,
+            Operating::Start { kind, filter, detached, on_redis: _ } => self.start(model, *kind, filter, *detached, all).await?,
             Operating::Run { runner, steps } => {
                 for _ in 0..*steps {
                     if self.runners.is_empty() {

@@ -18,6 +18,11 @@ use crate::{
 pub(crate) struct Index(u8);
 
 impl Index {
+    /// Names this one.
+    pub(crate) fn of(n: usize) -> Index {
+        Index(u8::try_from(n).expect("there are few"))
+    }
+
     pub(crate) fn index(self, len: usize) -> usize {
         usize::from(self.0) % len
     }
@@ -88,8 +93,8 @@ pub(crate) enum Step {
     Operate(Operating),
     /// A watcher follows the queue: not beyond some later steps, or for longer than the story lasts.
     Follow { is_brief: bool },
-    /// What was due soon is due.
-    Wait,
+    /// Time passes, in milliseconds; where the clock is that of the machine, what was due soon is due.
+    Wait { ms: u64 },
 }
 
 /// A job to be enqueued.
@@ -154,7 +159,9 @@ pub(crate) struct End {
 /// Over before the next `Wait` is.
 pub(crate) const SOON: Duration = Duration::from_millis(2);
 
-/// Not over before the story is.
+const HOUR: u64 = 3_600_000;
+
+/// Not over before the story is, unless it waits for so long.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 /// The task of all jobs, and the name under which they are parked.
@@ -337,8 +344,13 @@ fn step() -> impl Strategy<Value = Step> {
         2 => pause(),
         1 => prop::bool::weighted(0.3).prop_map(|paused| Step::PauseTask { paused }),
         1 => (0..KEYS).prop_map(|key| Step::ReleaseKey { key }),
-        2 => Just(Step::Wait),
+        2 => wait(),
     ]
+}
+
+/// What was due soon is due; leases end; what was kept is kept no longer.
+fn wait() -> impl Strategy<Value = Step> {
+    prop_oneof![8 => Just(3), 2 => Just(20), 1 => Just(2 * HOUR + 100_000), 1 => Just(50 * HOUR)].prop_map(|ms| Step::Wait { ms })
 }
 
 fn pause() -> impl Strategy<Value = Step> {
@@ -401,7 +413,7 @@ fn ordinary_step() -> impl Strategy<Value = Step> {
             .prop_map(|(lane, finishes, claim, suspect)| Step::Turn { lane, finishes, claim, suspect, resume: None }),
         4 => index().prop_map(|lane| Step::TurnAgain { lane }),
         2 => changes(Change::Requeue),
-        2 => Just(Step::Wait),
+        2 => wait(),
     ]
 }
 

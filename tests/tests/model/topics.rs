@@ -261,8 +261,8 @@ fn event((id, group, known): &(Option<u8>, Option<u8>, bool)) -> NewJob {
     event
 }
 
-/// One story, on both sides.
-pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicStep]) -> Check {
+/// One story, on both sides. `pass`: time passes.
+pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicStep], pass: impl AsyncFn()) -> Check {
     let told = |error: queue_core::Error| error.to_string();
     let topic: Arc<str> = format!("story-{:016x}", fastrand::u64(..)).into();
     let mut model = Side::new(memory, topic.clone()).await.map_err(told)?;
@@ -279,7 +279,7 @@ pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicSte
         published += events.len();
         if matches!(step, TopicStep::Trim) || !events.is_empty() {
             // So that each event of the log is older than the clock when it is trimmed.
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pass().await;
         }
         let at = |what: &str| format!("step {}, {step:?}: {what}", n + 1);
         let known = model.act(step, &events).await.map_err(told)?;

@@ -258,7 +258,7 @@ impl World {
                 self.operations.act(&mut self.model, operating, jobs, &self.ids).await?;
             }
             Step::Follow { is_brief } => self.follower.follow(&mut self.model, &self.broker, &self.queue, *is_brief).await?,
-            Step::Wait => {
+            Step::Wait { .. } => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -539,7 +539,7 @@ impl World {
     }
 }
 
-fn new_job(new: &New) -> NewJob {
+pub(crate) fn new_job(new: &New) -> NewJob {
     let payload = vec![new.payload; if new.large { 2048 } else { 1 }];
     let mut envelope = Envelope::new(TASK, &payload);
     envelope.tags = new

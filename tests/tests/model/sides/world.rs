@@ -14,23 +14,27 @@ use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel, Result,
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, Audit, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, FOLLOWED, Finish, GroupList,
-        GroupName, GroupsRecord, JobLimits, JobRemarks, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf,
-        Pausing, ProcessId, ProgressNow, Register, Remarks, RuleOf, Scan, SetAging, SetGroup, SetLimit, SetPause, StoredJob, StoredLimit,
-        StoredLimitKey, SweepLimits, Swept, Turn, Unique, UniqueKey, Used, WorkerAsk, WorkerInfo, WorkerLoad,
+        GroupName, GroupsRecord, JobRemarks, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf, Pausing,
+        ProcessId, ProgressNow, Register, Remarks, RuleOf, Scan, SetAging, SetGroup, SetLimit, SetPause, StoredJob, StoredLimit,
+        StoredLimitKey, SweepLimits, Swept, Turn, Used, WorkerAsk, WorkerInfo, WorkerLoad,
     },
-    envelope::Envelope,
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
 use queue_tests::server::{self, Kind, Server};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
+use super::{
+    compare::{by_job, face_of_page, faces_of_jobs, faces_of_standings, sorted},
+    operate::Operations,
+};
 use crate::{
-    compare::{Check, by_job, face_of_page, faces_of_jobs, faces_of_standings, sorted},
+    compare::Check,
     edit,
-    operate::{Operating, Operations},
+    operate::Operating,
     progress::snapshot::{Claim, Job, Snapshot, overtakes},
     step::{End, Index, KEYS, LONG, New, Step, TASK},
+    world::{group_name, new_job, unique_key},
 };
 
 const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -224,7 +228,7 @@ impl World<'_> {
                 let mut found = sides.read("overdue lanes", async |broker| broker.overdue(&queue, 100).await).await?;
                 self.overdue.append(&mut found.expired);
             }
-            Step::Fence { overdue } => {
+            Step::Fence { suspect: overdue } => {
                 let latest: Vec<&OverdueLane> = self.overdue.iter().rev().take(NAMED).collect();
                 if !latest.is_empty() {
                     let lanes = [(*overdue.get(&latest)).clone()];
@@ -242,7 +246,7 @@ impl World<'_> {
                     && let Some(record) = sides.sqlite().show(&queue, &id).await.map_err(|error| error.to_string())?
                 {
                     self.may_return |= self.ages && record.state == JobState::Ready;
-                    let request = edit::request(&queue, record, sides.now_ms(), wanted);
+                    let request = edit::request_of(&queue, record, 1, sides.now_ms(), wanted);
                     self.has_limits |= request.limits.is_some();
                     sides.read("edit", async |broker| broker.edit(&request).await).await?;
                 }
@@ -625,43 +629,4 @@ impl World<'_> {
         }
         jobs.iter().map(|job| (*job.get(&latest)).clone()).collect()
     }
-}
-
-fn new_job(new: &New) -> NewJob {
-    let payload = vec![new.payload; if new.large { 2048 } else { 1 }];
-    let mut envelope = Envelope::new(TASK, &payload);
-    envelope.tags = new
-        .tag
-        .iter()
-        .flat_map(|tag| [("all", "yes".to_owned()), ("one", tag.to_string())])
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-    envelope.enqueued_ms = new.enqueued_ms;
-    let envelope = envelope.encode().expect("a small envelope can be encoded");
-    let id = new.id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
-    let digest = Envelope::decode(&envelope).expect("it was just encoded").digest();
-    let mut job = NewJob::new(id, envelope);
-    job.priority = new.priority;
-    job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
-    job.digest = if job.id.is_given() { digest } else { 0 };
-    job.group = new.group.map(group_name);
-    job.limits = JobLimits::new(new.limits.iter().map(limit_key).collect(), new.cost).map(Box::new);
-    job.unique = new.key.as_ref().map(|key| {
-        let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
-        (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));
-        Box::new(unique)
-    });
-    job
-}
-
-pub(crate) fn limit_key(key: &u8) -> LimitKey {
-    if *key == 3 { LimitKey::of("all", &[]) } else { LimitKey::of("keyed", &[1 + key]) }
-}
-
-pub(crate) fn group_name(group: u8) -> GroupName {
-    GroupName::new(format!("{}{group}", "g".repeat(usize::from(group)))).expect("it is a name")
-}
-
-pub(crate) fn unique_key(key: u8) -> UniqueKey {
-    UniqueKey::of(TASK, &[key])
 }

@@ -7,10 +7,8 @@ use queue_core::{
     broker::{DynBroker, JobState, Standing, StoredJob, StoredPage, StoredTransition, Turn, TurnAnswer},
 };
 
-use crate::world::Sides;
-
-/// What is wrong.
-pub(crate) type Check<T = ()> = std::result::Result<T, String>;
+use super::world::Sides;
+use crate::compare::Check;
 
 impl Sides {
     /// Asks both, and returns their answer. An error is an answer.
