@@ -28,7 +28,7 @@ pub async fn book_payment(order: String, store: Data<Store>, ctx: JobContext) ->
 #[task(queue = "orders", backoff(base = "1s", max = "10m"))]
 pub async fn send_receipt(order: String, store: Data<Store>) -> Result<Outcome> {
     let Some(order) = store.order(&order).await? else {
-        return Ok(Outcome::Cancel("there is no such order".to_owned()));
+        return Ok(Outcome::Cancel("the order does not exist".to_owned()));
     };
     println!("receipt to {}: {} is paid", order.customer, order.article);
     Ok(Outcome::Done)

@@ -78,8 +78,8 @@ struct NewCustomer {
     email: String,
 }
 
-/// These jobs are enqueued without a transaction: before the customer is stored. If this process dies between the two, jobs find no customer and do nothing; the other
-/// way round, nobody would ever write to the customer.
+/// Enqueues the mails without a transaction, and before it stores the customer. If the process dies between the two, the jobs find no customer and do nothing. If it
+/// stored the customer first, that customer would never get a mail.
 async fn join(State(shop): State<Shop>, Json(new): Json<NewCustomer>) -> Result<(StatusCode, Json<Value>), Problem> {
     let id = Uuid::now_v7().to_string();
     for (number, after) in (1..).zip(shop.settings.activation_mails.iter().copied()) {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{JobId, RawJob, TestContext};
 use queue_testing::{TestQueue, assert_enqueued, refute_enqueued};
+use queue_tests::patience::wait;
 use shop::{
     Store,
     tasks::{book_payment, close_unpaid_order, send_receipt},
@@ -36,13 +37,8 @@ impl Bed {
 
     /// Sends what has committed.
     async fn relay(&self, jobs: usize) {
-        let all = async {
-            while self.queue.enqueued().len() < jobs {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let relay = self.store.relay().unwrap();
-        tokio::time::timeout(Duration::from_secs(60), relay.run(self.queue.client(), all)).await.expect("the jobs are sent");
+        let all = wait("the jobs to be sent").until(async || self.queue.enqueued().len() >= jobs);
+        self.store.relay().unwrap().run(self.queue.client(), all).await;
     }
 
     async fn order(&self, id: &str) {

@@ -354,7 +354,7 @@ impl<'a> Facts<'a> {
         self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()
     }
 
-    /// From when to when a lane may have held jobs of which nobody wrote down that it got them: it was fenced, or so many milliseconds beyond its lease are over.
+    /// The times in which a lane may have held jobs of an answer that no worker logged: each ends when the lane was fenced, or this many milliseconds after its lease.
     pub(super) fn unanswered_until(&self, beyond_ms: u64) -> Vec<(u64, u64)> {
         let unanswered = self.asks.iter().filter(|(_, (_, answered))| !answered);
         let fenced = |lane: &str| {

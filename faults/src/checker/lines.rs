@@ -38,7 +38,7 @@ fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, 
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
     // An answer that was lost is told again later: what has a smaller number than a claim from before this time is from before it, too.
     let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
-    // When a lane may have held jobs of which nobody knows.
+    // The times in which a lane may have held jobs of an answer that was lost.
     let unseen = facts.unanswered_until(0);
     let earlier = of_queue.flat_map(|(_, job)| job.deliveries.values()).filter(|one| one.claimed_us < from_us).map(|one| one.claim).max();
     for (id, job) in &facts.jobs {

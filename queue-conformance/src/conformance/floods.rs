@@ -128,7 +128,7 @@ pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
     assert_eq!(sweep_all(&bed, |swept| swept.rates).await, OVER);
 }
 
-/// Hundreds of suspects were cancelled while they waited: a lane that may run no suspect gets plain jobs all the same, also where jobs of groups wait as well.
+/// After hundreds of waiting suspects were cancelled, a lane that may run no suspect still gets plain jobs, with and without jobs of groups in the queue.
 pub async fn cancelled_suspects_hide_no_other_job(bed: Bed) {
     bed.put(MANY).await;
     let mut dying = bed.dying_lane().await;

@@ -168,7 +168,7 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     assert!((20..=40).contains(&of_them), "{of_them}");
 }
 
-/// Of jobs that wait for one key the one of the highest priority starts first, also if others have waited for longer, have other limits beside it, or wait for a rate.
+/// Among jobs that wait for the same limit key, the highest priority starts first: before older jobs, before jobs with further limits, and for rates as for slots.
 pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
     let other = key("other", "");
     concurrency(&bed, "api", 1).await;
@@ -181,7 +181,7 @@ pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
         bed.producer().await.stored(vec![holder]).await;
         let holder = eventually("it starts", async || claim_all(&mut lane, 1).await.pop()).await;
         if limit == "slow" {
-            // Nobody starts before all of them wait.
+            // No job may start until all of them wait.
             set(&bed, limit, |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
         }
         let mut ids = Vec::new();

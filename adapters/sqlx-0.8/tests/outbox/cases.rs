@@ -127,15 +127,13 @@ async fn effects_commit_once_together_with_the_ending_of_their_job() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let asked = client.clone();
     let done = async move {
-        while !matches!(asked.inspector().show(&address).await, Ok(job) if job.state == JobState::Done) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("the job to be done", async || matches!(asked.inspector().show(&address).await, Ok(job) if job.state == JobState::Done)).await;
     };
     let worker = Worker::new(client).registry(Registry::declared_in(FILE)).outbox(place.relay());
     worker
         .data(outbox)
         .data(place.pool.clone())
-        .run(async { drop(tokio::time::timeout(Duration::from_secs(120), done).await) })
+        .run(done)
         .await
         .unwrap();
     let endings = place.number("SELECT count(*) FROM queue_effects").await;
