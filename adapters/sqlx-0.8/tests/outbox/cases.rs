@@ -127,7 +127,12 @@ async fn effects_commit_once_together_with_the_ending_of_their_job() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let asked = client.clone();
     let done = async move {
-        until("the job to be done", async || matches!(asked.inspector().show(&address).await, Ok(job) if job.state == JobState::Done)).await;
+        let all = async {
+            while !matches!(asked.inspector().show(&address).await, Ok(job) if job.state == JobState::Done) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), all).await.expect("the job is done within two minutes");
     };
     let worker = Worker::new(client).registry(Registry::declared_in(FILE)).outbox(place.relay());
     worker
