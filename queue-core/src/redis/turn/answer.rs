@@ -49,7 +49,10 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
         // No count of what no job has, and none of what this profile does not know.
         let Some(counts) = values.next() else { return Ok(Some((answer, bits))) };
         for (delivery, counted) in answer.deliveries.iter_mut().zip(array(counts)?) {
-            set(delivery, counted);
+            // A delivery that was taken away has no counts: these are of the job as it is by now.
+            if !delivery.void {
+                set(delivery, counted);
+            }
         }
     }
     let stale = text(next(&mut values)?)?;
