@@ -137,10 +137,11 @@ local ended = step(trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8])))
 local keys = has('u') and step(prune_keys(items)) or 0
 
 -- Rates of keys whose time is over say nothing any more. A scan goes on with the next call, to its end: pages on which none is over say nothing of the others.
+-- Where another kind makes a further call necessary, this one scans a single page.
 local rates = 0
 if has('m') and call('EXISTS', K.tat) == 1 then
   local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'
-  for _ = 1, 5 do
+  for _ = 1, more and 1 or 5 do
     local page, over = call('HSCAN', K.tat, cursor, 'COUNT', items), {}
     for at = 1, #page[2], 2 do
       local tat, closed = string.match(page[2][at + 1], '^(%d+):%d*:%d*:(%d*)$')

@@ -6,9 +6,8 @@
 local may_have_tags = false
 
 local function digest_of_tag(name, value)
-  return (string.gsub(string.sub(redis.sha1hex(name .. '=' .. value), 1, 16), '%x%x', function(hex)
-    return string.char(tonumber(hex, 16))
-  end))
+  local hex = redis.sha1hex(name .. '=' .. value)
+  return struct.pack('>I4I4', tonumber(string.sub(hex, 1, 8), 16), tonumber(string.sub(hex, 9, 16), 16))
 end
 
 -- The tags of an envelope whose map is behind the byte `at`. The server's library of MessagePack knows no binary, as the payload is: that is passed over.
