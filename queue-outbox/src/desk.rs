@@ -1,8 +1,14 @@
 //! What an outbox has, for people and the command line. It needs the database and no broker.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
-use crate::{Relay, error::Result};
+use queue_core::JobId;
+
+use crate::{
+    Relay,
+    dialect::{hex, read_hex},
+    error::{Error, Result},
+};
 
 /// A queue of an outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +34,53 @@ pub struct OutboxQueue {
     pub full: bool,
 }
 
+/// Identifies a row by its number and the id of its job, for example `4711/0199a3c1-8f2e-7d10-a5b4-c6d7e8f90123`. A number alone does not: numbers can begin again
+/// in a database that was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRowId {
+    /// Its number: the order to send in.
+    pub seq: i64,
+    pub(crate) job: Vec<u8>,
+}
+
+impl OutboxRowId {
+    /// The id of its job. Bytes that are not a valid id are shown as `#` and hexadecimal digits.
+    pub fn job(&self) -> String {
+        let id = JobId::from_bytes(&self.job).map(|id| id.to_string());
+        let is_read_again = |text: &String| text.parse::<JobId>().is_ok_and(|id| id.as_bytes() == self.job);
+        id.ok().filter(is_read_again).unwrap_or_else(|| format!("#{}", hex(&self.job)))
+    }
+}
+
+impl fmt::Display for OutboxRowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.seq, self.job())
+    }
+}
+
+impl FromStr for OutboxRowId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = || {
+            let (seq, job) = text.split_once('/')?;
+            let job = match job.strip_prefix('#') {
+                Some(hex) => read_hex(hex)?,
+                None => job.parse::<JobId>().ok()?.as_bytes().to_vec(),
+            };
+            Some(OutboxRowId { seq: seq.parse().ok()?, job })
+        };
+        let problem = || "is not a row: write its number, `/` and the id of its job, as `outbox list --queue` shows them".to_owned();
+        read().ok_or_else(|| Error::Invalid { field: "row id", value: text.chars().take(200).collect(), problem: problem() })
+    }
+}
+
 /// A row of an outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutboxRow {
-    /// Its number: the order to send in.
-    pub seq: i64,
-    /// The id that its job has, or will have.
-    pub job: String,
+    /// Its number and the id that its job has, or will have.
+    pub id: OutboxRowId,
     /// Its task, or the type of its event, if it can be read.
     pub task: Option<String>,
     /// Its age, by the clock of the database.
@@ -50,10 +95,10 @@ pub struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboxChange {
-    /// Sends these rows again that were refused, or put off; no numbers: all of the queue.
-    Retry(Vec<i64>),
+    /// Sends these rows again that were refused, or put off; no rows: all of the queue.
+    Retry(Vec<OutboxRowId>),
     /// Deletes these rows. Their jobs are never enqueued.
-    Drop(Vec<i64>),
+    Drop(Vec<OutboxRowId>),
     /// Takes a request out of flight that is at a broker which does not come back. Its rows are sent again: jobs that this broker has run may run a second time.
     Release,
 }
@@ -75,11 +120,27 @@ impl Relay {
         self.store().rows(queue, refused, limit).await
     }
 
-    /// Changes rows of a queue. Gives the numbers of those that were changed.
+    /// Changes rows of a queue. Gives those that were changed.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a drop of rows in flight, and then nothing was changed; those of the database.
-    pub async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+    pub async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         self.store().change(queue, change).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_read_as_it_is_printed() {
+        for job in [JobId::make().as_bytes(), JobId::given("order-7").unwrap().as_bytes(), b"", b"\xff\x00", b"sixteen bytes of"] {
+            let row = OutboxRowId { seq: 4711, job: job.to_vec() };
+            assert_eq!(row.to_string().parse::<OutboxRowId>().unwrap(), row);
+        }
+        for wrong in ["", "4711", "4711/", "x/order-7", "/order-7", "4711/a b"] {
+            assert!(matches!(wrong.parse::<OutboxRowId>(), Err(Error::Invalid { field: "row id", .. })), "{wrong}");
+        }
     }
 }

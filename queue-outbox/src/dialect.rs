@@ -12,12 +12,13 @@ pub const VERSION: i32 = 1;
 pub(crate) const LISTEN: &str = "LISTEN queue_outbox";
 
 pub(crate) fn notify(database: &[u8]) -> String {
-    let hex: String = database.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("SELECT pg_notify('queue_outbox', '{hex}')")
+    format!("SELECT pg_notify('queue_outbox', '{}')", hex(database))
 }
 
-/// What [`notify`] wrote.
-#[cfg(feature = "postgres")]
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }

@@ -36,7 +36,7 @@ mod store;
 pub use queue_core::{Done, client::row::Outgoing};
 
 pub use self::{
-    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    desk::{OutboxChange, OutboxQueue, OutboxRow, OutboxRowId},
     dialect::{Dialect, VERSION},
     error::{Error, Result},
     outbox::{Outbox, Prepared},

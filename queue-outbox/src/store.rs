@@ -11,11 +11,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use queue_core::{JobId, client::row::digest_of, completion::EffectsKey, envelope::Envelope};
+use queue_core::{client::row::digest_of, completion::EffectsKey, envelope::Envelope};
 
 use crate::{
     completion::EffectsRow,
-    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    desk::{OutboxChange, OutboxQueue, OutboxRow, OutboxRowId},
     error::{Error, Result},
 };
 
@@ -38,6 +38,12 @@ pub(crate) struct Row {
     /// When it was stored, in milliseconds since 1970, and how long ago that is, by the clock of the database.
     pub(crate) created_ms: i64,
     pub(crate) age: Duration,
+}
+
+impl Row {
+    pub(crate) fn name(&self) -> OutboxRowId {
+        OutboxRowId { seq: self.seq, job: self.id.clone() }
+    }
 }
 
 /// The digest of the rows of a request, as stored.
@@ -171,8 +177,8 @@ pub(crate) trait Store: Send {
     /// The first rows of a queue, or only those that are refused.
     async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>>;
 
-    /// Gives the numbers of the rows that were changed.
-    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>>;
+    /// Gives the rows that were changed.
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>>;
 
     /// The identity of the database, and the endings of these jobs. An error is an answer, too: it is not known whether they have committed.
     async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)>;
@@ -207,16 +213,15 @@ pub(crate) fn shown_holder(holder: &[u8]) -> String {
 
 /// A row as a person sees it.
 pub(crate) fn shown(queue: &str, row: &Row, put_off: bool, refused: Option<String>) -> OutboxRow {
-    let job = JobId::from_bytes(&row.id).map_or_else(|_| format!("{} bytes that are no id", row.id.len()), |id| id.to_string());
     let decoded = queue_core::client::row::decode(queue, &row.id, &row.body, row.created_ms, row.age).ok();
     let task = decoded.and_then(|job| Some(Envelope::decode(&job.envelope).ok()?.task.to_string()));
-    OutboxRow { seq: row.seq, job, task, age: row.age, put_off, refused }
+    OutboxRow { id: row.name(), task, age: row.age, put_off, refused }
 }
 
 /// Nobody drops a row that the broker may have already: its request would be another one.
-pub(crate) fn none_in_flight(in_flight: &[i64], seqs: &[i64]) -> Result<()> {
-    let Some(seq) = seqs.iter().find(|seq| in_flight.contains(seq)) else { return Ok(()) };
+pub(crate) fn none_in_flight(in_flight: &[i64], rows: &[OutboxRowId]) -> Result<()> {
+    let Some(row) = rows.iter().find(|row| in_flight.contains(&row.seq)) else { return Ok(()) };
     let problem =
         "is in flight to the broker; wait until it is sent, or take the request back with `outbox release` first (nothing was dropped)";
-    Err(Error::Invalid { field: "row", value: seq.to_string(), problem: problem.to_owned() })
+    Err(Error::Invalid { field: "row", value: row.to_string(), problem: problem.to_owned() })
 }

@@ -15,7 +15,7 @@ use super::{url::Url, with_tables};
 use crate::{
     Relay, bell,
     completion::{EffectsRow, KEPT, cleanup_before},
-    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    desk::{OutboxChange, OutboxQueue, OutboxRow, OutboxRowId},
     dialect::{Dialect, LISTEN, read_hex},
     error::{Error, Result},
     store::{
@@ -408,29 +408,30 @@ impl Tx<'_> {
     }
 
     /// The row of the relay is locked: no request begins or ends meanwhile.
-    async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+    async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let of_queue: [Value<'_>; 1] = [(&queue, Type::TEXT)];
         let locked = self.run("SELECT seqs FROM {s}.queue_relay WHERE queue = $1 FOR UPDATE", &of_queue).await?;
         let in_flight = locked.first().map(|row| row.try_get::<_, Option<Vec<i64>>>(0)).transpose()?.flatten().unwrap_or_default();
-        let (sql, seqs) = match change {
-            OutboxChange::Retry(seqs) => {
-                let sql = "UPDATE {s}.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = $1 AND (seq = ANY ($2) OR cardinality($2) = 0) \
-                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
-                (sql, seqs)
-            }
-            OutboxChange::Drop(seqs) => {
-                none_in_flight(&in_flight, seqs)?;
-                ("DELETE FROM {s}.queue_outbox WHERE queue = $1 AND seq = ANY ($2) RETURNING seq", seqs)
+        let retry = "UPDATE {s}.queue_outbox SET refused = NULL, retry_at = NULL WHERE (refused IS NOT NULL OR retry_at IS NOT NULL) AND";
+        let (sql, of) = match change {
+            OutboxChange::Retry(of) if of.is_empty() => (format!("{retry} queue = $1"), None),
+            OutboxChange::Retry(of) => (format!("{retry} {THESE}"), Some(of)),
+            OutboxChange::Drop(of) => {
+                none_in_flight(&in_flight, of)?;
+                (format!("DELETE FROM {{s}}.queue_outbox WHERE {THESE}"), Some(of))
             }
             OutboxChange::Release => {
                 let sql = "UPDATE {s}.queue_relay SET holder = NULL, until = NULL, broker = NULL, producer = NULL, number = 0, seqs = NULL, digest = NULL, \
                     suspect = greatest(suspect, $2) WHERE queue = $1 AND seqs IS NOT NULL";
                 self.run(sql, &[(&queue, Type::TEXT), (&in_flight.iter().max(), Type::INT8)]).await?;
-                return Ok(in_flight);
+                return Ok(self.in_flight(queue, &in_flight).await?.iter().map(Row::name).collect());
             }
         };
-        let changed = self.run(sql, &[(&queue, Type::TEXT), (seqs, Type::INT8_ARRAY)]).await?;
-        Ok(changed.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+        let (seqs, ids): (Vec<i64>, Vec<&[u8]>) = of.iter().copied().flatten().map(|row| (row.seq, row.job.as_slice())).unzip();
+        let values: [Value<'_>; 3] = [(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)];
+        let changed = self.run(&format!("{sql} RETURNING seq, id"), if of.is_some() { &values } else { &values[..1] }).await?;
+        let read = |row: &PgRow| Ok(OutboxRowId { seq: row.try_get(0)?, job: row.try_get(1)? });
+        changed.iter().map(read).collect()
     }
 }
 
@@ -518,7 +519,7 @@ impl Store for Postgres {
         in_time(async { self.begin().await?.shown(queue, refused, limit).await }).await
     }
 
-    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         in_time(async {
             let tx = self.begin().await?;
             let changed = tx.change(queue, change).await?;

@@ -14,7 +14,7 @@ use super::with_tables;
 use crate::{
     Relay,
     completion::{EffectsRow, KEPT, cleanup_before},
-    desk::{OutboxChange, OutboxQueue, OutboxRow},
+    desk::{OutboxChange, OutboxQueue, OutboxRow, OutboxRowId},
     error::{Error, Result},
     store::{
         BYTES, Done, Fate, LEASE, Name, PATIENCE, ROWS, Request, Row, Store, Take, Taken, digest, fitting, holder, none_in_flight,
@@ -27,6 +27,9 @@ use crate::{
 const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at NOT BETWEEN ?2 AND ?2 + 90000) \
     AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
     WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.retry_at BETWEEN ?2 AND ?2 + 90000))";
+
+/// One row. Numbers can begin again, and two queues can have jobs of one given id.
+const THIS: &str = "queue = ?1 AND seq = ?2 AND id = ?3";
 
 const ENDING: &str = "SELECT ending FROM main.queue_effects WHERE job = ?1 AND part = ''";
 
@@ -133,23 +136,24 @@ impl Tx<'_> {
         for (row, fate) in rows.iter().zip(fates) {
             match fate {
                 Fate::Sent => {
-                    let mut delete = self.tx.prepare_cached("DELETE FROM main.queue_outbox WHERE seq = ?1 AND id = ?2")?;
-                    delete.execute(params![row.seq, row.id])?;
+                    let mut delete = self.tx.prepare_cached(&format!("DELETE FROM main.queue_outbox WHERE {THIS}"))?;
+                    delete.execute(params![queue, row.seq, row.id])?;
                 }
                 Fate::Later => {
-                    let later = "UPDATE main.queue_outbox SET retry_at = ?3 + min(max((?3 - created_at) / 2, 1000), 60000) WHERE seq = ?1 AND id = ?2";
-                    self.tx.execute(later, params![row.seq, row.id, self.now])?;
+                    let later =
+                        format!("UPDATE main.queue_outbox SET retry_at = ?4 + min(max((?4 - created_at) / 2, 1000), 60000) WHERE {THIS}");
+                    self.tx.execute(&later, params![queue, row.seq, row.id, self.now])?;
                 }
-                Fate::Refused(why) => self.refuse(row, why)?,
+                Fate::Refused(why) => self.refuse(queue, row, why)?,
                 Fate::Held => {}
             }
         }
         Ok(())
     }
 
-    fn refuse(&self, row: &Row, why: &str) -> Result<()> {
-        let refuse = "UPDATE main.queue_outbox SET refused = ?3, retry_at = NULL WHERE seq = ?1 AND id = ?2";
-        self.tx.execute(refuse, params![row.seq, row.id, why])?;
+    fn refuse(&self, queue: &str, row: &Row, why: &str) -> Result<()> {
+        let refuse = format!("UPDATE main.queue_outbox SET refused = ?4, retry_at = NULL WHERE {THIS}");
+        self.tx.execute(&refuse, params![queue, row.seq, row.id, why])?;
         Ok(())
     }
 
@@ -163,10 +167,12 @@ impl Tx<'_> {
         Ok(statement.query_map(values, read)?.collect::<Result<_, _>>()?)
     }
 
-    fn in_flight(&self, seqs: &str) -> Result<Vec<Row>> {
+    fn in_flight(&self, queue: &str, seqs: &str) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for seq in numbers(seqs) {
-            rows.extend(self.rows("SELECT seq, id, body, created_at FROM main.queue_outbox WHERE seq = ?1", [seq])?);
+            rows.extend(
+                self.rows("SELECT seq, id, body, created_at FROM main.queue_outbox WHERE queue = ?1 AND seq = ?2", params![queue, seq])?,
+            );
         }
         Ok(rows)
     }
@@ -224,7 +230,7 @@ impl Tx<'_> {
             if name.broker != broker {
                 return Ok((Taken::in_flight_at(&name.broker, seqs.split(',').count()), false));
             }
-            let rows = self.in_flight(&seqs)?;
+            let rows = self.in_flight(queue, &seqs)?;
             let is_changed = Some(digest(&rows).as_slice()) != stored.as_deref();
             let digest = stored.and_then(|stored| stored.try_into().ok()).unwrap_or_default();
             return Ok((Taken::Request(Request { name: name.clone(), number, digest, rows, is_changed, suspect }), true));
@@ -232,7 +238,7 @@ impl Tx<'_> {
         let (mut rows, bad, newer) = readable(queue, self.next(queue)?);
         for (row, why) in bad {
             tracing::warn!(queue, seq = row.seq, why, "a row of the outbox was rejected and will not be sent again");
-            self.refuse(&row, &why)?;
+            self.refuse(queue, &row, &why)?;
         }
         if rows.is_empty() {
             let Some(newer) = newer else { return Ok((Taken::Nothing, true)) };
@@ -270,35 +276,32 @@ impl Tx<'_> {
 
 /// For people.
 impl Tx<'_> {
-    fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+    fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let seqs = "SELECT seqs FROM main.queue_relay WHERE queue = ?1";
-        let in_flight: Option<Option<String>> = self.tx.query_row(seqs, [queue], |row| row.get(0)).optional().map_err(with_tables)?;
-        let in_flight = in_flight.flatten().map(|seqs| numbers(&seqs)).unwrap_or_default();
-        let (sql, seqs) = match change {
-            OutboxChange::Retry(seqs) if seqs.is_empty() => {
-                let of_all = "UPDATE main.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = ?1 \
-                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
-                let mut statement = self.tx.prepare(of_all)?;
-                return Ok(statement.query_map([queue], |row| row.get(0))?.collect::<Result<_, _>>()?);
+        let stored: Option<Option<String>> = self.tx.query_row(seqs, [queue], |row| row.get(0)).optional().map_err(with_tables)?;
+        let stored = stored.flatten().unwrap_or_default();
+        let in_flight = numbers(&stored);
+        let retry = "UPDATE main.queue_outbox SET refused = NULL, retry_at = NULL WHERE (refused IS NOT NULL OR retry_at IS NOT NULL) AND";
+        let read = |row: &rusqlite::Row<'_>| Ok(OutboxRowId { seq: row.get(0)?, job: row.get(1)? });
+        let (sql, of) = match change {
+            OutboxChange::Retry(of) if of.is_empty() => {
+                let mut statement = self.tx.prepare(&format!("{retry} queue = ?1 RETURNING seq, id"))?;
+                return Ok(statement.query_map([queue], read)?.collect::<Result<_, _>>()?);
             }
-            OutboxChange::Retry(seqs) => {
-                let sql = "UPDATE main.queue_outbox SET refused = NULL, retry_at = NULL WHERE queue = ?1 AND seq = ?2 \
-                    AND (refused IS NOT NULL OR retry_at IS NOT NULL) RETURNING seq";
-                (sql, seqs)
-            }
-            OutboxChange::Drop(seqs) => {
-                none_in_flight(&in_flight, seqs)?;
-                ("DELETE FROM main.queue_outbox WHERE queue = ?1 AND seq = ?2 RETURNING seq", seqs)
+            OutboxChange::Retry(of) => (format!("{retry} {THIS}"), of),
+            OutboxChange::Drop(of) => {
+                none_in_flight(&in_flight, of)?;
+                (format!("DELETE FROM main.queue_outbox WHERE {THIS}"), of)
             }
             OutboxChange::Release => {
                 let sql = "UPDATE main.queue_relay SET holder = NULL, until = NULL, broker = NULL, producer = NULL, number = 0, seqs = NULL, digest = NULL, \
                     suspect = max(coalesce(suspect, -1), ?2) WHERE queue = ?1 AND seqs IS NOT NULL";
                 self.tx.execute(sql, params![queue, in_flight.iter().max().unwrap_or(&-1)])?;
-                return Ok(in_flight);
+                return Ok(self.in_flight(queue, &stored)?.iter().map(Row::name).collect());
             }
         };
-        let mut statement = self.tx.prepare(sql)?;
-        let changed = seqs.iter().map(|seq| statement.query_row(params![queue, seq], |row| row.get(0)).optional());
+        let mut statement = self.tx.prepare(&format!("{sql} RETURNING seq, id"))?;
+        let changed = of.iter().map(|row| statement.query_row(params![queue, row.seq, row.job], read).optional());
         Ok(changed.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 }
@@ -428,7 +431,7 @@ impl Store for Sqlite {
         .await
     }
 
-    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<i64>> {
+    async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let (queue, change) = (queue.to_owned(), change.clone());
         self.write(move |tx| Ok((tx.change(&queue, &change)?, true))).await
     }

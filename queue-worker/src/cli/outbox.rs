@@ -1,7 +1,7 @@
 //! `outbox`: the tables by which jobs commit with the data of an application, and what is in them. Only the database is needed, and no broker.
 
 use clap::Subcommand;
-use queue_outbox::{Dialect, Error, OutboxChange, OutboxQueue, OutboxRow, Relay};
+use queue_outbox::{Dialect, Error, OutboxChange, OutboxQueue, OutboxRow, OutboxRowId, Relay};
 use serde_json::json;
 
 use super::{
@@ -45,31 +45,33 @@ It needs the database and no broker. PostgreSQL is connected to without TLS")]
     /// Send rows again that were refused, or that wait because their group was full
     #[command(after_help = "Examples:
   {bin} outbox retry --database postgres://shop@db/shop mail           all of the queue
-  {bin} outbox retry --database postgres://shop@db/shop mail 4711 4712")]
+  {bin} outbox retry --database postgres://shop@db/shop mail 4711/order-7 4712/order-8
+
+Rows are written as `outbox list --queue` shows them: the number and the id of the job")]
     Retry {
         #[command(flatten)]
         database: DatabaseArgs,
         /// The queue; of a topic: @ and its name
         queue: String,
         /// The rows; without any: all of the queue
-        #[arg(value_name = "SEQ")]
-        rows: Vec<i64>,
+        #[arg(value_name = "SEQ/JOB")]
+        rows: Vec<OutboxRowId>,
         #[command(flatten)]
         format: Format,
     },
     /// Delete rows: their jobs are never enqueued
     #[command(after_help = "Examples:
-  {bin} outbox drop --database postgres://shop@db/shop mail 4711 --yes
+  {bin} outbox drop --database postgres://shop@db/shop mail 4711/order-7 --yes
 
-Rows that are in flight to the broker are not dropped: exit code 4, and nothing was changed")]
+Rows are written as `outbox list --queue` shows them: the number and the id of the job. Rows that are in flight to the broker are not dropped: exit code 4, and nothing was changed")]
     Drop {
         #[command(flatten)]
         database: DatabaseArgs,
         /// The queue; of a topic: @ and its name
         queue: String,
         /// The rows
-        #[arg(required = true, value_name = "SEQ")]
-        rows: Vec<i64>,
+        #[arg(required = true, value_name = "SEQ/JOB")]
+        rows: Vec<OutboxRowId>,
         /// Drop them without a question
         #[arg(long)]
         yes: bool,
@@ -184,7 +186,8 @@ pub(super) async fn outbox(command: OutboxCommand) -> Result<(), Failure> {
 async fn change(database: &DatabaseArgs, queue: &str, change: &OutboxChange, what: &str, format: &Format) -> Result<(), Failure> {
     let changed = database.relay()?.change(queue, change).await.map_err(|error| failure(&error))?;
     if format.json {
-        print_json(&json!({ "queue": queue, "rows": changed }))?;
+        let rows: Vec<String> = changed.iter().map(OutboxRowId::to_string).collect();
+        print_json(&json!({ "queue": queue, "rows": rows }))?;
     } else {
         print(&format!("{queue}: {} {what}", counted(changed.len())))?;
     }
@@ -192,7 +195,7 @@ async fn change(database: &DatabaseArgs, queue: &str, change: &OutboxChange, wha
         OutboxChange::Retry(rows) | OutboxChange::Drop(rows) => rows.as_slice(),
         _ => &[],
     };
-    let missing: Vec<String> = asked.iter().filter(|seq| !changed.contains(seq)).map(i64::to_string).collect();
+    let missing: Vec<String> = asked.iter().filter(|row| !changed.contains(row)).map(OutboxRowId::to_string).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -260,13 +263,12 @@ fn text_of_rows(rows: &[OutboxRow]) -> String {
         None if row.put_off => "put off: its group is full".to_owned(),
         None => "waiting".to_owned(),
     };
-    let rows =
-        rows.iter().map(|row| [row.seq.to_string(), row.job.clone(), row.task.clone().unwrap_or_default(), coarse(row.age), state(row)]);
-    table(["#seq", "job", "task", "#age", "state"], rows)
+    let rows = rows.iter().map(|row| [row.id.to_string(), row.task.clone().unwrap_or_default(), coarse(row.age), state(row)]);
+    table(["row", "task", "#age", "state"], rows)
 }
 
 fn json_of_row(row: &OutboxRow) -> serde_json::Value {
     json!({
-        "seq": row.seq, "job": row.job, "task": row.task, "age_ms": row.age.as_millis() as u64, "put_off": row.put_off, "refused": row.refused,
+        "row": row.id.to_string(), "seq": row.id.seq, "job": row.id.job(), "task": row.task, "age_ms": row.age.as_millis() as u64, "put_off": row.put_off, "refused": row.refused,
     })
 }

@@ -195,18 +195,26 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
         "{table}"
     );
     assert_eq!(json(&["list", "--queue", "mail", "--limit", "1"])[0]["task"], "greet");
-    assert_eq!(json(&["retry", "mail"])["rows"], serde_json::json!([1]));
-    let ended = run(&["drop", "mail", "2"]);
+    let row = |seq: usize| format!("{seq}/{}", ids[seq - 1].id);
+    assert_eq!(json(&["retry", "mail"])["rows"], serde_json::json!([row(1)]));
+    assert_eq!(json(&["list", "--queue", "mail"])[1]["row"], row(2).as_str());
+    let ended = run(&["drop", "mail", "2", "--yes"]);
+    assert!(ended.code == 2 && ended.stderr.contains("write its number, `/` and the id of its job"), "{}", ended.stderr);
+    let ended = run(&["drop", "mail", &row(2)]);
     assert!(ended.code == 2 && ended.stderr.contains("say --yes"), "{}", ended.stderr);
-    let ended = run(&["drop", "mail", "2", "9", "--yes"]);
-    assert!(ended.code == 3 && ended.stdout.contains("1 row dropped") && ended.stderr.contains("already sent: 9"), "{}", ended.stderr);
+    let ended = run(&["drop", "mail", &row(2), "3/other", "--yes"]);
+    assert!(
+        ended.code == 3 && ended.stdout.contains("1 row dropped") && ended.stderr.contains("already sent: 3/other"),
+        "{}",
+        ended.stderr
+    );
     let in_flight =
         "INSERT INTO queue_relay (queue, broker, producer, number, seqs, digest) VALUES ('mail', 'redis://gone', 'p', 7, '1,3', x'00')";
     connection.execute(in_flight, ()).unwrap();
-    let ended = run(&["drop", "mail", "3", "--yes"]);
-    assert!(ended.code == 4 && ended.stderr.contains("row `3` is in flight"), "{}", ended.stderr);
+    let ended = run(&["drop", "mail", &row(3), "--yes"]);
+    assert!(ended.code == 4 && ended.stderr.contains(&format!("row `{}` is in flight", row(3))), "{}", ended.stderr);
     assert_eq!(run(&["release", "mail"]).code, 2);
-    assert_eq!(json(&["release", "mail", "--yes"])["rows"], serde_json::json!([1, 3]));
+    assert_eq!(json(&["release", "mail", "--yes"])["rows"], serde_json::json!([row(1), row(3)]));
     assert_eq!(json(&["list"])[0]["in_flight"], 0);
     connection.execute_batch("DROP TABLE queue_outbox").unwrap();
     let ended = run(&["list"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_conformance::{failing::Fault, patience::wait};
 use queue_core::{GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::SweepLimits};
-use queue_outbox::Relayed;
+use queue_outbox::{OutboxChange, Relayed};
 use queue_tests::postgres::Postgres;
 
 use crate::bed::{Bed, Database, Place, job, open, places};
@@ -15,6 +15,8 @@ places! {
     a_relay_without_a_route_to_the_broker_leaves_the_lease_to_one_that_has_it
     numbers_that_begin_again_while_rows_wait
     a_number_that_comes_again_puts_no_other_row_off
+    a_number_that_comes_again_lets_people_change_no_other_row
+    a_number_and_an_id_that_come_again_in_another_queue_delete_no_row
     rows_of_transactions_that_commit_late_are_sent
 }
 
@@ -166,6 +168,44 @@ async fn a_number_that_comes_again_puts_no_other_row_off(bed: Bed) {
     assert_eq!(put_off, 1);
     wait("the other row to be sent").until(async || bed.ready("default").await.contains(&other[0])).await;
     relay.abort();
+}
+
+/// They change the rows that they have seen in a list, and not those that have got their numbers since.
+async fn a_number_that_comes_again_lets_people_change_no_other_row(bed: Bed) {
+    bed.put(2).await;
+    let people = bed.database.relay();
+    let list = async || people.rows("default", false, 10).await.unwrap().into_iter().map(|row| row.id).collect::<Vec<_>>();
+    let seen = list().await;
+    bed.drain().await;
+    bed.database.numbers_begin_again().await;
+    bed.put(2).await;
+    bed.database.execute("UPDATE queue_outbox SET refused = 'why'").await;
+    let there = list().await;
+    assert_eq!(there.iter().map(|row| row.seq).collect::<Vec<_>>(), seen.iter().map(|row| row.seq).collect::<Vec<_>>());
+    for change in [OutboxChange::Retry(seen.clone()), OutboxChange::Drop(seen)] {
+        assert_eq!(people.change("default", &change).await.unwrap(), [], "{change:?}");
+    }
+    assert_eq!(bed.database.refused().await, 2);
+    assert_eq!(people.change("default", &OutboxChange::Retry(there[..1].to_vec())).await.unwrap(), there[..1]);
+    assert_eq!(people.change("default", &OutboxChange::Drop(there.clone())).await.unwrap(), there);
+}
+
+/// Two queues may have jobs of one given id. The row of one is sent, and dropped by hand before its request is answered.
+async fn a_number_and_an_id_that_come_again_in_another_queue_delete_no_row(bed: Bed) {
+    let ids = bed.database.put(vec![job().id("twice")], true).await.unwrap();
+    bed.broker.enqueues.close();
+    let relay = bed.run_relay();
+    wait("a request that is in flight")
+        .until(async || bed.database.number("SELECT count(*) FROM queue_relay WHERE seqs IS NOT NULL").await == 1)
+        .await;
+    bed.database.execute("DELETE FROM queue_outbox").await;
+    bed.database.numbers_begin_again().await;
+    let put = bed.database.put(vec![job().id("twice").queue("other")], true).await.unwrap();
+    bed.broker.enqueues.open();
+    wait("the other row to be sent").until(async || bed.database.waiting().await == 0).await;
+    relay.abort();
+    assert_eq!(bed.ready("other").await, put);
+    bed.has_exactly(ids).await;
 }
 
 /// Their numbers are lower than those of rows that were sent before. In a file, one transaction writes at a time.

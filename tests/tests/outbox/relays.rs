@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
-use queue_outbox::{Error, OutboxChange, Relay};
+use queue_outbox::{Error, OutboxChange, OutboxRowId, Relay};
 use queue_tests::{
     postgres::Postgres,
     server::{Kind, Server},
@@ -414,12 +414,12 @@ async fn people_see_and_repair_rows_without_the_broker(bed: Bed) {
     bed.broker.fail(Fault::RequestLost, u32::MAX);
     let people = bed.database.relay();
     let changed = async |change| people.change("default", &change).await.unwrap();
-    let seqs: Vec<i64> = people.rows("default", false, 10).await.unwrap().iter().map(|row| row.seq).collect();
+    let listed: Vec<OutboxRowId> = people.rows("default", false, 10).await.unwrap().into_iter().map(|row| row.id).collect();
     let set = format!(
         "UPDATE queue_outbox SET refused = 'why' WHERE seq = {}; UPDATE queue_outbox SET retry_at = {} WHERE seq = {}",
-        seqs[0],
+        listed[0].seq,
         bed.database.soon(),
-        seqs[1]
+        listed[1].seq
     );
     bed.database.execute(&set).await;
     let queues = people.queues().await.unwrap();
@@ -427,17 +427,21 @@ async fn people_see_and_repair_rows_without_the_broker(bed: Bed) {
         queues.iter().map(|of| (of.queue.as_str(), of.waiting, of.refused, of.in_flight, of.leased, of.oldest.is_some())).collect();
     assert_eq!(figures, [("default", 2, 1, 0, false, true), ("other", 1, 0, 0, false, true)]);
     let rows = people.rows("default", false, 10).await.unwrap();
-    let shown: Vec<_> = rows.iter().map(|row| (row.job.clone(), row.task.as_deref(), row.put_off, row.refused.as_deref())).collect();
+    let shown: Vec<_> = rows.iter().map(|row| (row.id.job(), row.task.as_deref(), row.put_off, row.refused.as_deref())).collect();
     let of = |at: usize, put_off, refused| (ids[at].to_string(), Some(if at == 0 { "mail.other" } else { "mail.send" }), put_off, refused);
     assert_eq!(shown, [of(0, false, Some("why")), of(1, true, None), of(2, false, None)]);
     for (refused, limit) in [(true, 10), (false, 1)] {
         let rows = people.rows("default", refused, limit).await.unwrap();
-        assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), seqs[..1]);
+        assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), listed[..1]);
     }
-    assert_eq!(changed(OutboxChange::Retry(vec![seqs[1], seqs[2], 0])).await, [seqs[1]], "one waited");
-    assert_eq!(changed(OutboxChange::Retry(Vec::new())).await, [seqs[0]]);
-    assert_eq!(changed(OutboxChange::Drop(vec![seqs[0], 0])).await, [seqs[0]]);
-    assert_eq!(changed(OutboxChange::Release).await, Vec::<i64>::new(), "nothing is in flight");
+    // Of another job.
+    let mut stranger = listed[0].clone();
+    stranger.seq = listed[1].seq;
+    assert_eq!(changed(OutboxChange::Retry(vec![stranger.clone()])).await, []);
+    assert_eq!(changed(OutboxChange::Retry(listed[1..].to_vec())).await, listed[1..2], "one waited");
+    assert_eq!(changed(OutboxChange::Retry(Vec::new())).await, listed[..1]);
+    assert_eq!(changed(OutboxChange::Drop(vec![listed[0].clone(), stranger])).await, listed[..1]);
+    assert_eq!(changed(OutboxChange::Release).await, [], "nothing is in flight");
     bed.broker.fail(Fault::RequestLost, 0);
     bed.drain().await;
     assert_eq!(bed.ready("default").await.len(), 3);
@@ -452,11 +456,11 @@ async fn rows_in_flight_are_released_and_not_dropped(bed: Bed) {
     assert_eq!((queue.in_flight, queue.broker.as_deref(), queue.leased), (4, Some("redis://gone"), true));
     let process = format!(" pid {}", std::process::id());
     assert!(queue.holder.as_deref().is_some_and(|holder| holder.ends_with(&process)), "{queue:?}");
-    let seqs: Vec<i64> = people.rows("default", false, 10).await.unwrap().iter().map(|row| row.seq).collect();
-    let refused = people.change("default", &OutboxChange::Drop(vec![seqs[0]])).await;
+    let listed: Vec<OutboxRowId> = people.rows("default", false, 10).await.unwrap().into_iter().map(|row| row.id).collect();
+    let refused = people.change("default", &OutboxChange::Drop(listed[..1].to_vec())).await;
     assert!(matches!(&refused, Err(Error::Invalid { field: "row", .. })), "{refused:?}");
     assert_eq!(bed.database.waiting().await, 4);
-    assert_eq!(people.change("default", &OutboxChange::Release).await.unwrap(), seqs);
+    assert_eq!(people.change("default", &OutboxChange::Release).await.unwrap(), listed);
     bed.broker.fail(Fault::ReplyLost, 0);
     let relayed = bed.drain().await;
     assert_eq!((relayed.sent, relayed.perhaps_twice), (4, 0), "this broker has them");
