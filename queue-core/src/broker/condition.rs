@@ -20,6 +20,17 @@ pub struct Condition {
     pub readers: Vec<u32>,
     /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
     pub trouble: Option<Trouble>,
+    /// What is wrong with the place of the database file.
+    pub advice: Vec<Advice>,
+}
+
+/// Something that makes the broker slower or less safe than it could be, but that stops nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The cause.
+    pub problem: String,
+    /// What can be done about it.
+    pub way_out: &'static str,
 }
 
 /// Why a reachable broker does not accept or keep new jobs. The string has the cause, with figures.

@@ -33,10 +33,12 @@ use std::{
 
 use async_trait::async_trait;
 
+#[cfg(unix)]
+use self::connection::sockets;
 use self::connection::{
     ballast::Ballast,
     condition,
-    doorbell::{self, Bell, Listeners},
+    doorbell::{Bell, Listeners},
     file::{Access, Lost},
     operation::Commit,
     tx::{ending_of, remarks_of, ticks_of, watches_of},
@@ -47,9 +49,9 @@ use crate::{
     address::{JobId, check_address},
     alarm::Alarm,
     broker::{
-        Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended,
-        Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
-        StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
+        Advice, Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend,
+        Extended, Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
+        SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     clock::Clock,
     error::{Error, Result},
@@ -74,8 +76,11 @@ pub struct SqliteBroker {
     durability: Durability,
     listeners: Listeners,
     io: IoThread,
+    /// What is wrong with the place of the file.
+    advice: Vec<Advice>,
+    /// Dropped after the thread that listens.
     #[cfg(unix)]
-    _house: Option<doorbell::Guard>,
+    _socket: Option<sockets::Guard>,
 }
 
 struct Databases {
@@ -137,12 +142,20 @@ impl SqliteBroker {
         };
         let listeners = Listeners::by(clock);
         let io = IoThread::start("queue-sqlite-io")?;
-        #[cfg(unix)]
-        let house = file.and_then(|path| doorbell::listen(path, listeners.clone(), &io));
-        #[cfg(unix)]
-        let bell = Bell::new(listeners.clone(), file, house.as_ref());
-        #[cfg(not(unix))]
         let bell = Bell::new(listeners.clone());
+        let mut advice = file.map(condition::advice).unwrap_or_default();
+        #[cfg(unix)]
+        let (socket, bell) = match file.map(|path| sockets::listen(path, listeners.clone(), &io)) {
+            Some(Ok((socket, peers))) => (Some(socket), bell.with(peers)),
+            Some(Err(problem)) => {
+                advice.push(condition::unwoken(&problem));
+                (None, bell)
+            }
+            None => (None, bell),
+        };
+        for Advice { problem, way_out } in &advice {
+            tracing::warn!(broker = opened.location, "{problem}; {way_out}");
+        }
         let (writer, mut threads) = if listeners.clock().is_frozen() {
             (Writer::inline(opened, bell), Vec::new())
         } else {
@@ -165,8 +178,9 @@ impl SqliteBroker {
             durability,
             listeners,
             io,
+            advice,
             #[cfg(unix)]
-            _house: house,
+            _socket: socket,
         }))
     }
 
@@ -274,7 +288,7 @@ impl Broker for SqliteBroker {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match lost {
             Some(why) => Ok(Condition { trouble: Some(Trouble::Lost(why)), ..Condition::default() }),
-            None => asked,
+            None => asked.map(|condition| Condition { advice: self.advice.clone(), ..condition }),
         }
     }
 

@@ -294,3 +294,17 @@ fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
     assert!(error.contains("link.db` belongs to another user"), "{error}");
     drop(SqliteBroker::open_path(&path).unwrap());
 }
+
+/// A socket has a short name only; who cannot be woken works all the same.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_broker_that_nobody_can_wake_says_why() {
+    let folder = folder();
+    let broker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
+    assert_eq!(broker.condition().await.unwrap().advice, []);
+    let broker = SqliteBroker::open_path(folder.path().join("long".repeat(30))).unwrap();
+    producer(&broker).await;
+    let [advice] = &*broker.condition().await.unwrap().advice else { panic!("one thing is wrong") };
+    assert!(advice.problem.contains("do not wake each other") && advice.problem.contains("long-wake: "), "{}", advice.problem);
+    assert!(advice.way_out.contains("shorter path"));
+}

@@ -1,6 +1,6 @@
 //! The condition of the broker, for `status` and `doctor`.
 
-use queue_core::broker::Condition;
+use queue_core::broker::{Advice, Condition};
 use serde::Serialize;
 
 use super::doctor::Problem;
@@ -52,7 +52,8 @@ pub(super) fn text(condition: &Condition) -> String {
     let trouble =
         condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.way_out()));
     let log = large_log(condition).map(|log| format!("{log}\n"));
-    [room, trouble, log].into_iter().flatten().collect()
+    let advice = condition.advice.iter().map(|Advice { problem, way_out }| format!("{problem}; {way_out}\n"));
+    [room, trouble, log].into_iter().flatten().chain(advice).collect()
 }
 
 /// What a doctor has to say of it.
@@ -66,5 +67,6 @@ pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
     room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"))
         .into_iter()
         .chain(log)
+        .chain(condition.advice.iter().map(|Advice { problem, way_out }| Problem::advice(None, problem, *way_out)))
         .collect()
 }

@@ -6,7 +6,7 @@ use super::{
     ballast::{SIZE, is_whole, path_of},
     file::logs_of,
 };
-use crate::broker::{Condition, Trouble, bytes};
+use crate::broker::{Advice, Condition, Trouble, bytes};
 
 /// How a database's disk is: what is free, and whether new jobs are refused until there is room for the ballast.
 pub(crate) fn condition(database: &Path) -> Condition {
@@ -18,6 +18,40 @@ pub(crate) fn condition(database: &Path) -> Condition {
     };
     let (log, readers) = large_log(database, LARGE_LOG).unzip();
     Condition { free, trouble: full.then(|| Trouble::Full(why())), log, readers: readers.unwrap_or_default(), ..Condition::default() }
+}
+
+/// What is wrong with the place of a database.
+pub(crate) fn advice(database: &Path) -> Vec<Advice> {
+    let network = network_file_system(database).map(|name| Advice {
+        problem: format!(
+            "the database is on a network file system ({name}), on which the locks of SQLite do not protect it from corruption"
+        ),
+        way_out: "move it to a local disk, or use Redis for several machines",
+    });
+    network.into_iter().collect()
+}
+
+/// Why other processes do not wake this one.
+#[cfg(unix)]
+pub(crate) fn unwoken(problem: &str) -> Advice {
+    Advice {
+        problem: format!("the processes that use the database do not wake each other, and find jobs by polling ({problem})"),
+        way_out: "put the database into a local folder with a shorter path, in which each process may create files",
+    }
+}
+
+/// The name of the file system of a database, if other machines use it as well.
+#[cfg(target_os = "linux")]
+fn network_file_system(database: &Path) -> Option<&'static str> {
+    let file_system = rustix::fs::statfs(database).ok()?.f_type;
+    // `man 2 statfs`. FUSE is not in the list, since it has local file systems as well. The type is signed on some machines.
+    let names = [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "SMB"), (0xfe53_4d42, "SMB"), (0x00c3_6400, "Ceph"), (0x5346_414f, "AFS")];
+    names.into_iter().find(|(number, _)| file_system & 0xffff_ffff == *number).map(|(_, name)| name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn network_file_system(_: &Path) -> Option<&'static str> {
+    None
 }
 
 /// A write-ahead log of this size has not been emptied for long: it is cut to a quarter of it whenever it can be.

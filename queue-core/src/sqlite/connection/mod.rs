@@ -16,7 +16,7 @@
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
 //! | `triggers` | what tells of transitions, while a watcher follows a queue |
-//! | `doorbell` | tells listeners, here and in other processes, that there is work |
+//! | `doorbell`, `sockets` | tells listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;
 mod busy;
@@ -29,6 +29,8 @@ mod linked;
 pub(crate) mod operation;
 mod owners;
 pub(crate) mod schema;
+#[cfg(unix)]
+pub(crate) mod sockets;
 pub(crate) mod statement;
 pub(crate) mod triggers;
 pub(crate) mod tx;

@@ -3,6 +3,7 @@
 use std::sync::mpsc as std_mpsc;
 
 use super::*;
+use crate::sqlite::connection::doorbell::Listeners;
 
 fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
     tx.queue_made(name)?;
@@ -42,14 +43,6 @@ async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static
     [first, second, third]
 }
 
-fn silent() -> Bell {
-    let listeners = crate::sqlite::doorbell::Listeners::default();
-    #[cfg(unix)]
-    return Bell::new(listeners, None, None);
-    #[cfg(not(unix))]
-    Bell::new(listeners)
-}
-
 /// While one read is carried out, its caller commits something and reads it.
 #[tokio::test]
 async fn a_read_sees_what_was_committed_before_it_was_asked_for() {
@@ -60,7 +53,7 @@ async fn a_read_sees_what_was_committed_before_it_was_asked_for() {
         let connection = schema::open_writer(Some(&path)).expect("a database");
         Opened { connection, file: None, location: schema::shown(Some(&path)) }
     };
-    let (writer, writes) = Writer::start(opened(), Ballast::none(), Durability::ProcessCrash, silent()).expect("a thread");
+    let (writer, writes) = Writer::start(opened(), Ballast::none(), Durability::ProcessCrash, Bell::silent()).expect("a thread");
     let (reader, reads) = Writer::start_reader(opened()).expect("a thread");
     let count = |tx: &mut Tx<'_>| Ok(tx.sql("SELECT count(*) FROM queue_queues")?.query_row([], |row| row.get::<_, i64>(0))?);
     for before in 0..10 {
@@ -101,11 +94,8 @@ async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
     ];
     for refused in refusals {
         let connection = schema::open_writer(None).expect("a database in memory");
-        let listeners = crate::sqlite::doorbell::Listeners::default();
+        let listeners = Listeners::default();
         let mut hints = listeners.of("second");
-        #[cfg(unix)]
-        let bell = Bell::new(listeners, None, None);
-        #[cfg(not(unix))]
         let bell = Bell::new(listeners);
         let (writer, thread) =
             Writer::start(Opened { connection, file: None, location: schema::shown(None) }, Ballast::none(), Durability::PowerLoss, bell)
