@@ -53,10 +53,12 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `cli` | yes | [`run`], the command line; includes `job-log` |
+//! | `cli` | yes | [`run`], the command line; includes `job-log` and `outbox` |
 //! | `redis`, `sentinel`, `cluster`, `tls` | yes | the brokers on Redis and Valkey |
 //! | `sqlite` | no | the broker on SQLite, which is compiled in |
 //! | `job-log` | with `cli` | `JobLogLayer`, which copies `tracing` events of handlers into the logs of jobs |
+//! | `outbox` | with `cli` | `Worker::outbox`, which runs the relay of an outbox |
+//! | `outbox-postgres` | no | the command `outbox` for PostgreSQL; includes `outbox` |
 //! | `dashboard` | no | the command `dashboard`; includes `cli` |
 //! | `metrics` | no | figures for the `metrics` facade |
 //! | `prometheus` | no | `GET /metrics`; includes `metrics` |

@@ -171,6 +171,38 @@ fn the_reference_has_every_setter_of_a_worker_and_of_a_job() {
 }
 
 #[test]
+fn the_reference_has_every_feature_flag_with_its_default() {
+    let page = read("docs/configuration.md");
+    let of_all = section(&page, "Feature flags");
+    let mut problems = Vec::new();
+    for package in ["queue-core", "queue-worker", "queue-outbox"] {
+        // The rows of this package in the reference, and its own table.
+        let rows = of_all.split_once(&format!("| `{package}` |")).expect("it is in the reference").1;
+        let rows = rows.split("\n| `queue-").next().unwrap_or(rows);
+        let readme = read(&format!("{package}/README.md"));
+        let manifest = read(&format!("{package}/Cargo.toml"));
+        let features = manifest.split_once("[features]\n").expect("it has features").1;
+        let features = features.split("\n[").next().unwrap_or(features);
+        let features: Vec<(&str, &str)> = features.lines().filter_map(|line| line.split_once(" = ")).collect();
+        let (_, default) = features.iter().find(|(name, _)| *name == "default").expect("it has a default");
+        for (name, _) in features.iter().filter(|(name, _)| !name.starts_with('#') && !["default", "fuzz"].contains(name)) {
+            let is_default = default.contains(&format!("\"{name}\""));
+            for (table, text) in [("the reference", rows), ("its README", readme.as_str())] {
+                let names = |line: &str| {
+                    line.trim_start_matches(['|', ' ']).split(" | ").next().is_some_and(|cell| cell.contains(&format!("`{name}`")))
+                };
+                let row = text.lines().find(|line| line.contains(" | ") && names(line));
+                let is_said = row.is_some_and(|row| is_default == (row.contains("| on |") || row.contains("| yes |")));
+                if !is_said {
+                    problems.push(format!("{package}: {table} lacks `{name}`, or has another default"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
 fn the_reference_has_every_error() {
     let (page, source) = (read("docs/errors.md"), read("queue-core/src/error.rs"));
     let (_, body) = source.split_once("pub enum Error {").expect("it has the type");
@@ -194,6 +226,66 @@ fn every_page_is_in_the_index_and_in_the_book() {
         .filter(|name| !index.contains(&format!("]({name})")) || !book.contains(&format!("]({name})")))
         .collect();
     assert!(missing.is_empty(), "docs/README.md or docs/SUMMARY.md lacks these pages: {missing:?}");
+}
+
+/// The spans of code in a text.
+fn code(text: &str) -> Vec<&str> {
+    let (mut spans, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.find('`') {
+        let fence = if rest[start..].starts_with("``") { "``" } else { "`" };
+        let Some((span, after)) = rest[start + fence.len()..].split_once(fence) else { break };
+        spans.push(span);
+        rest = after;
+    }
+    spans
+}
+
+/// The messages that the rows of a table quote: in the first cell with code. Those of other programs follow their name.
+fn quoted(table: &str) -> Vec<&str> {
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let cells = rows.filter_map(|row| row.split(" | ").find(|cell| cell.contains('`')));
+    cells.filter(|cell| !cell.starts_with("Cargo: ")).flat_map(code).filter(|span| span.trim().contains(' ')).collect()
+}
+
+/// One line in lower case, so that a message that is broken into lines, or begins a sentence, is found.
+fn one_line(text: &str) -> String {
+    text.replace("\\\n", "").split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[test]
+fn a_message_that_a_page_quotes_is_one_of_ours() {
+    fn walk(folder: &Path, text: &mut String) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                walk(&path, text);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&one_line(&fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut source = String::new();
+    for package in ["calendar", "core", "dashboard", "worker"] {
+        walk(&root().join(format!("queue-{package}/src")), &mut source);
+    }
+    let [faq, on_call, dashboard, logs] = ["faq", "on-call", "dashboard", "logs"].map(|page| read(&format!("docs/{page}.md")));
+    let tables = [
+        section(&faq, "Messages"),
+        on_call.split_once("\n## ").expect("it has sections").0,
+        section(&dashboard, "Findings"),
+        section(&logs, "Lines to watch for"),
+    ];
+    for table in tables {
+        let messages = quoted(table);
+        assert!(messages.len() > 8, "{messages:?}");
+        // What stands for a value is `…`; what is left has to be long enough to mean one message.
+        let is_ours = |message: &&str| {
+            let message = one_line(message);
+            let mut parts = message.split('…').map(|part| part.trim_matches([' ', ':', ','])).filter(|part| part.len() > 5).peekable();
+            parts.peek().is_some() && parts.all(|part| source.contains(part))
+        };
+        let unknown: Vec<&str> = messages.into_iter().filter(|message| !is_ours(message)).collect();
+        assert!(unknown.is_empty(), "no source has these messages: {unknown:#?}");
+    }
 }
 
 /// The fields of the types of a source file that are printed as JSON: of structs that only serialize, and of types with code for it.
