@@ -1,9 +1,10 @@
 //! Hints between the processes that share a database file.
 //!
-//! Every process that has the file open has a datagram socket in the folder `jobs.db-wake` beside it, and a commit sends the name of the queue
+//! Every process that has the file open has a datagram socket in the hidden folder `.jobs.db-wake` beside it, and a commit sends the name of the queue
 //! to all of them. The folder is found through the database, so that neither `TMPDIR` nor a private `/tmp` separates the processes.
 
 use std::{
+    ffi::OsString,
     fs, io,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown},
@@ -21,9 +22,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The folder of the sockets of one database.
 fn folder(database: &Path) -> io::Result<PathBuf> {
-    let mut folder = fs::canonicalize(database)?.into_os_string();
-    folder.push("-wake");
-    Ok(folder.into())
+    let database = fs::canonicalize(database)?;
+    let mut name = OsString::from(".");
+    name.push(database.file_name().unwrap_or_default());
+    name.push("-wake");
+    Ok(database.with_file_name(name))
 }
 
 /// The sockets of the other processes.

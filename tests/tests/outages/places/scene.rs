@@ -50,9 +50,10 @@ impl Place {
         stdout.trim_end().to_owned()
     }
 
+    /// The files that `ls` shows.
     pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let names = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
         names
     }
