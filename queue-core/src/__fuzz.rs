@@ -206,7 +206,7 @@ pub fn url(bytes: &[u8]) {
     if text.replace(['\t', '\n', '\r'], "").contains(SECRET) || text.contains("file") {
         return;
     }
-    for scheme in ["redis", "rediss", "redis+sentinel", "redis+cluster"] {
+    for scheme in ["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"] {
         let url = format!("{scheme}://user:{SECRET}@{text}");
         let shown = crate::text::redacted(&url);
         assert!(!shown.contains(SECRET), "{shown}");

@@ -57,7 +57,16 @@ fn shown(rest: &str) -> Option<String> {
     });
     let pair = |pair: &str| match pair.split_once('=') {
         Some((
-            name @ ("namespace" | "password_file" | "ca" | "cert" | "key" | "sentinel_user" | "sentinel_password_file" | "durability"),
+            name @ ("namespace"
+            | "password_file"
+            | "db"
+            | "ca"
+            | "tls_name"
+            | "cert"
+            | "key"
+            | "sentinel_user"
+            | "sentinel_password_file"
+            | "durability"),
             value,
         )) => Some(format!("{name}={}", plain(value))),
         Some((name, _)) if is_made_of(name, "_") => Some(format!("{name}={HIDDEN}")),
@@ -149,7 +158,7 @@ mod tests {
         for _ in 0..20_000 {
             // Of these letters no other part of the URL is made.
             let password: String = (0..random.usize(1..12)).map(|_| random.choice(LETTERS.iter()).expect("some")).collect();
-            let scheme = random.choice(["redis", "rediss", "redis+sentinel", "redis+cluster", "valkey"]).expect("some");
+            let scheme = random.choice(["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "valkey"]).expect("some");
             let user = random.choice(["app", "", "a-b"]).expect("some");
             let end =
                 random.choice(["host", "host:1/2", "one,two:3/main", "host?namespace=a&sentinel_password=ZZ", "[::1]/0"]).expect("some");

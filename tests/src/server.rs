@@ -156,6 +156,11 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("opened")
+    }
+
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port.number()
@@ -325,7 +330,7 @@ impl Server {
 
     fn launch(&mut self) -> bool {
         // A server opens this after its port. Where another has the port, that one answers, and this is never there.
-        let opened = self.folder.path().join("opened");
+        let opened = self.socket();
         let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
         let folder = self.folder.path();

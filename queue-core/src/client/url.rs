@@ -6,7 +6,8 @@ use crate::{
     text::{nearest, redacted},
 };
 
-const SCHEMES: [&str; 7] = ["sqlite", "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+const SCHEMES: [&str; 8] =
+    ["sqlite", "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
 
 /// What becomes of a database file that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,9 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
         #[cfg(not(feature = "tls"))]
         "rediss" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "tls" }),
         #[cfg(feature = "redis")]
-        "redis" => Ok(crate::redis::RedisBroker::connect(url).await?),
+        "redis" | "redis+unix" => Ok(crate::redis::RedisBroker::connect(url).await?),
         #[cfg(not(feature = "redis"))]
-        "redis" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "redis" }),
+        "redis" | "redis+unix" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "redis" }),
         #[cfg(feature = "redis")]
         "redis+sentinel" | "redis+cluster" => Ok(crate::redis::RedisBroker::connect(url).await?),
         #[cfg(feature = "tls")]

@@ -201,6 +201,11 @@ struct Certificates {
 
 impl Certificates {
     fn new() -> Self {
+        Self::of(&["localhost", "127.0.0.1"])
+    }
+
+    /// Of a server that has these names.
+    fn of(names: &[&str]) -> Self {
         let folder = folder();
         let this = Certificates { folder };
         let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -212,7 +217,7 @@ impl Certificates {
         this.write("ca.pem", &ca_certificate.pem());
         for name in ["server", "client"] {
             let key = rcgen::KeyPair::generate().unwrap();
-            let params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+            let params = rcgen::CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
             this.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
             this.write(&format!("{name}.key"), &key.serialize_pem());
         }
@@ -279,6 +284,37 @@ async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
     let client = Client::connect(&url).await.unwrap().watched();
     let job = note::job(1).enqueue(&client).await.unwrap();
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
+}
+
+/// As managed clusters do: the nodes announce addresses, and their certificate has a name.
+#[tokio::test]
+async fn on_redis_tls_verifies_the_name_that_it_is_given() {
+    let files = Certificates::of(&["jobs.example"]);
+    let port = free_port();
+    let mut options = files.options(port);
+    options.extend(["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port"].map(str::to_owned));
+    options.push(free_port().to_string());
+    let node = Server::with(Kind::Redis, &as_words(&options));
+    assert!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).starts_with("+OK"));
+    queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
+    let url = format!("rediss+cluster://127.0.0.1:{port}?{}", files.parameters());
+    let error = Client::connect(&url).await.unwrap_err();
+    assert!(matches!(&error, Error::Unavailable { problem, .. } if problem.contains("certificate")), "{error}");
+    let client = Client::connect(&format!("{url}&tls_name=jobs.example")).await.unwrap().watched();
+    let job = note::job(1).enqueue(&client).await.unwrap();
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
+}
+
+#[tokio::test]
+async fn on_redis_a_socket_reaches_the_server() {
+    let server = Server::start(Kind::Redis);
+    let by_socket = Client::connect(&format!("redis+unix://{}?db=1", server.socket().display())).await.unwrap().watched();
+    let by_port = Client::connect(&format!("{}/1", server.url())).await.unwrap().watched();
+    let job = note::job(1).enqueue(&by_socket).await.unwrap();
+    by_port.inspector().show(job.address()).await.unwrap();
+    drop(server);
+    let error = note::job(2).enqueue(&by_socket).await.unwrap_err();
+    assert!(error.to_string().contains("redis+unix://"), "{error}");
 }
 
 #[tokio::test]

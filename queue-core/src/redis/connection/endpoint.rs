@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redis::ProtocolVersion;
+use redis::{AsyncConnectionConfig, ProtocolVersion};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -60,8 +60,8 @@ impl Endpoint {
         self.access.speaks_tls()
     }
 
-    /// A client of the server where it is now, and the era in which its connection counts.
-    pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, CancellationToken)> {
+    /// A client of the server where it is now, how it connects, and the era in which its connection counts.
+    pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, AsyncConnectionConfig, CancellationToken)> {
         let (address, era) = {
             let place = self.lock();
             (place.address.clone(), place.era.clone())
@@ -70,7 +70,8 @@ impl Endpoint {
             return Err(self.unavailable("it holds no queue of this client any more"));
         }
         let address = address.ok_or_else(|| self.unavailable("the address of its master is not known yet"))?;
-        Ok((self.access.client(&address, protocol)?, era))
+        let (client, config) = self.access.client(&address, protocol)?;
+        Ok((client, config, era))
     }
 
     /// The server moved: every connection to the old one is dropped. Gives whether it is another.

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::join_all;
 use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value,
+    ProtocolVersion, PushInfo, PushKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::{
@@ -188,11 +188,8 @@ impl Announcements {
     /// Listens until the connection breaks, or a queue has moved.
     async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut HashSet<Arc<str>>) -> Option<()> {
         let (pushed, mut pushes) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(CALL_DEADLINE))
-            .set_connection_timeout(Some(CALL_DEADLINE))
-            .set_push_sender(pushed);
-        let (client, era) = endpoint.client(ProtocolVersion::RESP3).ok()?;
+        let (client, config, era) = endpoint.client(ProtocolVersion::RESP3).ok()?;
+        let config = config.set_response_timeout(Some(CALL_DEADLINE)).set_connection_timeout(Some(CALL_DEADLINE)).set_push_sender(pushed);
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.ok()?;
         let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
         let mut seen = 0;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
+    Cmd, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::{
@@ -190,13 +190,10 @@ impl Link {
 
 impl Ends {
     async fn connect(&self) -> Result<Standing> {
-        let (client, era) = self.endpoint.client(ProtocolVersion::RESP2)?;
+        let (client, config, era) = self.endpoint.client(ProtocolVersion::RESP2)?;
         let asks_role = self.endpoint.may_be_replica();
         let made = async {
-            let config = AsyncConnectionConfig::new()
-                .set_response_timeout(None)
-                .set_connection_timeout(Some(CALL_DEADLINE))
-                .set_pipeline_buffer_size(1024);
+            let config = config.set_response_timeout(None).set_connection_timeout(Some(CALL_DEADLINE)).set_pipeline_buffer_size(1024);
             let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
             let role = if asks_role { Some(connection.req_packed_command(&redis::cmd("ROLE")).await) } else { None };
             RedisResult::Ok((connection, role))

@@ -53,7 +53,7 @@ async fn said(endpoint: &Endpoint) -> Option<Error> {
 }
 
 async fn first_line(endpoint: &Endpoint, request: &[u8]) -> Option<String> {
-    let address = endpoint.address()?;
+    let address = endpoint.address().filter(|address| !address.is_socket())?;
     let exchange = async {
         let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.ok()?;
         stream.write_all(request).await.ok()?;

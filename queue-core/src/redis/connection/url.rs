@@ -3,6 +3,7 @@
 //! | URL | names |
 //! |---|---|
 //! | `redis://[user:password@]host[:6379][/db]` | one server |
+//! | `redis+unix://[user:password@]/path/to/socket` | one server, by its socket |
 //! | `redis+sentinel://[user:password@]host[:26379],host…/service[/db]` | the sentinels that know the service's master |
 //! | `redis+cluster://[user:password@]host[:6379],host…` | some nodes of a cluster |
 //!
@@ -10,10 +11,14 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisFuture,
+    io::{AsyncDNSResolver, tcp::TcpSettings},
+};
 
 use crate::{
     address::check_name,
@@ -59,19 +64,28 @@ impl Engine {
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::redis) struct Address {
+    /// Or the path of a socket, which begins with a `/`.
     pub(in crate::redis) host: String,
     pub(in crate::redis) port: u16,
 }
 
 impl Address {
+    pub(in crate::redis) fn is_socket(&self) -> bool {
+        self.host.starts_with('/')
+    }
+
     fn is_local(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        self.is_socket() || self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 }
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+        match &*self.host {
+            path if self.is_socket() => f.write_str(path),
+            host if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            host => write!(f, "{host}:{}", self.port),
+        }
     }
 }
 
@@ -81,6 +95,8 @@ pub(in crate::redis) struct Access {
     info: ConnectionInfo,
     /// Read for every connection, so that a password can be replaced while we run.
     password_file: Option<PathBuf>,
+    /// The name that the certificates have, if it is not that of the address.
+    tls_name: Option<String>,
 }
 
 impl std::fmt::Debug for Access {
@@ -95,12 +111,18 @@ impl Access {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// A client of the server at this address.
-    pub(in crate::redis) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<redis::Client> {
+    /// A client of the server at this address, and how it connects.
+    pub(in crate::redis) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<(redis::Client, AsyncConnectionConfig)> {
+        let mut config = AsyncConnectionConfig::new();
         let at = match self.info.addr().clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host: address.host.clone(), port: address.port, insecure, tls_params }
+                let host = self.tls_name.as_ref().unwrap_or(&address.host).clone();
+                if self.tls_name.is_some() {
+                    config = config.set_dns_resolver(At(address.clone()));
+                }
+                ConnectionAddr::TcpTls { host, port: address.port, insecure, tls_params }
             }
+            _ if address.is_socket() => ConnectionAddr::Unix(PathBuf::from(&address.host)),
             _ => ConnectionAddr::Tcp(address.host.clone(), address.port),
         };
         let mut settings = self.info.redis_settings().clone().set_protocol(protocol);
@@ -110,8 +132,21 @@ impl Access {
         #[cfg(feature = "tls")]
         // A second call finds one installed, perhaps the application's own, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        redis::Client::open(self.info.clone().set_addr(at).set_redis_settings(settings))
-            .map_err(|error| Error::invalid("server address", address.to_string(), format!("cannot be used: {error}")))
+        let client = redis::Client::open(self.info.clone().set_addr(at).set_redis_settings(settings))
+            .map_err(|error| Error::invalid("server address", address.to_string(), format!("cannot be used: {error}")))?;
+        Ok((client, config))
+    }
+}
+
+/// Resolves each name to one address: the name is only for the certificate.
+struct At(Address);
+
+impl AsyncDNSResolver for At {
+    fn resolve<'a, 'b: 'a>(&'a self, _: &'b str, port: u16) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            let found: Box<dyn Iterator<Item = SocketAddr> + Send> = Box::new(tokio::net::lookup_host((self.0.host.as_str(), port)).await?);
+            Ok(found)
+        })
     }
 }
 
@@ -136,6 +171,14 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
         "" => {
             let (access, address) = parts.server(parts.hosts, parts.path, 6379)?;
             Engine::Standalone(access, address)
+        }
+        "unix" => {
+            if !parts.hosts.is_empty() || parts.path.len() < 2 || parts.scheme != "redis" {
+                return Err(Error::invalid("URL", location, "names no socket; write redis+unix:///path/to/socket"));
+            }
+            let database = if parts.parameters.db.is_empty() { "0" } else { parts.parameters.db };
+            let (access, _) = parts.server("localhost", &format!("/{database}"), 6379)?;
+            Engine::Standalone(access, Address { host: parts.path.to_owned(), port: 0 })
         }
         "sentinel" => {
             let (service, database) = parts
@@ -178,6 +221,10 @@ struct Parameters<'a> {
     password_file: &'a str,
     /// A file with the certificates (PEM) of those who are trusted to certify servers, in place of the usual ones. For TLS.
     ca: &'a str,
+    /// The name that the certificates of the servers have, where they announce addresses. For TLS.
+    tls_name: &'a str,
+    /// The number of the database. For `redis+unix`, whose path is that of the socket.
+    db: &'a str,
     /// Files with our own certificate and its key (PEM), for servers that want one. For TLS.
     cert: &'a str,
     key: &'a str,
@@ -188,7 +235,8 @@ struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    fn of(query: &'a str, has_tls: bool, has_sentinels: bool) -> Result<Self> {
+    fn of(query: &'a str, has_tls: bool, engine: &str) -> Result<Self> {
+        let has_sentinels = engine == "sentinel";
         let mut this = Parameters { namespace: NAMESPACE, ..Parameters::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             // Whatever stands behind the `=` may be a secret.
@@ -197,16 +245,19 @@ impl<'a> Parameters<'a> {
                 "namespace" => &mut this.namespace,
                 "password_file" => &mut this.password_file,
                 "ca" if has_tls => &mut this.ca,
+                "tls_name" if has_tls => &mut this.tls_name,
+                "db" if engine == "unix" => &mut this.db,
                 "cert" if has_tls => &mut this.cert,
                 "key" if has_tls => &mut this.key,
                 "sentinel_user" if has_sentinels => &mut this.sentinel_user,
                 "sentinel_password" if has_sentinels => &mut this.sentinel_password,
                 "sentinel_password_file" if has_sentinels => &mut this.sentinel_password_file,
-                "ca" | "cert" | "key" => return Err(Error::invalid("URL parameter", name, "is for TLS; write rediss://")),
+                "ca" | "cert" | "key" | "tls_name" => return Err(Error::invalid("URL parameter", name, "is for TLS; write rediss://")),
                 _ => {
-                    let tls = if has_tls { ", `ca=`, `cert=`, `key=`" } else { "" };
+                    let tls = if has_tls { ", `ca=`, `cert=`, `key=`, `tls_name=`" } else { "" };
                     let sentinel = if has_sentinels { ", `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=`" } else { "" };
-                    let known = format!("is unknown; there are `namespace=`, `password_file=`{tls}{sentinel}");
+                    let db = if engine == "unix" { ", `db=`" } else { "" };
+                    let known = format!("is unknown; there are `namespace=`, `password_file=`{db}{tls}{sentinel}");
                     return Err(Error::invalid("URL parameter", name, known));
                 }
             };
@@ -230,7 +281,7 @@ struct Parts<'a> {
     location: &'a str,
     /// `redis` or `rediss`.
     scheme: &'a str,
-    /// `sentinel`, `cluster`, or nothing.
+    /// `unix`, `sentinel`, `cluster`, or nothing.
     engine: &'a str,
     /// With its `@`.
     user: String,
@@ -247,7 +298,7 @@ impl<'a> Parts<'a> {
         let (scheme, engine) = scheme.split_once('+').unwrap_or((scheme, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let (user, hosts) = authority.rsplit_once('@').map_or((String::new(), authority), |(user, hosts)| (format!("{user}@"), hosts));
-        let parameters = Parameters::of(query, scheme == "rediss", engine == "sentinel")?;
+        let parameters = Parameters::of(query, scheme == "rediss", engine)?;
         Ok(Parts { location, scheme, engine, user, hosts, path, parameters })
     }
 
@@ -286,6 +337,7 @@ impl<'a> Parts<'a> {
         let unreadable = |problem: String| {
             let form = match self.engine {
                 "" => "redis://[user:password@]host[:port][/db]",
+                "unix" => "redis+unix://[user:password@]/path/to/socket[?db=NUMBER]",
                 "sentinel" => "redis+sentinel://[user:password@]host[:port],host[:port]/SERVICE[/db]",
                 _ => "redis+cluster://[user:password@]host[:port],host[:port]",
             };
@@ -300,7 +352,7 @@ impl<'a> Parts<'a> {
         let info = url.into_connection_info().map_err(|error| unreadable(error.to_string()))?;
         let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Address { host: host.clone(), port: *port },
-            ConnectionAddr::Unix(_) => return Err(unreadable("a socket's path is not supported".to_owned())),
+            ConnectionAddr::Unix(_) => return Err(unreadable("write redis+unix:// for a socket".to_owned())),
             _ => return Err(unreadable("it names no host".to_owned())),
         };
         let password_file = Some(self.parameters.password_file).filter(|file| !file.is_empty()).map(PathBuf::from);
@@ -309,7 +361,8 @@ impl<'a> Parts<'a> {
         }
         #[cfg(feature = "tls")]
         let info = self.certified(info)?;
-        Ok((Access { info: info.set_tcp_settings(TcpSettings::default().set_nodelay(true)), password_file }, address))
+        let tls_name = Some(self.parameters.tls_name).filter(|name| !name.is_empty()).map(str::to_owned);
+        Ok((Access { info: info.set_tcp_settings(TcpSettings::default().set_nodelay(true)), password_file, tls_name }, address))
     }
 }
 
@@ -354,6 +407,16 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_has_a_path_and_a_database() {
+        let target = target("redis+unix://app:geheim@/run/redis/redis.sock?db=3&namespace=shop").unwrap();
+        assert_eq!(target.location, "redis+unix://app:***@/run/redis/redis.sock?db=3&namespace=shop");
+        let Engine::Standalone(access, address) = target.engine else { panic!("one server") };
+        let settings = access.info.redis_settings();
+        assert_eq!((settings.username(), settings.password(), settings.db()), (Some("app"), Some("geheim"), 3));
+        assert_eq!(address.to_string(), "/run/redis/redis.sock");
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused_by_name() {
         let problem = |url: &str| target(url).err().unwrap().to_string();
         assert!(problem("redis://localhost?namespace=a%20b").starts_with("namespace "));
@@ -367,6 +430,12 @@ mod tests {
         assert!(problem("redis://localhost/notanumber").starts_with("URL "));
         assert!(problem("redis+sentinel://one,two").contains("/SERVICE"));
         assert!(problem("redis+sentinel://one,,two/main").contains("has no name"));
+        for wrong in ["redis+unix://", "redis+unix:///", "redis+unix://localhost/run/redis.sock"] {
+            assert!(problem(wrong).contains("redis+unix:///path/to/socket"), "{wrong}");
+        }
+        assert!(problem("redis+unix:///run/redis.sock?db=x").contains("db=NUMBER"));
+        assert!(problem("redis://localhost?db=1").contains("`db` is unknown"));
+        assert!(problem("redis://localhost?tls_name=one").contains("rediss://"));
         assert!(problem("redis+cluster://one/3").contains("only database 0"));
         assert!(problem("redis+cluster://one:port").contains("redis+cluster://"));
     }
