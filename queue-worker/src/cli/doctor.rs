@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, Inspector, JobRecord,
-    broker::{Audit, Counter, Damage, Durability, JobState, OutboxRecord, QueueStats, SweepLimits},
+    broker::{Audit, Counter, Damage, Durability, JobState, OutboxRecord, QueueStats, SweepLimits, topic_address, topic_at},
     schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
@@ -100,10 +100,7 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
-        match cleanup(client, queue, &mut problems).await {
-            Err(Error::WrongType { .. } | Error::AccessDenied { .. }) => {}
-            advised => advised?,
-        }
+        cleanup(client, queue, &mut problems).await?;
         match ahead(client, queue, args.repair, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
@@ -118,7 +115,12 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     if args.queue.is_none() {
         match topics::advise(&inspector, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
-            advised => advised?,
+            advised => {
+                advised?;
+                for topic in inspector.topics().await? {
+                    cleanup(client, &topic_address(&topic.name), &mut problems).await?;
+                }
+            }
         }
     }
     let sick = problems.iter().any(|problem| problem.is_fault && !problem.repaired);
@@ -163,13 +165,20 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     Ok(())
 }
 
-/// Kinds of entries that nobody removes, or not fast enough.
-async fn cleanup(client: &Client, queue: &str, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
-    let swept = client.broker().sweep(queue, &SweepLimits { items: 0, ..SweepLimits::default() }).await?;
-    let advice = "start a worker of this queue: workers remove expired entries; if one runs, its log says why it does not";
+/// Kinds of entries of a queue or a topic that nobody removes, or not fast enough.
+async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) -> Result<(), Failure> {
+    let swept = match client.broker().sweep(address, &SweepLimits { items: 0, ..SweepLimits::default() }).await {
+        Err(Error::WrongType { .. } | Error::AccessDenied { .. }) => return Ok(()),
+        swept => swept?,
+    };
+    let (queue, place, workers) = match topic_at(address) {
+        Some(topic) => (None, format!("topic {topic}"), "of a subscription"),
+        None => (Some(address), format!("queue {address}"), "of this queue"),
+    };
+    let advice = format!("start a worker {workers}: workers remove expired entries; if one runs, its log says why it does not");
     problems.extend(swept.kinds().map(|(kind, _)| {
-        let problem = format!("queue {queue}: more than 100,000 expired entries wait to be removed: {kind}");
-        Problem::advice(Some(queue), problem, advice)
+        let problem = format!("{place}: more than 100,000 expired entries wait to be removed: {kind}");
+        Problem::advice(queue, problem, &*advice)
     }));
     Ok(())
 }

@@ -1061,6 +1061,12 @@ fn a_doctor_reports_what_piles_up_in_a_file() {
     database.execute(marks, []).unwrap();
     let told = place.ok(&["doctor"]);
     assert!(told.contains("more than 100,000 expired entries wait to be removed: marks of callers"), "{told}");
+    place.ok(&["topics", "publish", "paid", "OrderPaid", "{\"order\":1}"]);
+    let producers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100001)
+        INSERT INTO queue_producers (queue, name, seen) SELECT topic, 'producer-' || n, 1 FROM n CROSS JOIN queue_topics";
+    database.execute(producers, []).unwrap();
+    let told = place.ok(&["doctor"]);
+    assert!(told.contains("topic paid: more than 100,000 expired entries wait to be removed: producers; start"), "{told}");
     assert!(!told.contains("write-ahead log"), "{told}");
 
     let reader = rusqlite::Connection::open(place.file()).unwrap();
