@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use queue_conformance::{failing::Fault, patience::wait};
+use queue_conformance::{
+    failing::{FailingBroker, Fault},
+    patience::wait,
+};
 use queue_core::{GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::SweepLimits};
 use queue_outbox::{OutboxChange, Relayed};
 use queue_tests::postgres::Postgres;
@@ -16,8 +19,9 @@ places! {
     numbers_that_begin_again_while_rows_wait
     a_number_that_comes_again_puts_no_other_row_off
     a_number_that_comes_again_lets_people_change_no_other_row
-    a_number_and_an_id_that_come_again_in_another_queue_delete_no_row
-    rows_of_transactions_that_commit_late_are_sent
+    a_number_that_comes_again_deletes_no_other_row
+    rows_of_transactions_that_commit_late_are_sent_in_order
+    a_lease_of_a_clock_that_was_ahead_is_free
 }
 
 /// Puts rows, the answer to whose request is lost, and kills the relay.
@@ -78,14 +82,24 @@ async fn a_relay_that_hangs_while_others_send_changes_nothing(bed: Bed) {
     assert_eq!(ran, ids);
     ids = bed.put(3).await;
     bed.database.drain(&other).await;
-    let rows = bed.put(1).await;
-    let request = "SELECT number FROM queue_relay";
-    let number = bed.database.number(request).await;
+    // A third one has a request in flight when the first one gets its answer.
+    let third = FailingBroker::new(bed.broker.inner());
+    third.enqueues.close();
+    ids.extend(bed.put(1).await);
+    let (relay, client) = (bed.database.relay(), queue_core::Client::with_broker(third.clone()));
+    let sends = tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await });
+    let request = async || bed.database.number("SELECT coalesce(max(number), 0) FROM queue_relay WHERE seqs IS NOT NULL").await;
+    wait("the request of the third relay").until(async || request().await > 0).await;
+    let number = request().await;
+    bed.database.put(vec![job().queue("other")], true).await.unwrap();
     bed.broker.enqueues.open();
+    wait("the first relay to send what it can").until(async || bed.database.waiting().await == 1).await;
+    assert_eq!(request().await, number, "the request in flight is that of the third relay");
+    third.enqueues.open();
     wait("the row that is left").until(async || bed.database.waiting().await == 0).await;
     hangs.abort();
-    assert!(bed.database.number(request).await > number);
-    bed.has_exactly([ids, rows].concat()).await;
+    sends.abort();
+    bed.has_exactly(ids).await;
 }
 
 /// Its lease is not renewed by what it tries.
@@ -190,9 +204,10 @@ async fn a_number_that_comes_again_lets_people_change_no_other_row(bed: Bed) {
     assert_eq!(people.change("default", &OutboxChange::Drop(there.clone())).await.unwrap(), there);
 }
 
-/// Two queues may have jobs of one given id. The row of one is sent, and dropped by hand before its request is answered.
-async fn a_number_and_an_id_that_come_again_in_another_queue_delete_no_row(bed: Bed) {
-    let ids = bed.database.put(vec![job().id("twice")], true).await.unwrap();
+/// A row is sent, and dropped by hand before its request is answered. Then its number is that of a row of another queue with the same given id, and that of another row
+/// of its queue.
+async fn a_number_that_comes_again_deletes_no_other_row(bed: Bed) {
+    let mut ids = bed.database.put(vec![job().id("twice")], true).await.unwrap();
     bed.broker.enqueues.close();
     let relay = bed.run_relay();
     wait("a request that is in flight")
@@ -201,33 +216,84 @@ async fn a_number_and_an_id_that_come_again_in_another_queue_delete_no_row(bed: 
     bed.database.execute("DELETE FROM queue_outbox").await;
     bed.database.numbers_begin_again().await;
     let put = bed.database.put(vec![job().id("twice").queue("other")], true).await.unwrap();
+    bed.database.numbers_begin_again().await;
+    ids.extend(bed.put(1).await);
     bed.broker.enqueues.open();
-    wait("the other row to be sent").until(async || bed.database.waiting().await == 0).await;
+    wait("the other rows to be sent").until(async || bed.database.waiting().await == 0).await;
     relay.abort();
     assert_eq!(bed.ready("other").await, put);
     bed.has_exactly(ids).await;
 }
 
-/// Their numbers are lower than those of rows that were sent before. In a file, one transaction writes at a time.
-async fn rows_of_transactions_that_commit_late_are_sent(bed: Bed) {
+/// Their numbers are lower than those of rows that were sent before. Rows of transactions that begin after their commit are sent behind them. In a file, one transaction
+/// writes at a time.
+async fn rows_of_transactions_that_commit_late_are_sent_in_order(bed: Bed) {
     let Database::Postgres { url } = &bed.database else {
         bed.put(1).await;
         bed.drain().await;
         return;
     };
     use queue_outbox::{Outbox, postgres::EnqueueIn};
+    let of = RuleOf::Group(GroupName::new("a").unwrap());
+    bed.client.inspector().set_group_rule("default", &of, |rule: &mut GroupRule| rule.order = Some(GroupOrder::Ordered)).await.unwrap();
+    let put = async |jobs: usize| bed.database.put((0..jobs).map(|_| job().group("a")).collect(), true).await.unwrap();
     let mut late = queue_tests::postgres::connect(url).await;
     let outbox = Outbox::postgres(&late).await.unwrap();
     let tx = late.transaction().await.unwrap();
-    let mut ids = vec![job().enqueue_in(&outbox, &tx).await.unwrap().id];
-    let relay = bed.run_relay();
+    let late = job().group("a").enqueue_in(&outbox, &tx).await.unwrap().id;
+    let (relay, mut ids) = (bed.run_relay(), Vec::new());
     for _ in 0..3 {
-        ids.extend(bed.put(3).await);
+        ids.extend(put(3).await);
         wait("the rows that have committed to be sent").until(async || bed.database.waiting().await == 0).await;
     }
+    bed.broker.enqueues.close();
+    ids.extend(put(1).await);
+    wait("a request that is in flight")
+        .until(async || bed.database.number("SELECT count(*) FROM queue_relay WHERE seqs IS NOT NULL").await == 1)
+        .await;
     tx.commit().await.unwrap();
-    wait("the late row to be sent").until(async || bed.database.waiting().await == 0).await;
+    ids.push(late);
+    ids.extend(put(2).await);
+    bed.broker.enqueues.open();
+    wait("all rows to be sent").until(async || bed.database.waiting().await == 0).await;
     relay.abort();
+    assert_eq!(bed.runs(20).await, ids);
+}
+
+/// Its relay was killed. The lease would last until the clock is there again.
+async fn a_lease_of_a_clock_that_was_ahead_is_free(bed: Bed) {
+    let mut ids = bed.put(1).await;
+    bed.drain().await;
+    ids.extend(in_flight(&bed, 3).await);
+    let in_an_hour = match bed.database {
+        Database::Postgres { .. } => "until + interval '1 h'",
+        Database::Sqlite { .. } => "until + 3600000",
+    };
+    bed.database.execute(&format!("UPDATE queue_relay SET until = {in_an_hour}")).await;
+    assert_eq!(bed.drain().await.sent, 3);
+    bed.has_exactly(ids).await;
+}
+
+/// An hour ahead, right, an hour behind, and right again. At each time a relay is killed: no lease lasts longer for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_a_server_whose_clock_steps_loses_no_job() {
+    const HOUR: i64 = 3_600_000;
+    let server = Postgres::with_own_clock();
+    let bed = Bed::with_database(Place::PostgresSqlite, Database::in_server(&server).await).await;
+    let mut ids = bed.put(1).await;
+    bed.drain().await;
+    for by in [0, HOUR, 0, -HOUR, 0] {
+        server.move_clock(by);
+        let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+        let right = || i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+        let is_moved = async || (bed.database.number(now).await - right() - by).abs() < HOUR / 2;
+        wait("the clock to be moved").until(async || is_moved().await).await;
+        ids.extend(in_flight(&bed, 3).await);
+        let until = "SELECT count(*) FROM queue_relay WHERE until BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 s'";
+        assert_eq!(bed.database.number(until).await, 1, "its relay has got the lease");
+    }
+    server.move_clock(HOUR);
+    assert_eq!(figures(bed.drain().await), (15, 0, 0));
     bed.has_exactly(ids).await;
 }
 
@@ -333,7 +399,7 @@ mod set_back {
         let database = Site::new(place).await;
         let mut redis = queue_tests::server::Server::start(queue_tests::server::Kind::Redis);
         let broker: queue_core::broker::DynBroker = redis.broker().await;
-        let broker = queue_conformance::failing::FailingBroker::new(broker);
+        let broker = FailingBroker::new(broker);
         let client = queue_core::Client::with_broker(broker.clone());
         let Site { bed: Bed { database, .. }, server: _server } = database;
         let bed = Bed { database, broker, client };

@@ -16,7 +16,7 @@ use crate::{
     till::Till,
 };
 
-fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} `{text}` is not a number")))
 }
 

@@ -153,7 +153,8 @@ impl Till {
         let counted = "(SELECT o.n, CASE WHEN o.n % 10 = 0 THEN 2 ELSE 1 END AS expected, (SELECT count(*) FROM effects e WHERE e.n = o.n) AS found FROM orders o) c";
         let lost = self.database.number(&format!("SELECT count(*) FROM {counted} WHERE found < expected")).await;
         let doubled = self.database.number(&format!("SELECT count(*) FROM {counted} WHERE found > expected")).await;
-        let strangers = self.database.number("SELECT count(*) FROM effects e WHERE e.n NOT IN (SELECT n FROM orders)").await;
+        let strangers =
+            self.database.number("SELECT count(*) FROM effects e WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.n = e.n)").await;
         let orders = self.database.number("SELECT count(*) FROM orders").await;
         let endings = self.database.number("SELECT count(*) FROM queue_effects").await;
         assert_eq!((lost, doubled, strangers), (0, 0, 0), "lost, doubled, of no order");
