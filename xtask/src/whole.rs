@@ -49,6 +49,9 @@ const SIMULATED: (u64, u64) = (10, 1_000);
 /// Groups, keys, ids, results, tags and events of a soak.
 const SOAKED: &str = "1000000";
 
+/// Rows that a relay meets that has idled on an empty table.
+const BACKLOG: &str = "100000";
+
 /// How a step ended.
 enum Ended {
     Held(String),
@@ -163,6 +166,17 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         });
         steps.push(Step { group: "soak", name: format!("a million of each on {broker}"), seed: None, run });
     }
+    let outbox = built.programs.iter().find(|program| program.name.ends_with("/outbox")).ok_or("the build has no program `outbox`")?;
+    let run_backlog = Box::new(move || {
+        let mut command = Command::new(&outbox.path);
+        command
+            .current_dir(&outbox.folder)
+            .args(["plans::on_postgres_a_relay_that_idled", "--nocapture"])
+            .env("QUEUE_TEST_BACKLOG", BACKLOG);
+        run(command.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+    });
+    let name = "a relay that idled meets 100,000 rows of 20,000 groups".to_owned();
+    steps.push(Step { group: "outbox", name, seed: None, run: run_backlog });
     let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
     for (row, broker) in rows(faults)? {
         let seed = first % 1_000_000;
