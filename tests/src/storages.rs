@@ -134,8 +134,8 @@ pub struct Server {
     namespace: String,
     /// By server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// The smallest profile of the script by which turns go.
-    profile: &'static str,
+    /// Whether no call goes by a plain script.
+    full: bool,
 }
 
 impl Server {
@@ -144,9 +144,9 @@ impl Server {
         Server::at(&server::shared(kind))
     }
 
-    /// One server, whose turns go by no smaller profile of the script than this one, whatever is in the queue.
-    pub fn of_profile(kind: Kind, profile: &'static str) -> Self {
-        Server { profile, ..Server::new(kind) }
+    /// One server, whose turns and enqueues go by the full scripts, whatever is in the queue.
+    pub fn by_full_scripts(kind: Kind) -> Self {
+        Server { full: true, ..Server::new(kind) }
     }
 
     /// One server that the caller has started.
@@ -168,7 +168,7 @@ impl Server {
 
     /// A namespace that nobody else uses.
     fn on(url: String, masters: Vec<String>) -> Self {
-        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), profile: "plain" }
+        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), full: false }
     }
 
     /// Each begins with `suite-`.
@@ -194,7 +194,8 @@ impl Server {
 impl Storage for Server {
     async fn open(&mut self) -> DynBroker {
         let url = format!("{}?namespace={}", self.url, self.namespace);
-        RedisBroker::__with_profile(&url, self.profile).await.expect("the URL of a server of ours")
+        let broker = if self.full { RedisBroker::__by_full_scripts(&url).await } else { RedisBroker::connect(&url).await };
+        broker.expect("the URL of a server of ours")
     }
 
     async fn save(&mut self) {

@@ -36,7 +36,7 @@ const ROTATED: [(&str, &str); 13] = [
 
 /// Sources that only rotated tests run, and these tests, which a change of the sources adds as a whole: `program: part of a test's name`.
 ///
-/// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, each turn profile and one SQLite file.
+/// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, also by its full scripts, and one SQLite file.
 const ADDED: [(&str, &[&str]); 13] = [
     ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),

@@ -38,7 +38,7 @@ use self::{
         url,
     },
     keys::Keys,
-    script::{Script, bits::PROFILES},
+    script::Script,
     turn::KnownQueues,
 };
 use crate::{
@@ -80,27 +80,26 @@ impl RedisBroker {
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`].
     pub async fn connect(url: &str) -> Result<Arc<RedisBroker>> {
-        Self::connected(url, 0).await
+        Self::connected(url, false).await
     }
 
-    /// For tests: turns go by the named profile of the script, or by a greater one.
+    /// For tests: no call goes by a plain script.
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect); `Invalid` for a name that no profile has.
+    /// Those of [`connect`](Self::connect).
     #[doc(hidden)]
-    pub async fn __with_profile(url: &str, profile: &str) -> Result<Arc<RedisBroker>> {
-        let least = PROFILES.iter().position(|known| known.name == profile);
-        Self::connected(url, least.ok_or_else(|| Error::invalid("profile", profile, "is not a profile of turns"))?).await
+    pub async fn __by_full_scripts(url: &str) -> Result<Arc<RedisBroker>> {
+        Self::connected(url, true).await
     }
 
-    async fn connected(url: &str, least: usize) -> Result<Arc<RedisBroker>> {
+    async fn connected(url: &str, full: bool) -> Result<Arc<RedisBroker>> {
         let target = url::target(url)?;
         let io = IoThread::start("queue-redis-io")?;
         let location: Arc<str> = target.location.into();
         let keys = Keys::new(&target.namespace);
         let servers = Arc::new(Servers::start(keys.clone(), target.engine, &location, &io)?);
         let announcements = Announcements::start(servers.clone(), keys.clone(), &io);
-        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, known: KnownQueues::at_least(least), io }))
+        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, known: KnownQueues::new(full), io }))
     }
 
     /// Calls a script on the connection for beats.

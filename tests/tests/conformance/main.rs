@@ -9,9 +9,7 @@ use queue_tests::{
 };
 
 conformance!(on_redis, || Server::new(Kind::Redis));
-conformance!(on_redis_by_failed, || Server::of_profile(Kind::Redis, "failed"));
-conformance!(on_redis_by_kept, || Server::of_profile(Kind::Redis, "kept"));
-conformance!(on_redis_by_all, || Server::of_profile(Kind::Redis, "all"));
+conformance!(on_redis_by_full_scripts, || Server::by_full_scripts(Kind::Redis));
 conformance!(on_valkey, || Server::new(Kind::Valkey));
 conformance!(on_redis_sentinel, || Server::sentinel(Kind::Redis));
 conformance!(on_valkey_sentinel, || Server::sentinel(Kind::Valkey));

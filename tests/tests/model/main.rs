@@ -47,13 +47,9 @@ fn redis_does_what_the_model_does() {
     compare(Server::new(Kind::Redis));
 }
 
-/// All profiles that cover a queue answer alike: as the model does.
 #[test]
-fn redis_does_what_the_model_does_by_every_profile() {
-    for profile in ["failed", "kept", "all"] {
-        println!("by the profile `{profile}`");
-        compare(Server::of_profile(Kind::Redis, profile));
-    }
+fn redis_does_what_the_model_does_by_full_scripts() {
+    compare(Server::by_full_scripts(Kind::Redis));
 }
 
 #[test]

@@ -223,7 +223,7 @@ async fn the_auditor_finds_what_has_no_bit(kind: Kind) {
     assert_eq!(scene.claim(2, 1).await.len(), 1);
 }
 
-/// The size of each is read, so that the script stays short, by whatever profile. A large job alone is not out of the ordinary.
+/// The size of each is read, so that the script stays short. A large job alone is not out of the ordinary.
 async fn a_claim_takes_sixty_four_large_jobs(kind: Kind) {
     let scene = Scene::new(kind).await;
     for (round, bits) in [(1, "l"), (2, "hl")] {

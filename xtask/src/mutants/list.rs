@@ -12,8 +12,7 @@ pub(super) struct Mutant {
     pub(super) tests: &'static [&'static str],
 }
 
-const REDIS: &[&str] =
-    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
+const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_full_scripts::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const GROUPS_REDIS: &[&str] = &[
     "-p",
@@ -168,25 +167,41 @@ mutants! {
         "turn: a skipped sequence is refused": "if not last or seq > last + 1 then" => "if not last then";
         "turn: an old sequence is refused": "elseif seq < last then" => "elseif false then";
         "turn: a replay is recognised": "if seq == last then" => "if false then";
-        "turn: a small profile is for the next turn": "if last ~= seq - 1 then" => "if not last then";
-        "turn: a small profile is for queues that it covers": " or string.find(bits, C.uncovered)" => "";
-        "turn: a small profile waits for no job": "if due <= now or not bits" => "if not bits";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), lane)" => "";
     }
     REDIS_NOTES "queue-core/src/redis/turn/turn.lua" {
         "turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
-        "turn: unreadable bits are all of them": "not bits or string.find(bits, C.uncovered)" => "bits and string.find(bits, C.uncovered)";
     }
-    REDIS_FAULTS "queue-core/src/redis/turn/turn.lua" {
-        "turn: a small profile leaves a newer schema alone": " or head[1] and head[1] ~= C.schema then" => " then";
+    REDIS "queue-core/src/redis/turn/turn_plain.lua" {
+        "plain turn: it is for the next turn": "string.match(entry, '^%d+') or '') ~= seq - 1 then" => "string.match(entry, '^%d+') or '') == nil then";
+        "plain turn: it is for queues without rare features": " or string.find(bits, C.not_plain_turn)" => "";
+        "plain turn: it waits for no job": "if due <= now or not bits" => "if not bits";
+        "plain turn: an ack needs its tag": "if active[at] ~= tag then" => "if false then";
+        "plain turn: that there is more is told": "local waits = #ids > n and 1 or 0" => "local waits = 0";
+        "plain turn: an answer is bounded in bytes": "if bytes > C.max_bytes and at > 1 then" => "if false then";
+        "plain turn: attempts are told": "attempts = failed and call('HMGET', K.attempts, unpack(ids)) or nil" => "attempts = nil";
+        "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => "";
+        "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
+        "plain turn: the last claim number is stored": "  call('HSET', K.meta, 'claim', number)\n" => "";
+    }
+    AUDITOR "queue-core/src/redis/turn/turn_plain.lua" {
+        "plain turn: what runs is not handed out": "if active[done + at] or not body" => "if not body";
+        "plain turn: what has no envelope is not handed out": "not body or body == '' or not is_id(id)" => "not is_id(id)";
+        "plain turn: an id that is there twice is handed out once": "if doubled > 0 then" => "if false then";
+    }
+    REDIS_NOTES "queue-core/src/redis/turn/turn_plain.lua" {
+        "plain turn: a claim takes so many large jobs": "math.min(ARGV[4], 64)" => "tonumber(ARGV[4])";
+        "plain turn: unreadable bits are all of them": "not bits or string.find(bits, C.not_plain_turn)" => "bits and string.find(bits, C.not_plain_turn)";
+    }
+    REDIS_FAULTS "queue-core/src/redis/turn/turn_plain.lua" {
+        "plain turn: a newer schema is left alone": " or head[1] and head[1] ~= C.schema then" => " then";
     }
     REDIS "queue-core/src/redis/turn/acks.lua" {
         "turn: an ack needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: an ack needs its tag, by a small profile": "if tags[at] ~= tag then" => "if false then";
         "turn: what is kept is of the jobs that are the lane's": "places = places }" => "places = nil }";
-        "turn: what is not kept is gone": "if keep_ms == '' then" => "if false then";
-        "turn: what is kept is there": "if keep_ms == '' then" => "if true then";
+        "turn: what is not kept is gone": "if keep_ms ~= '' then" => "if true then";
+        "turn: what is kept is there": "if keep_ms ~= '' then" => "if false then";
     }
     REDIS "queue-core/src/redis/turn/finish.lua" {
         "turn: kept jobs are trimmed": "trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))" => "local _ = 0";
@@ -215,11 +230,6 @@ mutants! {
     REDIS "queue-core/src/redis/turn/replay.lua" {
         "turn: a replay voids what was taken away": "if tags[at] ~= lane .. ':' .. claim then" => "if false then";
     }
-    REDIS "queue-core/src/redis/doors/pop.lua" {
-        "pop: what the bound of bytes has left is more": "if full then" => "if false then";
-        "pop: that there is more is told": "waits = call('EXISTS', K.ready2)" => "waits = 0";
-        "pop: large jobs are looked at before they are taken": "max_bytes and call('LRANGE', K.ready2, '0', ms(wanted - 1)) or not max_bytes and" => "";
-    }
     REDIS "queue-core/src/redis/doors/admit.lua" {
         "admit: an answer is bounded in bytes": "if bytes > 0 and bytes + size > max_bytes then" => "if false then";
         "admit: a single larger envelope travels alone": "if bytes > 0 and bytes + size > max_bytes then" => "if bytes + size > max_bytes then";
@@ -232,8 +242,8 @@ mutants! {
         "admit: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
     }
     AUDITOR "queue-core/src/redis/doors/admit.lua" {
-        "admit: what runs is not handed out": "local twice = running[at]" => "local twice = nil";
-        "admit: what is kept is not handed out": "twice = twice or ended and ended[at]" => "local _ = ended";
+        "admit: what runs is not handed out": "local twice = running[at] or ended" => "local twice = ended";
+        "admit: what is kept is not handed out": "local twice = running[at] or ended and ended[at]" => "local twice = running[at]";
         "admit: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if at > 1 and bytes + size > max_bytes then";
         "admit: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n    if false then";
         "admit: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
@@ -426,13 +436,13 @@ mutants! {
     LATE "queue-core/src/redis/enqueue/kinds.lua" {
         "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
     }
-    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
-        "enqueue: by the small profile a large job has its bit": "ARGV[3] ~= '' and not string.find(bits, ARGV[3], 1, true)" => "false";
+    REDIS "queue-core/src/redis/enqueue/enqueue_plain.lua" {
+        "plain enqueue: a large job has its bit": "ARGV[3] ~= '' and not string.find(bits, ARGV[3], 1, true)" => "false";
     }
     REDIS_FAULTS "queue-core/src/redis/script/mod.rs" {
-        "full: endings work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if file == \"turn/turn\" && profile.name == \"all\" { \"\" } else { flags })";
-        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if profile.name == \"plain\" { \"\" } else { flags })";
-        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if file == \"lease/extend\" { \"\" } else { flags })";
+        "full: endings work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if name == \"turn/turn\" { \"\" } else { flags })";
+        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if name == \"turn/turn_plain\" { \"\" } else { flags })";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if name == \"lease/extend\" { \"\" } else { flags })";
     }
     REDIS "queue-core/src/redis/enqueue/sequence.lua" {
         "enqueue: a replay is recognised": "elseif last - seq == 0 then" => "elseif false then";

@@ -3,14 +3,10 @@
 --
 -- Inputs: `wanted`, how many jobs may be claimed in all; `max_bytes`, how many bytes of envelopes, if jobs are large; and `ids`, which
 -- are admitted already.
---- include doors/end
---- with aging
---- include doors/aging
---- end
+--- include doors/end, doors/aging
 
 local bytes, full, doubled = 0, false, 0
 
---- with all
 -- Which of some ids lie under a tomb in a list, and the tombs as they are stored.
 local function tombs_of(found, list)
   local tombs = {}
@@ -20,7 +16,6 @@ local function tombs_of(found, list)
   return call('HMGET', K.tomb, unpack(tombs)), tombs
 end
 
---- end
 -- Admits jobs that were found, in a list or parked: says how many of them are to be taken away from there. An id that runs
 -- already, or whose job has ended and is kept, was put there by another program, and would run twice.
 local function admit(found, list)
@@ -28,22 +23,15 @@ local function admit(found, list)
     return 0
   end
   local running = call('HMGET', K.active, unpack(found))
-  --- with kept
   local ended = has('k') and call('HMGET', K.records, unpack(found))
-  --- end
   local is_tomb, tombs, dug_up = nil, nil, {}
-  --- with all
   if list and has('t') then
     is_tomb, tombs = tombs_of(found, list)
   end
-  --- end
   local passed, n = 0, #ids
   for at = 1, #found do
     local id = found[at]
-    local twice = running[at]
-    --- with kept
-    twice = twice or ended and ended[at]
-    --- end
+    local twice = running[at] or ended and ended[at]
     if n >= wanted then
       break
     elseif is_tomb and is_tomb[at] then
@@ -64,11 +52,9 @@ local function admit(found, list)
     end
     passed = at
   end
-  --- with all
   if #dug_up > 0 then
     call('HDEL', K.tomb, unpack(dug_up))
   end
-  --- end
   return passed
 end
 
@@ -92,12 +78,9 @@ local function describe(ids)
     return {}, {}, {}, {}
   end
   local bodies, attempts, crashes, snoozes = call('HMGET', K.jobs, unpack(ids)), {}, {}, {}
-  --- with failed
   if has('f') then
     attempts = call('HMGET', K.attempts, unpack(ids))
   end
-  --- end
-  --- with all
   if has('c') then
     crashes = call('HMGET', K.crashes, unpack(ids))
     for at, crash in ipairs(crashes) do
@@ -109,18 +92,15 @@ local function describe(ids)
   if has('z') then
     snoozes = call('HMGET', K.snoozes, unpack(ids))
   end
-  --- end
   return bodies, attempts, crashes, snoozes
 end
 
 -- The last step: stamps what was admitted with a tag. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
 -- one could finish; and an id that was there more than once is handed out once.
 local function stamp(lane, claim)
-  --- with aging
   if has('o') and #ids > 0 then
     rest(ids)
   end
-  --- end
   local bodies, attempts, crashes, snoozes = describe(ids)
   local broken = {}
   for at = #ids, 1, -1 do
@@ -130,11 +110,9 @@ local function stamp(lane, claim)
   end
   if #broken > 0 then
     count('repaired', #broken)
-    --- with grouped
     if has('g') then
       give_slots_back(broken)
     end
-    --- end
     end_gone(broken)
     bodies, attempts, crashes, snoozes = describe(ids)
   end
@@ -148,14 +126,10 @@ local function stamp(lane, claim)
       bodies, attempts, crashes, snoozes = describe(ids)
     end
     call('HSET', K.meta, 'claim', claim)
-    --- with followed
     came(ids, 'active')
-    --- end
-    --- with unique
     if has('u') then
       give_keys_back(ids, false, 's')
     end
-    --- end
   end
   count('repaired', doubled)
   return bodies, attempts, crashes, snoozes

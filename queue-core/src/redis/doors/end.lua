@@ -6,24 +6,13 @@
 -- do, or looks like that. It has those that are kept for about as long as the first of them: between the same powers of two. The others are in
 -- `lapsing`, by the time until which they are kept. So no record waits until one goes that is kept for more than twice as long. `meta` has the power
 -- of the list under `lapse`, and `:1` behind it while there may be others. `records` has what is known of each besides its envelope, which stays in `jobs`.
---- include script/tools, script/has
---- with unique
---- include doors/keys
---- end
---- with grouped
---- include doors/groups
---- end
---- with all
---- include schedule/ended, doors/watched, doors/remarks, doors/tags, doors/transitions
---- end
+--- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/remarks, doors/tags, doors/transitions
 
---- with all
 -- What is noted of releases that could not read jobs, gone.
 local function forget_unreadable(ids)
   many('ZREM', K.unreadable, ids)
   many('HDEL', K.releases, ids)
 end
---- end
 
 -- What is known of live jobs besides their envelopes, gone.
 local function strip(ids)
@@ -31,17 +20,12 @@ local function strip(ids)
     many('HDEL', K.attempts, ids)
     many('HDEL', K.errors, ids)
   end
-  --- with unique
   if has('u') then
     give_keys_back(ids, true)
   end
-  --- end
-  --- with grouped
   if has('g') and #ids > 0 then
     leave_groups(ids, true)
   end
-  --- end
-  --- with all
   if has('z') then
     many('HDEL', K.snoozes, ids)
     many('HDEL', K.released, ids)
@@ -55,7 +39,6 @@ local function strip(ids)
   if has('a') then
     forget_unreadable(ids)
   end
-  --- end
 end
 
 -- The ids of jobs that are done, which applications gave: they stay known for a while, so that an enqueue that comes late makes no second job.
@@ -81,17 +64,13 @@ end
 
 -- Nothing is left. The state that is told of it is `removed`, or the given one.
 local function end_gone(ids, state)
-  --- with all
   came(ids, state or 'removed')
   end_ticks(ids, 'deleted')
   tell_ended(ids)
   forget_remarks(ids)
   drop_tags(ids)
-  --- end
   many('HDEL', K.jobs, ids)
-  --- with failed
   strip(ids)
-  --- end
 end
 
 local function state_of(record)
@@ -122,9 +101,7 @@ local function forget_record(id, record)
   end
   count('.kept_bytes', -whole(kept.b))
   if type(kept.s) == 'string' then
-    --- with all
     left({ id }, kept.s)
-    --- end
     count('.kept:' .. kept.s, -1)
   end
 end
@@ -145,11 +122,9 @@ end
 -- of those they are, if they are not all of them. With the digest of a given id that is free now: it may be taken again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   mark('k')
-  --- with all
   came(ids, state, note)
   end_ticks(ids, state)
   tell_ended(ids)
-  --- end
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
   local function know(name, bit, key)
@@ -160,14 +135,12 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   end
   know('a', 'f', K.attempts)
   know('f', 'f', K.errors)
-  --- with all
   know('z', 'z', K.snoozes)
   know('o', 'z', K.released)
   know('p', 'p', K.priority)
   know('q', 'u', K.keyed)
   know('g', 'g', K.grouped)
   know('c', 'm', K.costs)
-  --- end
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
     local place = places and places[i] or i
@@ -219,7 +192,6 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   strip(ids)
 end
 
---- with all
 local function end_kept_one(id, state, keep_ms, result, note, digest)
   end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note, nil, digest)
 end
@@ -234,16 +206,12 @@ end
 -- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
 local function end_dead(id, reason)
   came({ id }, 'dead', reason)
-  --- with unique
   if has('u') then
     give_keys_back({ id }, false)
   end
-  --- end
-  --- with grouped
   if has('g') then
     leave_groups({ id }, false)
   end
-  --- end
   if has('a') then
     forget_unreadable({ id })
   end
@@ -269,7 +237,6 @@ local function exhume(id)
   call('HDEL', K.notes, id)
   count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
 end
---- end
 
 -- Until when the first of the list is kept.
 local function first_lapse()
@@ -307,13 +274,9 @@ local function trim_ended(items, max_count, max_bytes)
       end
     end
     many('HDEL', K.records, gone)
-    --- with all
     drop_tags(gone)
-    --- end
     many('HDEL', K.jobs, gone)
-    --- with all
     forget_remarks(gone)
-    --- end
     removed = removed + passed
     return passed
   end

@@ -1,19 +1,10 @@
 -- settle: out of active, whatever way: ack, nack, snooze, repeat, release, park, reclaim, cancel. Whatever a job holds only while it runs is
 -- given back here. Who calls it has seen that the tag is the one that it should be, and says next where the jobs go: `end` or `back`.
---- with grouped
---- include doors/groups
---- end
---- with followed
---- include doors/transitions
---- end
+--- include doors/groups, doors/transitions
 local function settle(ids)
   call('HDEL', K.active, unpack(ids))
-  --- with followed
   left(ids, 'active')
-  --- end
-  --- with grouped
   if has('g') then
     give_slots_back(ids)
   end
-  --- end
 end

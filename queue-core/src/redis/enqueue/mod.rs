@@ -21,8 +21,8 @@ use crate::{
         },
         keys::Keys,
         script::{
-            ENQUEUES, Script,
-            bits::{Bit, Bits, PROFILES},
+            ENQUEUE, ENQUEUE_PLAIN, Script,
+            bits::{Bit, Bits},
         },
         topic,
         values::{FOREVER, array, bytes, ms, next, number, strange},
@@ -116,7 +116,7 @@ fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
 
 pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -> Result<Vec<Enqueued>> {
     bounded("jobs", request.jobs.len())?;
-    let sent = send(broker, request, is_whole(broker));
+    let sent = send(broker, request, broker.known.full());
     let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
     // Now it is on its way. A given id may exist already, and bring nothing.
@@ -137,10 +137,10 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
 }
 
 /// Of a relay, jobs that need a feature which a lane does not know are withheld: the others do not wait for them.
-async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Value> {
+async fn send(broker: &RedisBroker, request: &Enqueue, full: bool) -> Result<Value> {
     let mut withheld = Bits::NONE;
     loop {
-        let (script, call) = call_of(request, whole, withheld, &broker.keys)?;
+        let (script, call) = call_of(request, full, withheld, &broker.keys)?;
         let sent = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call);
         match broker.io.clocked(sent).await {
             Err(Error::FeatureUnknown { feature, by: BY_A_LANE, .. })
@@ -154,13 +154,8 @@ async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Va
     }
 }
 
-/// Tests ask for the whole script.
-fn is_whole(broker: &RedisBroker) -> bool {
-    broker.known.least() == PROFILES.len() - 1
-}
-
 fn without_answer() -> Error {
-    Error::Internal("an enqueue by the whole script has no answer".to_owned())
+    Error::Internal("an enqueue by the full script has no answer".to_owned())
 }
 
 pub(in crate::redis) async fn enqueue_confirmed(
@@ -169,17 +164,17 @@ pub(in crate::redis) async fn enqueue_confirmed(
     how: &Confirm,
 ) -> Result<(Vec<Enqueued>, Confirmed)> {
     bounded("jobs", request.jobs.len())?;
-    let mut whole = is_whole(broker);
+    let mut full = broker.known.full();
     // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
-        let (script, call) = call_of(request, whole, Bits::NONE, &broker.keys)?;
+        let (script, call) = call_of(request, full, Bits::NONE, &broker.keys)?;
         let sent = broker.servers.script_then(request.until, Purpose::Confirmed, &request.queue, script, call, &then);
         let (answer, then) = broker.io.clocked(sent).await?;
         match enqueued(answer, request.jobs.len())? {
             Some(answers) => break (answers, then),
-            None if whole => return Err(without_answer()),
-            None => whole = true,
+            None if full => return Err(without_answer()),
+            None => full = true,
         }
     };
     let (synced, replicas) = confirmed(then);
@@ -210,8 +205,8 @@ fn is_withheld(job: &NewJob, withheld: Bits) -> bool {
     Bit::ALL.into_iter().any(|bit| withheld.has(bit) && needs.has(bit))
 }
 
-/// An enqueue, and the script that it calls: the `whole` one, or the smaller one if it will do.
-fn call_of(request: &Enqueue, whole: bool, withheld: Bits, keys: &Keys) -> Result<(&'static Script, Cmd)> {
+/// An enqueue, and the script that it calls: the full one, or the plain one if it will do.
+fn call_of(request: &Enqueue, full: bool, withheld: Bits, keys: &Keys) -> Result<(&'static Script, Cmd)> {
     if topic_at(&request.queue).is_some() {
         return topic::publish(request, keys);
     }
@@ -224,12 +219,12 @@ fn call_of(request: &Enqueue, whole: bool, withheld: Bits, keys: &Keys) -> Resul
     let ready = request.relayed.is_none()
         && request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()))
         && !needs.has(Bit::Tagged);
-    let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
+    let script: &Script = if ready && !full { &ENQUEUE_PLAIN } else { &ENQUEUE };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
     with_number(&mut call, request);
     call.arg(needs.letters());
-    if ready && !whole {
+    if ready && !full {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
         }
@@ -349,7 +344,7 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-/// An answer per job; none where it takes the whole script.
+/// An answer per job; none where it takes the full script.
 pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec<Enqueued>>> {
     match value {
         Value::Nil => return Ok(Some(vec![Enqueued::Stored; jobs])),

@@ -11,11 +11,7 @@ if not last then
     last = nil
   end
 end
---- with all
 local seq, request = string.match(ARGV[2], '^(%d+)(.*)$')
---- without all
-local seq, request = ARGV[2], ''
---- end
 if not last then
   return redis.error_reply('FORGOTTEN ' .. ARGV[1])
 elseif last - seq > 0 or last - seq == 0 and of ~= request then

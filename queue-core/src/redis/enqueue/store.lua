@@ -1,6 +1,4 @@
---- with all
 --- include doors/aging, doors/tags, doors/transitions
---- end
 -- Stores jobs that are ready now: pairs of id and envelope. True: the list was empty before; and how many there are.
 local function store(from, to, list)
   call('HSET', K.jobs, ARGV[from], LONG, unpack(ARGV, from, to))
@@ -8,12 +6,10 @@ local function store(from, to, list)
   for at = from, to, 2 do
     ids[#ids + 1] = ARGV[at]
   end
-  --- with all
   came(ids, 'ready')
   set_out(ids, false)
   if may_have_tags then
     add_tags({ unpack(ARGV, from, to) })
   end
-  --- end
   return call('RPUSH', list, unpack(ids)) == #ids, #ids
 end

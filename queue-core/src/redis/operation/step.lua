@@ -3,7 +3,7 @@
 -- change), why or '', the states in which jobs are changed, and ids; of a requeue triples, see `people/requeueing.lua`.
 -- Answers: 'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may be more to pop.
 --- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
---- begin
+return (function()
 
 local id, runner, step, position, looked, skipped, ends, problem, verb, why, states = unpack(ARGV, 1, 11)
 local of = operation_of(id)
@@ -57,3 +57,4 @@ if ends ~= '' then
 end
 put_operation(id, of)
 return { 'DONE', id, of.stored, more and 1 or 0 }
+end)()

@@ -3,7 +3,7 @@
 -- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
 -- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
 --- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/note_due_and_hint
---- begin
+return (function()
 
 local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
 local body, priority, group, chain, cost, key, at, digest, is_new = unpack(ARGV, 7, 15)
@@ -98,3 +98,4 @@ if leaves then
 end
 note_due_and_hint()
 return { 'yes' }
+end)()

@@ -94,7 +94,7 @@ impl Bit {
         }
     }
 
-    /// As people read it, and scripts name a part that needs it.
+    /// As people read it.
     pub(in crate::redis) fn name(self) -> &'static str {
         match self {
             Bit::Large => "large",
@@ -176,42 +176,11 @@ impl fmt::Debug for Bits {
     }
 }
 
-/// For which queues a variant of a script is made: those that have no other bits than these.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::redis) struct Profile {
-    pub(in crate::redis) name: &'static str,
-    pub(in crate::redis) bits: Bits,
-}
+/// The rare features that a queue may have whose turns go by `turn_plain.lua`.
+pub(in crate::redis) const PLAIN_TURN: Bits = Bits::of(&[Bit::Large, Bit::Failed]);
 
-/// All profiles of turns, the smallest first. One is added when its gain was measured (docs/decisions), and there are never more than eight.
-pub(in crate::redis) const PROFILES: [Profile; 4] = [
-    Profile { name: "plain", bits: Bits::of(&[Bit::Large]) },
-    Profile { name: "failed", bits: Bits::of(&[Bit::Large, Bit::Failed]) },
-    Profile { name: "kept", bits: Bits::of(&[Bit::Large, Bit::Failed, Bit::Kept]) },
-    ALL,
-];
-
-/// The last of them: any queue.
-pub(in crate::redis) const ALL: Profile = Profile { name: "all", bits: Bits::ALL };
-
-/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise, and that nobody
-/// follows.
-pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0) };
-
-impl Profile {
-    /// Whether a part of a script is for this profile: `all`, or the name of a bit.
-    pub(super) fn has(&self, part: &str) -> bool {
-        match Bit::ALL.into_iter().find(|bit| bit.name() == part) {
-            Some(bit) => self.bits.has(bit),
-            None => self.name == part,
-        }
-    }
-}
-
-/// The smallest profile that covers what a queue has and a request needs.
-pub(in crate::redis) fn smallest(bits: Bits) -> usize {
-    PROFILES.iter().position(|profile| profile.bits.covers(bits)).unwrap_or(PROFILES.len() - 1)
-}
+/// The same for `enqueue_plain.lua`: jobs that are ready now are stored alike in any queue whose jobs do not rise, and that nobody follows.
+pub(in crate::redis) const PLAIN_ENQUEUE: Bits = Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0);
 
 #[cfg(test)]
 mod tests {
@@ -225,15 +194,6 @@ mod tests {
             assert_eq!(Bits::read(strange), Bits::ALL);
         }
         assert_eq!(Bits::read(Bits::ALL.letters().as_bytes()), Bits::ALL);
-    }
-
-    #[test]
-    fn the_smallest_profile_is_taken() {
-        assert_eq!(smallest(Bits::NONE), 0);
-        assert_eq!(smallest(Bits::of(&[Bit::Failed])), 1);
-        assert_eq!(smallest(Bits::of(&[Bit::Kept])), 2);
-        assert_eq!(smallest(Bits::of(&[Bit::Snoozed])), 3);
-        assert!(PROFILES.len() <= 8 && PROFILES[PROFILES.len() - 1] == ALL);
     }
 
     #[test]

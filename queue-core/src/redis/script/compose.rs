@@ -1,31 +1,20 @@
 //! How the text of a script is put together.
 //!
-//! Fragments include each other: `--- include turn/acks, script/clock`, each once. What stands between `--- with NAME` (or
-//! `--- without NAME`) and `--- end` is for those profiles alone that have that part. Functions that are not called are left out, as each
-//! would be made anew by every call. What stands behind `--- begin` becomes the body of one function. Lua walks a list for
-//! each local that a new function takes from the function around it, but for none that this one has taken itself from outside. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
+//! Fragments include each other: `--- include turn/acks, script/clock`, each once. Functions that are not called are left out, as each
+//! would be made anew by every call. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
 
 use std::{collections::HashSet, fmt::Write};
 
-use super::{bits::Profile, list::fragment};
+use super::list::fragment;
 use crate::redis::keys::{Kind, STORED};
 
 const INCLUDE: &str = "--- include ";
-const WITH: &str = "--- with ";
-const WITHOUT: &str = "--- without ";
-const END: &str = "--- end";
-const BEGIN: &str = "--- begin";
-/// What stands in its place.
-const BODY: &str = "return (function()";
 
-/// The text of a script for a profile, and the keys that it uses, in the order in which it numbers them.
-pub(super) fn compose(name: &str, profile: &Profile, constants: &[(&str, String)]) -> (String, Vec<Kind>) {
+/// The text of a script, and the keys that it uses, in the order in which it numbers them.
+pub(super) fn compose(name: &str, constants: &[(&str, String)]) -> (String, Vec<Kind>) {
     let mut whole = String::new();
-    include(name, profile, &mut HashSet::new(), &mut whole);
-    let mut text = without_unused(&whole);
-    if text.lines().any(|line| line == BODY) {
-        text.push_str("\nend)()");
-    }
+    include(name, &mut HashSet::new(), &mut whole);
+    let text = without_unused(&whole);
     // A script that goes through its keys has all that there are.
     let takes_all = text.contains("ipairs(KEYS)");
     let keys: Vec<Kind> = STORED.iter().copied().filter(|kind| takes_all || uses(&text, &format!("K.{}", kind.name()))).collect();
@@ -37,34 +26,18 @@ pub(super) fn compose(name: &str, profile: &Profile, constants: &[(&str, String)
 }
 
 /// Adds a fragment, with those that it includes.
-fn include(name: &str, profile: &Profile, included: &mut HashSet<String>, whole: &mut String) {
+fn include(name: &str, included: &mut HashSet<String>, whole: &mut String) {
     if !included.insert(name.to_owned()) {
         return;
     }
-    // The parts that a line is in, and whether each is for this profile.
-    let mut parts: Vec<(&str, bool)> = Vec::new();
     for line in fragment(name).lines() {
         let directive = line.trim_start();
-        if let Some(part) = directive.strip_prefix(WITH) {
-            // It follows the part that is for the others, or stands alone.
-            parts.pop_if(|(other, _)| *other == part);
-            parts.push((part, profile.has(part)));
-        } else if let Some(part) = directive.strip_prefix(WITHOUT) {
-            parts.pop_if(|(other, _)| *other == part);
-            parts.push((part, !profile.has(part)));
-        } else if directive == END {
-            parts.pop().unwrap_or_else(|| unreachable!("{name} ends a part that it has not begun"));
-        } else if parts.iter().any(|(_, wanted)| !wanted) {
-            // For other profiles.
-        } else if directive == BEGIN {
-            let _ = writeln!(whole, "{BODY}");
-        } else if let Some(names) = directive.strip_prefix(INCLUDE) {
-            names.split(", ").for_each(|name| include(name, profile, included, whole));
+        if let Some(names) = directive.strip_prefix(INCLUDE) {
+            names.split(", ").for_each(|name| include(name, included, whole));
         } else if !directive.starts_with("--") && !directive.is_empty() {
             let _ = writeln!(whole, "{line}");
         }
     }
-    assert!(parts.is_empty(), "{name} does not end a part");
 }
 
 /// A script's text without the functions that it does not call.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::{
     Script,
-    bits::{ALL, Bits, PROFILES, READY},
+    bits::{Bits, PLAIN_ENQUEUE, PLAIN_TURN},
 };
 use crate::{
     broker::{
@@ -36,7 +36,7 @@ const MIDDLE: u64 = 1 << 52;
 const ERA: u64 = 1 << 51;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 70] {
+pub(super) fn constants() -> [(&'static str, String); 71] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -124,9 +124,10 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 70] {
         ("trim_step", TRIM_STEP.to_string()),
         ("default_age", DEFAULT_AGE.as_millis().to_string()),
         ("default_lag", DEFAULT_LAG.as_millis().to_string()),
-        // A bit that this library does not know, and one that this variant of a script does without.
+        // A bit that this library does not know, and those that the plain scripts do not serve.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
-        ("uncovered", format!("'[^{}]'", bits.letters())),
+        ("not_plain_turn", format!("'[^{}]'", PLAIN_TURN.letters())),
+        ("not_plain_enqueue", format!("'[^{}]'", PLAIN_ENQUEUE.letters())),
     ]
 }
 
@@ -164,7 +165,6 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/keys"
         "doors/limits"
         "doors/pauses"
-        "doors/pop"
         "doors/ready"
         "doors/rise"
         "doors/remarks"
@@ -174,6 +174,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/turns"
         "doors/watched"
         "enqueue/enqueue"
+        "enqueue/enqueue_plain"
         "enqueue/kinds"
         "enqueue/sequence"
         "enqueue/store"
@@ -265,6 +266,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "turn/replay"
         "turn/resume"
         "turn/turn"
+        "turn/turn_plain"
         "turn/used"
         "turn/waits"
     }
@@ -284,20 +286,22 @@ pub(super) fn fragments() -> impl Iterator<Item = (&'static str, &'static str)> 
 
 macro_rules! scripts {
     ($($name:ident: $file:literal, $flags:literal;)*) => {
-        $(pub(in crate::redis) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($file, &ALL, $flags));)*
+        $(pub(in crate::redis) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($file, $flags));)*
 
         /// All scripts.
         #[cfg(test)]
         pub(super) fn all() -> Vec<&'static Script> {
-            let mut all: Vec<&Script> = vec![$(&$name,)*];
-            all.extend(TURNS.iter().chain(ENQUEUES.iter()));
-            all
+            vec![$(&$name,)*]
         }
     };
 }
 
 // Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
 scripts! {
+    TURN: "turn/turn", "flags=allow-oom";
+    TURN_PLAIN: "turn/turn_plain", "flags=allow-oom";
+    ENQUEUE: "enqueue/enqueue", "";
+    ENQUEUE_PLAIN: "enqueue/enqueue_plain", "";
     REGISTER: "lease/register", "flags=allow-oom";
     EXTEND: "lease/extend", "flags=allow-oom";
     OVERDUE: "lease/overdue", "flags=no-writes";
@@ -356,11 +360,3 @@ scripts! {
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }
-
-/// A turn for each of the [`PROFILES`].
-pub(in crate::redis) static TURNS: LazyLock<Vec<Script>> =
-    LazyLock::new(|| PROFILES.iter().map(|profile| Script::new("turn/turn", profile, "flags=allow-oom")).collect());
-
-/// An enqueue of what most jobs are, and one of any jobs.
-pub(in crate::redis) static ENQUEUES: LazyLock<[Script; 2]> =
-    LazyLock::new(|| [READY, ALL].each_ref().map(|profile| Script::new("enqueue/enqueue", profile, "")));

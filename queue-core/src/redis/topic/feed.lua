@@ -23,7 +23,7 @@ local ready = startable()
 if ready > wanted then
   return 1
 end
---- begin
+return (function()
 --- include doors/end, doors/back, doors/ready, topic/subscription, topic/event
 local of = subscription_of(name)
 if not of or of.token then
@@ -75,3 +75,4 @@ if read > 0 then
   end
 end
 return more and call('XRANGE', K.log, '(' .. of.cursor, '+', 'COUNT', '1')[1] and 1 or 0
+end)()

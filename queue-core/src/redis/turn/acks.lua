@@ -2,14 +2,9 @@
 
 -- All that are done; those of which nothing is kept; and the groups of which a record is.
 local acked, gone, keeps = {}, {}, {}
-local from = 5
---- with kept
-from = 7
---- end
---- with all
 -- Positions of endings that are stale, and what the lane has answered for with them.
 local stale, answered, position = {}, {}, 0
-from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
+local from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
 local others_from, others = from + 1, tonumber(ARGV[from])
 from, position = others_from + 5 * others, others
 --- include turn/used
@@ -29,18 +24,12 @@ local function leave(own, places, results)
     keeps[#keeps + 1] = { ids = kept, ms = C.watched_keep_ms, results = results, sizes = sizes, places = at_places }
   end
 end
---- end
 
 while from <= #ARGV do
-  local claim, keep_ms = ARGV[from], ''
-  --- with kept
-  from, keep_ms = from + 1, ARGV[from + 1]
-  --- end
-  local n = tonumber(ARGV[from + 1])
-  local own = { unpack(ARGV, from + 2, from + 1 + n) }
+  local claim, keep_ms, n = ARGV[from], ARGV[from + 1], tonumber(ARGV[from + 2])
+  local own = { unpack(ARGV, from + 3, from + 2 + n) }
   local tag, tags = lane .. ':' .. claim, call('HMGET', K.active, unpack(own))
-  from = from + 2 + n
-  --- with all
+  from = from + 3 + n
   local places, mine = {}, 0
   for at = 1, n do
     if tags[at] == tag then
@@ -55,23 +44,9 @@ while from <= #ARGV do
     own[at] = nil
   end
   position = position + n
-  --- without all
-  local places = nil
-  for at = 1, n do
-    if tags[at] ~= tag then
-      return false
-    end
-  end
-  --- end
   for at = 1, #own do
     acked[#acked + 1] = own[at]
-    --- without all
-    if keep_ms == '' then
-      gone[#gone + 1] = own[at]
-    end
-    --- end
   end
-  --- with kept
   local results = { unpack(ARGV, from + 1, from + ARGV[from]) }
   from = from + 1 + #results
   if keep_ms ~= '' then
@@ -79,11 +54,7 @@ while from <= #ARGV do
       keeps[#keeps + 1] = { ids = own, ms = keep_ms, results = results, sizes = sizes_of(ARGV[from]), places = places }
     end
     from = from + 1
-  end
-  --- end
-  --- with all
-  if keep_ms == '' and #own > 0 then
+  elseif #own > 0 then
     leave(own, places, results)
   end
-  --- end
 end

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// What a turn has answered, and the feature bits of the queue; none where it takes the profile *all*. `positions` are those of the
+/// What a turn has answered, and the feature bits of the queue; none where it takes the full script. `positions` are those of the
 /// finishes, in the order in which the script got them.
 pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option<(TurnAnswer, Bits)>> {
     if matches!(value, Value::Nil) {
@@ -46,7 +46,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
         |delivery, counted| (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(large_count(counted)),
     ];
     for set in fields {
-        // No count of what no job has, and none of what this profile does not know.
+        // The answer of the plain script ends here.
         let Some(counts) = values.next() else { return Ok(Some((answer, bits))) };
         for (delivery, counted) in answer.deliveries.iter_mut().zip(array(counts)?) {
             // A delivery that was taken away has no counts: these are of the job as it is by now.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_small_profile_ends_earlier() {
+    fn an_answer_of_the_plain_script_ends_earlier() {
         let (plain, bits) = seed("turn-plain");
         assert_eq!(bits, Bits::of(&[Bit::Large]));
         let claims: Vec<_> = plain.deliveries.iter().map(|delivery| (delivery.id.as_bytes(), delivery.claim)).collect();
@@ -137,6 +137,6 @@ mod tests {
         let (failed, bits) = seed("turn-failed");
         assert_eq!(bits, Bits::of(&[Bit::Failed]));
         assert_eq!(failed.deliveries.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [0, 2]);
-        assert!(turn(Value::Nil, &[]).unwrap().is_none(), "it takes the profile `all`");
+        assert!(turn(Value::Nil, &[]).unwrap().is_none(), "it takes the full script");
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of the feature bits of queues, so that a turn goes by the right variant of its script at once.
+//! What is known of the feature bits of queues, so that a turn goes by the right script at once.
 
 use std::{
     collections::HashMap,
@@ -12,19 +12,19 @@ use crate::{broker::TurnAnswer, redis::script::bits::Bits};
 #[derive(Debug, Default)]
 pub(in crate::redis) struct KnownQueues {
     others: RwLock<HashMap<Arc<str>, Known>>,
-    /// No turn goes by a smaller profile than this one: tests choose it.
-    least: usize,
+    /// No call goes by a plain script: tests choose that.
+    full: bool,
 }
 
 /// Two times so near are taken for one, and the first of them is kept: no two answers travel equally long. If there are two after all,
-/// some turns are sent to the variant that is not the cheaper one; each gives the right answer.
+/// some turns go by the script that is not the cheaper one; each gives the right answer.
 const NEAR: Duration = Duration::from_millis(20);
 
 /// What a server has said of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     bits: Bits,
-    /// A job is due then: its turn takes the profile *all*.
+    /// A job is due then: its turn takes `turn.lua`.
     until: Option<Instant>,
 }
 
@@ -44,13 +44,13 @@ impl Known {
 }
 
 impl KnownQueues {
-    /// For tests: no turn goes by a smaller profile.
-    pub(in crate::redis) fn at_least(least: usize) -> Self {
-        KnownQueues { others: RwLock::default(), least }
+    pub(in crate::redis) fn new(full: bool) -> Self {
+        KnownQueues { others: RwLock::default(), full }
     }
 
-    pub(in crate::redis) fn least(&self) -> usize {
-        self.least
+    /// Whether no call goes by a plain script.
+    pub(in crate::redis) fn full(&self) -> bool {
+        self.full
     }
 
     fn known(&self, queue: &str) -> Known {

@@ -1,4 +1,4 @@
-//! Turns: by the smallest variant of the script that covers what is out of the ordinary in the queue.
+//! Turns: by the plain script if the queue and the turn have no rare features, or else by the full one.
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) mod answer;
@@ -19,10 +19,7 @@ use crate::{
         RedisBroker,
         connection::servers::Purpose,
         keys::Kind,
-        script::{
-            TURNS,
-            bits::{PROFILES, smallest},
-        },
+        script::{TURN, TURN_PLAIN, bits::PLAIN_TURN},
         topic,
         values::number,
     },
@@ -42,16 +39,16 @@ pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Res
     Ok(number::<i64>(broker.servers.command(Purpose::Requests, queue, &command).await?)? > 0)
 }
 
-/// Takes a turn. A small variant of the script answers with nothing, and has changed nothing, where it takes all of it; that repeats the
+/// Takes a turn. The plain script answers with nothing, and has changed nothing, where it takes the full one; that repeats the
 /// answer to a turn that either has taken already.
 pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     let more_in_log = topic::feed(broker, turn).await;
-    let all = PROFILES.len() - 1;
-    let mut profile = smallest(broker.known.bits(&turn.queue).and(request::needs(turn))).max(broker.known.least());
+    let mut plain = !broker.known.full() && PLAIN_TURN.covers(broker.known.bits(&turn.queue)) && request::is_plain(turn);
     loop {
-        let (call, positions) = request::turn(turn, profile, &broker.keys);
+        let script = if plain { &TURN_PLAIN } else { &TURN };
+        let (call, positions) = request::turn(turn, script, plain, &broker.keys);
         let sent = Instant::now();
-        let value = broker.servers.script(Purpose::Requests, &turn.queue, &TURNS[profile], call).await?;
+        let value = broker.servers.script(Purpose::Requests, &turn.queue, script, call).await?;
         match answer::turn(value, &positions)? {
             Some((mut answer, bits)) => {
                 answer.more |= more_in_log;
@@ -61,8 +58,8 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
                 broker.known.note(&turn.queue, Known::from(bits, &answer, sent));
                 return Ok(told(broker, turn, answer, sent));
             }
-            None if profile < all => profile = all,
-            None => return Err(Error::Internal("a turn of the profile `all` has no answer".to_owned())),
+            None if plain => plain = false,
+            None => return Err(Error::Internal("a turn by the full script has no answer".to_owned())),
         }
     }
 }

@@ -6,53 +6,29 @@ use redis::Cmd;
 
 use crate::{
     broker::{Ending, Finish, LimitKey, Turn, stored_release},
-    redis::{
-        keys::Keys,
-        script::{
-            TURNS,
-            bits::{ALL, Bit, Bits, PROFILES},
-        },
-        values::ms,
-    },
+    redis::{keys::Keys, script::Script, values::ms},
 };
 
 /// The positions of a turn's finishes in the order in which the script gets them.
 pub(in crate::redis) type Positions = Vec<usize>;
 
-/// The feature bits that a turn needs by itself. Only the profile *all* has other endings than acks, and resumes parked jobs.
-pub(in crate::redis) fn needs(turn: &Turn) -> Bits {
-    let is_rare = |finish: &Finish| ack(finish).is_none() || finish.used().is_some();
-    if !turn.resume.is_empty() || turn.finishes.iter().any(is_rare) {
-        Bits::ALL
-    } else if turn.finishes.iter().any(brings_result) {
-        Bits::of(&[Bit::Watched])
-    } else if turn.finishes.iter().any(|finish| kept(finish).is_some()) {
-        Bits::of(&[Bit::Kept])
-    } else {
-        Bits::NONE
-    }
+/// Whether the plain script serves a turn: it resumes no parked jobs, and its endings are acks that keep nothing.
+pub(in crate::redis) fn is_plain(turn: &Turn) -> bool {
+    let is_plain =
+        |finish: &Finish| finish.used().is_none() && ack(finish).is_some_and(|(keep, result)| keep.is_none() && result.is_empty());
+    turn.resume.is_empty() && turn.finishes.iter().all(is_plain)
 }
 
-/// Whether it is an ack whose job is not kept, with a result for who waits.
-fn brings_result(finish: &Finish) -> bool {
-    ack(finish).is_some_and(|(keep, result)| keep.is_none() && !result.is_empty())
-}
-
-/// A turn for the queues of a profile.
-pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, Positions) {
-    let script = &TURNS[profile];
-    let profile = &PROFILES[profile];
+/// A turn, for one of its scripts.
+pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &Keys) -> (Cmd, Positions) {
     let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
     // Acks are a few variadic commands together.
     acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
     let bytes: usize = turn.finishes.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
     let mut call = script.call_with(keys, &turn.queue, 9 + 6 * turn.finishes.len(), 128 + bytes);
     call.arg(turn.lane.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
-    let keeps = profile.bits.has(Bit::Kept);
-    if keeps {
+    if !plain {
         call.arg(turn.keep.count).arg(turn.keep.bytes);
-    }
-    if *profile == ALL {
         call.arg(u8::from(turn.suspect)).arg(turn.resume.len());
         for task in &turn.resume {
             call.arg(task.as_ref());
@@ -69,7 +45,7 @@ pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, 
         used(&mut call, &turn.finishes);
     }
     for group in acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])) {
-        acks_of_a_group(&mut call, keeps, group.iter().map(|position| &turn.finishes[*position]));
+        acks_of_a_group(&mut call, plain, group.iter().map(|position| &turn.finishes[*position]));
     }
     if others.is_empty() {
         return (call, acks);
@@ -96,18 +72,18 @@ fn used(call: &mut Cmd, finishes: &[Finish]) {
     }
 }
 
-/// Acks of one claim that are kept equally long: ids, and where jobs may be kept results, and sizes of what is kept.
-fn acks_of_a_group<'a>(call: &mut Cmd, keeps: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
+/// Acks of one claim that are kept equally long: ids, and but for the plain script results, and sizes of what is kept.
+fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
     let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
     call.arg(claim);
-    if keeps {
+    if !plain {
         call.arg(keep.map(|keep| keep.to_string()).unwrap_or_default());
     }
     call.arg(group.len());
     for finish in group.clone() {
         call.arg(finish.id.as_bytes());
     }
-    if !keeps {
+    if plain {
         return;
     }
     let results = group.clone().map(|finish| ack(finish).map_or(&[][..], |(_, result)| result));

@@ -1,0 +1,31 @@
+-- R12: stores jobs of made ids and normal priority, without rare features, that are ready now. `enqueue.lua` serves all others.
+--
+-- Inputs
+--   ARGV[1] producer   its name
+--   ARGV[2] seq        the number of the enqueue
+--   ARGV[3] needs      the feature bits that the jobs need
+--   pairs of id and envelope
+-- Output: as that of `enqueue.lua`; or 0, and nothing is written: `enqueue.lua` is to be used. The queue lacks a bit that the jobs need, its jobs rise, or a watcher follows it.
+--- include script/prelude
+local head = call('HMGET', K.meta, 'schema', 'bits')
+local bits = head[2]
+if not bits or string.find(bits, C.not_plain_enqueue) or ARGV[3] ~= '' and not string.find(bits, ARGV[3], 1, true) or head[1] and head[1] ~= C.schema then
+  return 0
+end
+--- include enqueue/sequence
+if #ARGV > 3 then
+  call('HSET', K.jobs, ARGV[4], LONG, unpack(ARGV, 4))
+  local ids = {}
+  for at = 4, #ARGV, 2 do
+    ids[#ids + 1] = ARGV[at]
+  end
+  local n = call('RPUSH', K.ready2, unpack(ids))
+  count('enqueued', #ids)
+  if n == #ids then
+    -- The list was empty. Only then the time is asked for.
+    --- include script/hint
+    hint()
+  end
+end
+call('HSET', K.producers, ARGV[1], ARGV[2])
+return false
