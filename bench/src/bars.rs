@@ -16,7 +16,7 @@ use Bar::{AtMost, RatioAtLeast};
 const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "process", RatioAtLeast(2.5)),
     ("redis", "process_c64", RatioAtLeast(1.6)),
-    ("redis", "retention", RatioAtLeast(0.5)),
+    ("redis", "retention", RatioAtLeast(0.45)),
     ("redis", "enqueue_seq", RatioAtLeast(0.5)),
     ("redis", "enqueue_c50", RatioAtLeast(1.7)),
     ("redis", "enqueue_c500", RatioAtLeast(3.5)),
@@ -59,6 +59,9 @@ const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "memory", AtMost(130.0)),
     ("redis", "memory_200", AtMost(130.0)),
     ("redis", "server_us", AtMost(6.0)),
+    ("redis", "turn_us_plain_1", AtMost(20.0)),
+    ("redis", "turn_us_full_1", AtMost(45.0)),
+    ("redis", "turn_us_full_8", AtMost(60.0)),
     ("redis", "scale_out_2", RatioAtLeast(0.7)),
     ("redis", "scale_out_4", RatioAtLeast(1.0)),
     ("redis", "scale_out_queues", RatioAtLeast(0.6)),

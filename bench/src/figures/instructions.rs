@@ -172,24 +172,24 @@ async fn play(server: &Server, meter: &Meter<'_>) -> Result<Vec<Lap>, Error> {
     Ok(laps)
 }
 
-fn done() -> Ending {
+pub(super) fn done() -> Ending {
     Ending::Ack { result: None, keep: None }
 }
 
 /// A lane that speaks to the broker itself.
-struct Lane {
+pub(super) struct Lane {
     broker: DynBroker,
     name: PartyName,
     turns: u64,
 }
 
 impl Lane {
-    async fn new(broker: &DynBroker) -> Result<Self, Error> {
+    pub(super) async fn new(broker: &DynBroker) -> Result<Self, Error> {
         let name = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await?.name;
         Ok(Lane { broker: broker.clone(), name, turns: 0 })
     }
 
-    async fn turn(&mut self, claim: usize, held: Vec<(JobId, u64)>, ending: fn() -> Ending) -> Result<Vec<(JobId, u64)>, Error> {
+    pub(super) async fn turn(&mut self, claim: usize, held: Vec<(JobId, u64)>, ending: fn() -> Ending) -> Result<Vec<(JobId, u64)>, Error> {
         self.turns += 1;
         let finishes = held.into_iter().map(|(id, claim)| Finish { id, claim, size: 0, ending: ending(), used: None }).collect();
         let turn = Turn::new(QUEUE, self.name.clone(), self.turns, LEASE).claim(claim).finish(finishes);

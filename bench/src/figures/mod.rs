@@ -22,6 +22,7 @@ mod schedules;
 mod search;
 mod sqlite;
 mod topics;
+mod turns;
 mod unique;
 mod watching;
 
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Figure> {
         schedules::figures(),
         memory::figures(),
         cost::figures(),
+        turns::figures(),
         scale::figures(),
         growth::figures(),
         search::figures(),

@@ -213,9 +213,11 @@ mutants! {
     }
     REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
-        "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
         "turn: a suspect that was cancelled takes the turn of no other": "if passed == 0 or #ids > before then" => "if true then";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[7] == '1'" => "local may_suspect = true";
+    }
+    REDIS "queue-core/src/redis/turn/claim_parked.lua" {
+        "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
     }
     REDIS_NOTES "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue promotes nothing": "  if not paused then\n    promoted" => "  if true then\n    promoted";
@@ -1088,9 +1090,14 @@ mutants! {
     GROUPS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "groups: plain jobs pay for their turns": "entry.start = entry.start + plain_cost" => "entry.start = entry.start + 0";
         "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0";
+    }
+    GROUPS_REDIS "queue-core/src/redis/doors/suspects.lua" {
         "groups: who runs has a slot": "many('ZADD', K.holders, slots)" => "call('ZCARD', K.holders)";
     }
-    REDIS "queue-core/src/redis/doors/turns.lua" {
+    LIMITS_REDIS "queue-core/src/redis/doors/suspects.lua" {
+        "limits: a suspect waits for its limit": "if #chain == 1 or not limits().blocker(chain, id) then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/doors/suspects.lua" {
         "suspects: a search goes on inside a group": "group == resumed and behind or" => "";
         "suspects: a search that stops half-way is no answer": "may_be_doubted = stop ~= nil" => "may_be_doubted = false";
     }
@@ -1129,7 +1136,7 @@ mutants! {
         "pauses: who is set aside holds no slot": "    settle(aside)\n" => "    call('HDEL', K.active, unpack(aside))\n";
         "pauses: there may be more behind what was set aside": "waits = what_waits(false)" => "waits = waits";
     }
-    PAUSES_REDIS "queue-core/src/redis/turn/claim.lua" {
+    PAUSES_REDIS "queue-core/src/redis/turn/claim_parked.lua" {
         "pauses: parked jobs of a paused task stay": "local stays = paused_tasks and paused_tasks[ARGV[at]]" => "local stays = false";
     }
     PAUSES_SQLITE "queue-core/src/sqlite/turn/claim.rs" {
@@ -1189,8 +1196,10 @@ mutants! {
     GROUPS_REDIS "queue-core/src/redis/enqueue/kinds.lua" {
         "groups: one of a largest size takes no more": "most and depth_of(group) + (coming[group] or 0) >= most" => "false";
     }
-    GROUPS_REDIS "queue-core/src/redis/turn/claim.lua" {
+    GROUPS_REDIS "queue-core/src/redis/turn/claim_parked.lua" {
         "groups: a parked job waits for its group": "found = wait_for_their_groups(task, found, may_suspect, room)" => "found = found";
+    }
+    GROUPS_REDIS "queue-core/src/redis/turn/claim.lua" {
         "groups: who failed comes back to the head": "rule_of(group_in(stored)).order == 's'" => "false";
     }
     GROUPS "queue-core/src/redis/enqueue/mod.rs" {
@@ -1405,7 +1414,6 @@ mutants! {
     }
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
-        "limits: a suspect waits for its limit": "if #chain == 1 or not limits().blocker(chain, id) then" => "if true then";
         "limits: jobs with limits have half of the turns": "math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5" => "false";
         "limits: plain jobs with limits take the place of no group": "1, limited and n + 1 or n" => "1, n";
         "limits: plain jobs with limits count for their share": "depth - chained, plain + chained" => "depth, plain";

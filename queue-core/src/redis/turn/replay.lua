@@ -1,20 +1,16 @@
 -- R5: the same again, and nothing written. What was taken away since is void: it comes back without a body.
---- include script/first_due, turn/waits
-
-local function replay()
-  local claim, stale_text, handed = string.match(entry, '^%d+:?(%d*):?([%d,]*):?(.*)$')
-  for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
-    if type(id) == 'string' and is_id(id) then
-      ids[#ids + 1] = id
-    end
+local claim, stale_text, handed = string.match(entry, '^%d+:?(%d*):?([%d,]*):?(.*)$')
+for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
+  if type(id) == 'string' and is_id(id) then
+    ids[#ids + 1] = id
   end
-  local told = { describe(ids) }
-  local tags = #ids > 0 and call('HMGET', K.active, unpack(ids))
-  for at = 1, #ids do
-    if tags[at] ~= lane .. ':' .. claim then
-      told[1][at] = ''
-    end
-  end
-  due = due or first_due()
-  return answer(claim ~= '' and claim or '0', told, what_waits(false), stale_text)
 end
+local told = { describe(ids) }
+local tags = #ids > 0 and call('HMGET', K.active, unpack(ids))
+for at = 1, #ids do
+  if tags[at] ~= lane .. ':' .. claim then
+    told[1][at] = ''
+  end
+end
+due = due or first_due()
+return answer(claim ~= '' and claim or '0', told, what_waits(false), stale_text)

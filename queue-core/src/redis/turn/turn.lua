@@ -18,7 +18,7 @@
 --   attempts, crashes, snoozes, positions of stale endings as text, parked, paused, and if anything
 --   goes on by itself from this turn on, that, and the ids of jobs that were parked because their tasks are paused.
 --   Times are in microseconds: a job starts when it is due, not a millisecond later.
---- include script/prelude, script/clock, script/bits
+--- include script/prelude, script/clock, script/bits, script/tools, script/hint, script/rare, doors/transitions, doors/aging, doors/watched, doors/remarks, doors/tags, schedule/ended
 local paused, resumed, aside = has('h') and head[5] == '1', {}, {}
 
 local lane, seq = ARGV[1], tonumber(ARGV[2])
@@ -37,9 +37,9 @@ if large then
 end
 local ids = {}
 return (function()
---- include doors/settle, doors/end, doors/admit, turn/answer, turn/replay
+--- include doors/settle, doors/end, doors/admit, turn/answer, turn/waits, script/first_due
 if seq == last then
-  return replay()
+  --- include turn/replay
 end
 -- Where another program has made something else of this list, the script stops here, and no ending is carried out without an answer.
 call('LLEN', K.ready2)

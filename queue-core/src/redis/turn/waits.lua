@@ -1,4 +1,9 @@
---- include doors/turns
+--- include doors/suspects
+
+-- The lists of priorities that there may be.
+local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
+-- Whether there is no further group of which this lane could get a job.
+local served_all = false
 
 -- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of normal priority.
 local function what_waits(drained)

@@ -1,0 +1,113 @@
+-- Suspects of groups: a claim takes at most one of them.
+--- include doors/groups, doors/admit
+
+-- Jobs of groups were admitted, by their members: each has a slot, and perhaps the line.
+local function start_in_groups(members, admitted)
+  local slots, orders = {}, {}
+  for _, member in ipairs(members) do
+    local group, id, _, chain = parts_of(member)
+    if admitted[id] then
+      slots[#slots + 1], slots[#slots + 2] = '0', group .. '\0' .. id
+      if #chain > 1 then
+        for _, slot in ipairs(limits().slots(chain, id)) do
+          slots[#slots + 1], slots[#slots + 2] = '0', slot
+        end
+      end
+      if rule_of(group).order == 'o' then
+        orders[#orders + 1], orders[#orders + 2] = group, id
+      end
+    end
+  end
+  call('ZREM', K.line, unpack(members))
+  if has('m') then
+    limits().number(members, true)
+  end
+  many('ZADD', K.holders, slots)
+  if #orders > 0 then
+    put_all(K.front, orders)
+  end
+end
+
+-- Where the last search for a suspect stopped: the group, its rank, and behind which of its suspects to go on. Nothing: begin with the first group.
+local function suspects_behind()
+  local start, from = string.match(call('HGET', K.meta, 'doubted') or '', '^(%d+):([%[%(]\255...*)$')
+  if not start then
+    return 0
+  end
+  local group = string.sub(from, 3, 4 + byte(from, 3) * 256 + byte(from, 4))
+  local stored = call('ZSCORE', K.doubts, group)
+  if stored == start then
+    return call('ZRANK', K.doubts, group), group, from
+  end
+  -- The group has left, or has another turn: the next search begins with the first group that had the same start.
+  return call('ZCOUNT', K.doubts, '-inf', '(' .. start)
+end
+
+-- Whether suspects of groups may start that no claim has looked at since the first was looked at. Nothing: this script has not searched.
+local may_be_doubted = nil
+
+-- The suspect that comes first: of the group with the least start, the first that no limit holds back. Limits may hold back all that a search looks at: then
+-- nothing is found, and the next search goes on behind them. It stores where that is if `stores`, and begins there; otherwise it begins with the first group.
+local function next_suspect(stores)
+  local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
+  if stores then
+    rank, resumed, behind = suspects_behind()
+  end
+  local groups = call('ZRANGE', K.doubts, rank, rank + C.limit_step, 'WITHSCORES')
+  for at = 1, #groups, 2 do
+    local group = groups[at]
+    local holder, from = holder_of_line(group), group == resumed and behind or '[\255' .. group
+    while true do
+      if looked >= C.limit_step then
+        stop = groups[at + 1] .. ':' .. from
+        break
+      end
+      local member = holder and is_in_line(holder) or not holder and call('ZRANGEBYLEX', K.line, from, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
+      looked = looked + 1
+      if not member then
+        break
+      end
+      local _, id, _, chain = parts_of(member)
+      if #chain == 1 or not limits().blocker(chain, id) then
+        if stores and rank + #(behind or '') > 0 then
+          call('HDEL', K.meta, 'doubted')
+        end
+        return { member, group, id, chain }
+      elseif holder then
+        break
+      end
+      -- Those behind it in its chain wait for the same.
+      from = '(\255' .. group .. chain .. '\255'
+    end
+    if stop then
+      break
+    end
+  end
+  may_be_doubted = stop ~= nil
+  if stores and stop then
+    call('HSET', K.meta, 'doubted', stop)
+  elseif stores and rank + #(behind or '') > 0 then
+    call('HDEL', K.meta, 'doubted')
+  end
+end
+
+-- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
+local function claim_suspect_of_group()
+  local found = call('EXISTS', K.doubts) == 1 and (turn_era(C.limit_step) or next_suspect(true))
+  if not found then
+    return
+  end
+  local member, group, id, chain = unpack(found)
+  local before = #ids
+  if admit({ id }) > 0 then
+    local start = ms(start_of(call('ZSCORE', K.doubts, group)) + cost_of(rule_of(group).weight))
+    if #chain > 1 and ids[before + 1] then
+      limits().take(chain, id)
+      limits().write()
+    end
+    start_in_groups({ member }, { [ids[before + 1] or ''] = true })
+    call('ZADD', call('ZSCORE', K.turns, group) and K.turns or K.rested, start, group)
+    call('ZADD', K.doubts, start, group)
+    review(group)
+  end
+end

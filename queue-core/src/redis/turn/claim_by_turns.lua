@@ -1,0 +1,61 @@
+-- Claims jobs of a queue with groups or limits.
+--- include doors/turns
+
+-- Plain jobs and groups in turn. Tombs of suspects hide no job of the lists: at most as many of them as suspects wait.
+local function claim_by_turns()
+  local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tomb), 0) or 0, wanted, #ids
+  for _, list in ipairs(ORDER) do
+    plain = plain + call('LLEN', LISTS[list])
+  end
+  local starts, cost, picks, looked_at = choose(wanted - #ids, math.max(plain, 0))
+  wanted = before + #starts
+  for _, list in ipairs(ORDER) do
+    claim_ready(list)
+  end
+  wanted = wanted_in_all
+  if #ids > before then
+    local start = starts[#ids - before]
+    call('HSET', K.meta, 'plain', ms(start + cost))
+    served_at(start)
+  end
+  if #picks > 0 and not full then
+    take_picks(picks)
+  elseif #picks > 0 then
+    limits().settle_picks(picks, 0, {}, parts_of)
+  end
+  for _, entry in ipairs(looked_at) do
+    review(entry.group)
+  end
+end
+
+-- Whether a job of a group could start, as far as its rule and its line are concerned.
+local function may_serve(group)
+  local holder = holder_of_line(group)
+  return room_of(group) > 0 and (not holder or is_in_line(holder))
+end
+
+-- The same in a queue with limits, until the claim has what it wants, or nothing is left that could start.
+local function claim_with_limits()
+  for _ = 1, 5 do
+    for group in pairs(limits().open_some(wanted - #ids, may_serve)) do
+      review(group)
+    end
+    if call('EXISTS', K.turns) == 1 then
+      claim_by_turns()
+    else
+      for _, list in ipairs(ORDER) do
+        claim_ready(list)
+      end
+    end
+    if #ids >= wanted or full or call('EXISTS', K.roomy) == 0 then
+      break
+    end
+  end
+  limits().write()
+end
+
+if has('m') then
+  claim_with_limits()
+else
+  claim_by_turns()
+end
