@@ -135,17 +135,14 @@ async fn go_on(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<
 
 #[cfg(test)]
 mod tests {
-    use queue_conformance::{
-        failing::{FailingBroker, Fault},
-        memory_broker::MemoryBroker,
-    };
-    use queue_core::Client;
+    use queue_conformance::failing::{FailingBroker, Fault};
+    use queue_core::{Client, sqlite::SqliteBroker};
 
     use super::*;
 
     #[tokio::test]
     async fn a_rewind_goes_on_when_the_broker_is_back() {
-        let broker = FailingBroker::new(Arc::new(MemoryBroker::new()));
+        let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());
         let inspector = Client::with_broker(broker.clone()).inspector();
         inspector.subscribe("orders", "billing", Begin::Start).await.unwrap();
         let rewinding = async || inspector.topic("orders").await.unwrap().unwrap().subscriptions[0].rewinding;

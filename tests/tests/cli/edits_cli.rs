@@ -10,13 +10,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     Edit, Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
     broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Inspect},
     delegate_broker, delegate_inspect,
     envelope::Envelope,
     prelude::*,
+    sqlite::SqliteBroker,
 };
 use queue_tests::{
     command_line::Place,
@@ -158,7 +158,7 @@ impl Inspect for LosesAnswers {
 }
 
 fn client() -> (Arc<LosesAnswers>, Client) {
-    let broker = Arc::new(LosesAnswers { inner: Arc::new(MemoryBroker::new()), left: AtomicU32::new(0) });
+    let broker = Arc::new(LosesAnswers { inner: SqliteBroker::open("sqlite::memory:").unwrap(), left: AtomicU32::new(0) });
     let client = Client::with_broker(broker.clone() as DynBroker);
     (broker, client)
 }

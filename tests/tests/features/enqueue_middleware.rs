@@ -8,12 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     Draft, Error, JobAddress, Middleware, Result,
     broker::{Durability, JobState},
     client::RawJob,
     prelude::*,
+    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,
@@ -35,11 +35,6 @@ macro_rules! on_every_broker {
     ($($case:ident)*) => {
         $(mod $case {
             use super::*;
-
-            #[tokio::test]
-            async fn on_memory() {
-                super::$case(memory()).await;
-            }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_sqlite() {
@@ -63,7 +58,7 @@ on_every_broker! {
 }
 
 fn memory() -> Client {
-    Client::with_broker(Arc::new(MemoryBroker::new()))
+    Client::with_broker(SqliteBroker::open("sqlite::memory:").unwrap())
 }
 
 /// A middleware that does what the test says.

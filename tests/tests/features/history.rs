@@ -1,8 +1,7 @@
 //! The history of a queue as time goes on, and beside what other programs write.
 
-use std::{sync::Arc, time::Duration};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_core::{
     Client, Counter, History, HistorySpan, JobId,
     broker::{
@@ -12,6 +11,7 @@ use queue_core::{
     envelope::Envelope,
     prelude::*,
     registry::Registry,
+    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,
@@ -72,7 +72,7 @@ async fn minutes_and_hours_go_by(mut reporter: Reporter<'_>) {
     const HOUR: Duration = Duration::from_secs(3600);
     // In the middle of a minute and of an hour, so that none is over by chance.
     reporter.broker.register(&Register::producer(QUEUE, reporter.process)).await.unwrap();
-    let of_hour = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() % 3600;
+    let of_hour = UNIX_EPOCH.elapsed().unwrap().as_secs() % 3600;
     (reporter.forward)(Duration::from_secs(5430 - of_hour));
     reporter.report("send", 1).await;
     (reporter.forward)(MINUTE * 119);
@@ -102,17 +102,15 @@ async fn minutes_and_hours_go_by(mut reporter: Reporter<'_>) {
 
 #[tokio::test]
 async fn minutes_and_hours_go_by_in_memory() {
-    let clock = Clock::new();
-    let broker = Arc::new(MemoryBroker::with_clock(clock.clone()));
-    let forward = move |by: Duration| clock.shift(i64::try_from(by.as_millis()).unwrap());
-    minutes_and_hours_go_by(Reporter::new(broker, &forward)).await;
+    let broker = SqliteBroker::frozen(SystemTime::now()).unwrap();
+    minutes_and_hours_go_by(Reporter::new(broker.clone(), &|by| broker.advance(by))).await;
 }
 
 /// Sets the server's clock forward, to so long after that of the machine, and waits until it shows it: a server looks at its clock only now
 /// and then.
 fn set_forward(server: &Server, to: Duration) {
     server.move_clock(i64::try_from(to.as_millis()).unwrap());
-    let begun = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     wait_for("the server's clock to show it", || {
         let (seconds, _): (u64, u64) = server.ask(&["TIME"]).unwrap();
         (seconds >= (begun + to).as_secs()).then_some(())

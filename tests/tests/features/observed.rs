@@ -7,10 +7,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use queue_conformance::{
-    failing::{FailingBroker, Fault},
-    memory_broker::MemoryBroker,
-};
+use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
     HistorySpan, JobId,
     broker::{
@@ -22,6 +19,7 @@ use queue_core::{
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
     registry::Registry,
+    sqlite::SqliteBroker,
 };
 use queue_tests::{
     on_servers,
@@ -47,7 +45,7 @@ on_servers! {
 
 /// A broker that fails on demand around one in memory; with an observer around it; and its counters.
 fn observed() -> (Arc<FailingBroker>, DynBroker, Arc<Calls>) {
-    let (failing, calls) = (FailingBroker::new(Arc::new(MemoryBroker::new())), Arc::new(Calls::default()));
+    let (failing, calls) = (FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap()), Arc::new(Calls::default()));
     let client = Client::with_broker(failing.clone()).with_observer(calls.clone());
     (failing, client.broker().clone(), calls)
 }
@@ -201,7 +199,7 @@ impl Observe for Panics {
 
 #[tokio::test]
 async fn an_observer_that_panics_changes_nothing_and_another_one_hears_too() {
-    let (failing, told) = (FailingBroker::new(Arc::new(MemoryBroker::new())), Arc::new(Told::default()));
+    let (failing, told) = (FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap()), Arc::new(Told::default()));
     let client = Client::with_broker(failing.clone()).with_observer(told.clone()).with_observer(Panics);
     client.broker().check().await.unwrap();
     failing.fail(Fault::RequestLost, 1);

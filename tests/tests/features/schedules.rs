@@ -6,10 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use queue_conformance::{
-    conformance::{Lane, Storage},
-    memory_broker::Memory,
-};
+use queue_conformance::conformance::{Lane, Storage};
 use queue_core::{
     CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
     broker::{
@@ -283,11 +280,6 @@ macro_rules! on_all {
             async fn on_sqlite() {
                 let mut file = SqliteFile::new();
                 super::$case(file.open().await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn on_memory() {
-                super::$case(Memory::new().open().await).await;
             }
         }
     )*};

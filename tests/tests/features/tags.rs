@@ -1,11 +1,6 @@
 //! The index of tags where other programs have changed it: what is found, told and repaired. And parameters that are tags.
 
-use std::sync::Arc;
-
-use queue_conformance::{
-    conformance::{Lane, Producer, envelope},
-    memory_broker::MemoryBroker,
-};
+use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     Client, Edit, Event, Job, JobAddress, JobId, Task,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, Scan},
@@ -242,7 +237,7 @@ async fn makes_tags_anew(broker: DynBroker) {
 /// What the macro says, what the job says, and what an edit of the parameters changes.
 #[tokio::test]
 async fn parameters_are_tags_where_the_task_says_so() {
-    let client = Client::with_broker(Arc::new(MemoryBroker::new()));
+    let client = Client::with_broker(SqliteBroker::open("sqlite::memory:").unwrap());
     let inspector = client.inspector();
     let queued = async |job: Job<refund>| job.enqueue(&client).await.unwrap().address().clone();
     let tags = async |address: &JobAddress| {

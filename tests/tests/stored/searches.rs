@@ -6,14 +6,12 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use queue_conformance::{
-    conformance::{Producer, envelope},
-    memory_broker::MemoryBroker,
-};
+use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
     Client, Error, JobId, Search,
     broker::{Broker, DynBroker, Inspect, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing},
     delegate_broker, delegate_inspect,
+    sqlite::SqliteBroker,
 };
 use std::time::Duration;
 
@@ -92,7 +90,7 @@ async fn put(broker: &DynBroker, queue: &str, n: usize) -> Vec<JobId> {
 
 #[tokio::test]
 async fn a_search_asks_a_bounded_number_of_queues_at_once() {
-    let noting = Noting::new(Arc::new(MemoryBroker::new()));
+    let noting = Noting::new(SqliteBroker::open("sqlite::memory:").unwrap());
     let mut search = noting.search("task=suite.task");
     for n in 0..100 {
         search = search.queue(format!("queue-{n}"));
@@ -104,7 +102,7 @@ async fn a_search_asks_a_bounded_number_of_queues_at_once() {
 
 #[tokio::test]
 async fn why_a_job_waits_is_asked_of_those_that_match_all_else() {
-    let broker: DynBroker = Arc::new(MemoryBroker::new());
+    let broker: DynBroker = SqliteBroker::open("sqlite::memory:").unwrap();
     let ids = put(&broker, "mail", 60).await;
     let noting = Noting::new(broker);
     let asked = || std::mem::take(&mut *noting.stood.lock().unwrap());
@@ -121,7 +119,7 @@ async fn why_a_job_waits_is_asked_of_those_that_match_all_else() {
 
 #[tokio::test]
 async fn queues_that_cannot_be_read_are_named_after_an_error_of_the_first_page() {
-    let broker: DynBroker = Arc::new(MemoryBroker::new());
+    let broker: DynBroker = SqliteBroker::open("sqlite::memory:").unwrap();
     put(&broker, "mail", 3).await;
     let noting = Noting::new(broker);
     noting.fails.store(true, Ordering::SeqCst);
