@@ -3,10 +3,8 @@
 //! The author of a broker implements [`Storage`](conformance::Storage), which opens the broker on fresh storage, and gets the whole
 //! [conformance](mod@conformance) suite, one test per behaviour:
 //!
-//! ```
-//! use queue_conformance::{conformance, memory_broker::Memory};
-//!
-//! conformance!(on_memory, Memory::new);
+//! ```ignore
+//! queue_conformance::conformance!(on_sqlite_file, SqliteFile::new);
 //! ```
 //!
 //! What the suite asks for case by case, the reference [`model`] says as one state machine: a queue in plain memory, without a clock and

@@ -8,32 +8,61 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The clock of the machine, or one that stands until a test advances it. Clones are the same clock.
+use tokio::time::Instant;
+
+/// The clock of the machine, or that of a test. Clones are the same clock.
 #[derive(Clone, Debug, Default)]
-pub struct Clock(Option<Arc<AtomicU64>>); // milliseconds since 1970
+pub struct Clock(Option<Arc<Own>>);
+
+#[derive(Debug)]
+struct Own {
+    /// In milliseconds since 1970: the time at which it stands, or began to run.
+    ms: AtomicU64,
+    began: Option<Instant>,
+}
 
 impl Clock {
     /// A clock that shows this time, in whole milliseconds, until [`advance`](Self::advance) is called.
     pub fn frozen(at: SystemTime) -> Self {
-        Clock(Some(Arc::new(AtomicU64::new(ms(at.duration_since(UNIX_EPOCH).unwrap_or_default())))))
+        Clock::own(at, None)
+    }
+
+    /// A clock that shows this time now and runs as Tokio's does, which a test can pause.
+    pub fn running(at: SystemTime) -> Self {
+        Clock::own(at, Some(Instant::now()))
+    }
+
+    fn own(at: SystemTime, began: Option<Instant>) -> Self {
+        let ms = AtomicU64::new(ms(at.duration_since(UNIX_EPOCH).unwrap_or_default()));
+        Clock(Some(Arc::new(Own { ms, began })))
+    }
+
+    /// Whether it stands.
+    pub fn is_frozen(&self) -> bool {
+        self.0.as_ref().is_some_and(|own| own.began.is_none())
+    }
+
+    /// Whether it is Tokio's clock that moves it.
+    pub(crate) fn is_running(&self) -> bool {
+        self.0.as_ref().is_some_and(|own| own.began.is_some())
     }
 
     /// Whether it is not the clock of the machine.
-    pub fn is_frozen(&self) -> bool {
+    pub(crate) fn is_of_test(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Moves a frozen clock forward, by whole milliseconds, rounded up. The clock of the machine does not move.
+    /// Moves the clock of a test forward, by whole milliseconds, rounded up. The clock of the machine does not move.
     pub fn advance(&self, by: Duration) {
-        if let Some(shown) = &self.0 {
-            shown.fetch_add(u64::try_from(by.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX), Ordering::SeqCst);
+        if let Some(own) = &self.0 {
+            own.ms.fetch_add(u64::try_from(by.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX), Ordering::SeqCst);
         }
     }
 
     /// The time since 1970.
     pub fn since_1970(&self) -> Duration {
         match &self.0 {
-            Some(shown) => Duration::from_millis(shown.load(Ordering::SeqCst)),
+            Some(own) => Duration::from_millis(own.ms.load(Ordering::SeqCst)) + own.began.map(|began| began.elapsed()).unwrap_or_default(),
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         }
     }
@@ -56,6 +85,14 @@ fn ms(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_clock_moves_with_that_of_tokio() {
+        let clock = Clock::running(UNIX_EPOCH);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        clock.advance(Duration::from_millis(1));
+        assert_eq!((clock.now_ms(), clock.is_frozen()), (3_600_001, false));
+    }
 
     #[test]
     fn a_frozen_clock_moves_only_when_it_is_advanced() {

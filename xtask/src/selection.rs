@@ -18,14 +18,13 @@ const DAMAGED_PARTS: u64 = 8;
 const AGE: Duration = Duration::from_secs(48 * 3600);
 
 /// Tests that rotate: the end of a program's name, and the beginning of a test's name within it.
-const ROTATED: [(&str, &str); 13] = [
+const ROTATED: [(&str, &str); 12] = [
     ("conformance", "on_valkey::"),
     ("conformance", "on_redis_sentinel::"),
     ("conformance", "on_valkey_sentinel::"),
     ("conformance", "on_redis_cluster::"),
     ("conformance", "on_valkey_cluster::"),
     ("conformance", "on_sqlite_memory::"),
-    ("conformance", "on_memory::"),
     ("conformance", "on_a_wrapped_broker::"),
     ("conformance", "access::on_redis_with_roles::"),
     ("conformance", "access::on_valkey_with_roles::"),
@@ -37,7 +36,7 @@ const ROTATED: [(&str, &str); 13] = [
 /// Sources that only rotated tests run, and these tests, which a change of the sources adds as a whole: `program: part of a test's name`.
 ///
 /// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, also by its full scripts, and one SQLite file.
-const ADDED: [(&str, &[&str]); 13] = [
+const ADDED: [(&str, &[&str]); 11] = [
     ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
     ("queue-core/src/redis/connection/probe.rs", &["conformance: on_valkey::"]),
@@ -45,8 +44,6 @@ const ADDED: [(&str, &[&str]); 13] = [
     ("queue-core/src/sqlite/connection/", &["conformance: on_sqlite_memory::"]),
     ("queue-core/src/broker/delegate.rs", &["conformance: on_a_wrapped_broker::"]),
     ("queue-core/src/observe/", &["conformance: on_a_wrapped_broker::"]),
-    ("queue-conformance/src/model/", &["conformance: on_memory::"]),
-    ("queue-conformance/src/memory_broker.rs", &["conformance: on_memory::"]),
     ("queue-conformance/src/failing/", &["conformance: on_a_wrapped_broker::"]),
     ("docs/acl/", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),
     ("queue-dashboard/assets/", &["dashboard: chromium::in_chromium_on_sqlite::"]),

@@ -1,9 +1,10 @@
 //! What lies between a simulated process and its broker: requests and replies are lost, late, or torn.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,15 +12,16 @@ use std::{
 
 use async_trait::async_trait;
 use fastrand::Rng;
-use queue_conformance::memory_broker::MemoryBroker;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
+    address::subscription_at,
     broker::{
-        Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
-        Extended, Followed, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind, Rewound,
-        ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
+        Announcer, Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued,
+        Extend, Extended, Followed, Hints, Inspect, JobState, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind,
+        Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
+    sqlite::SqliteBroker,
 };
 use tokio::task::AbortHandle;
 
@@ -31,22 +33,58 @@ pub(super) struct Weather {
     rng: Mutex<Rng>,
     /// How often a lane was told with its turn that the broker does not know it.
     pub(super) forgotten: AtomicUsize,
+    /// Who listens to what.
+    listeners: Mutex<BTreeMap<String, Vec<Announcer>>>,
 }
 
 impl Weather {
     pub(super) fn new(seed: u64) -> Arc<Weather> {
-        Arc::new(Weather { foul: AtomicBool::new(true), rng: Mutex::new(Rng::with_seed(seed)), forgotten: AtomicUsize::new(0) })
+        Arc::new(Weather {
+            foul: AtomicBool::new(true),
+            rng: Mutex::new(Rng::with_seed(seed)),
+            forgotten: AtomicUsize::new(0),
+            listeners: Mutex::default(),
+        })
     }
 
     /// A number below this one.
     pub(super) fn below(&self, n: u64) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..n)
     }
+
+    fn listeners(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Announcer>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hints for one more listener. Tokio leaves to chance in which order the listeners of one announcer are woken: each has an announcer of its own.
+    fn hints(self: &Arc<Self>, name: String, of_broker: impl FnOnce() -> Hints) -> Hints {
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        let mut listeners = self.listeners();
+        let of_name = listeners.entry(name.clone()).or_default();
+        of_name.push(announcer);
+        if of_name.len() == 1 {
+            let (mut heard, weather) = (of_broker(), self.clone());
+            tokio::spawn(async move {
+                loop {
+                    let due = heard.next().await.due;
+                    let mut listeners = weather.listeners();
+                    let of_name = listeners.entry(name.clone()).or_default();
+                    of_name.retain(Announcer::is_heard);
+                    of_name.iter().for_each(|listener| listener.announce(due));
+                    if of_name.is_empty() {
+                        return;
+                    }
+                }
+            });
+        }
+        hints
+    }
 }
 
 /// The broker of one process.
 pub(super) struct Link {
-    broker: MemoryBroker,
+    broker: Arc<SqliteBroker>,
     weather: Arc<Weather>,
     /// Whether this process reaches nobody.
     pub(super) cut: AtomicBool,
@@ -54,7 +92,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(broker: MemoryBroker, weather: Arc<Weather>) -> Arc<Link> {
+    pub(super) fn new(broker: Arc<SqliteBroker>, weather: Arc<Weather>) -> Arc<Link> {
         Arc::new(Link { broker, weather, cut: AtomicBool::new(false), tasks: Mutex::default() })
     }
 
@@ -62,6 +100,11 @@ impl Link {
     pub(super) fn kill(&self) {
         self.cut.store(true, Ordering::SeqCst);
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
+    }
+
+    /// Every other process hears of nothing.
+    fn hear(&self, name: String, hints: impl FnOnce(&SqliteBroker) -> Hints) -> Hints {
+        if self.weather.below(2) == 0 { Hints::silent() } else { self.weather.hints(name, || hints(&self.broker)) }
     }
 
     /// Carries a request to the broker, or not, and its reply back, or not. It is carried out when it is polled.
@@ -135,11 +178,7 @@ impl fmt::Debug for Link {
 
 #[async_trait]
 impl Broker for Link {
-    delegate_broker!(self.broker, only alarm, durability, condition, tick_hints, __sealed);
-
-    fn clock(&self) -> queue_core::clock::Clock {
-        queue_core::clock::Clock::default()
-    }
+    delegate_broker!(self.broker, only alarm, clock, durability, condition, __sealed);
 
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
@@ -183,7 +222,13 @@ impl Broker for Link {
 
     async fn has_work(&self, queue: &str) -> Result<bool> {
         let (broker, queue) = (self.broker.clone(), queue.to_owned());
-        self.call(async move { broker.has_work(&queue).await }).await
+        let call = async move {
+            // As Redis answers: SQLite always says yes.
+            let waits = [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Parked];
+            let stats = broker.stats(&queue).await?;
+            Ok(subscription_at(&queue).is_some() || waits.into_iter().any(|state| stats.count(state) > 0))
+        };
+        self.call(call).await
     }
 
     /// Torn: each lane fares for itself.
@@ -255,21 +300,25 @@ impl Broker for Link {
         self.call(async move { broker.trim_topic(&topic).await }).await
     }
 
+    /// A life has no schedules.
+    fn tick_hints(&self, _: &str) -> Hints {
+        Hints::silent()
+    }
+
     fn watch_hints(&self, queue: &str) -> Hints {
-        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.watch_hints(queue) }
+        self.hear(format!("watch {queue}"), |broker| broker.watch_hints(queue))
     }
 
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
-        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.remark_hints(queue, id) }
+        self.hear(format!("remark {queue} {id}"), |broker| broker.remark_hints(queue, id))
     }
 
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
-        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.ending_hints(queue, id) }
+        self.hear(format!("ending {queue} {id}"), |broker| broker.ending_hints(queue, id))
     }
 
     fn hints(&self, queue: &str) -> Hints {
-        // Every other process hears of nothing.
-        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.hints(queue) }
+        self.hear(queue.to_owned(), |broker| broker.hints(queue))
     }
 }
 

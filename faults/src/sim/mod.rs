@@ -1,9 +1,9 @@
-//! The worker and the client under simulation: their real code on the reference model of a broker, behind
-//! links that fail, in virtual time.
+//! The worker and the client under simulation: their real code on SQLite in memory, behind links that fail,
+//! in virtual time.
 //!
 //! One seed decides everything: what is enqueued, which requests and replies are lost, late or torn, who is cut off and who dies.
-//! Minutes of such a life take milliseconds, and the checker that judges real processes judges them. What is not simulated are the
-//! two real brokers; and futures whose order tokio leaves to chance, of which the worker has none that matters.
+//! Minutes of such a life take milliseconds, and the checker that judges real processes judges them. What is not simulated are threads
+//! and files of brokers; and futures whose order tokio leaves to chance, of which the worker has none that matters.
 
 mod link;
 mod outcomes;
@@ -11,13 +11,13 @@ mod outcomes;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use queue_conformance::{Clock, memory_broker::MemoryBroker};
 use queue_core::{
-    Backoff, Begin, Client, Error, Inspector, Registry, Retention, RuleOf,
-    broker::{Broker, DynBroker, Inspect, JobState},
+    Backoff, Begin, Client, Error, Inspector, JobId, Registry, Retention, RuleOf,
+    broker::{Broker, DynBroker, Inspect, JobState, MAX_ITEMS},
+    sqlite::SqliteBroker,
 };
 use queue_worker::Worker;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
@@ -68,9 +68,9 @@ pub fn run(seed: u64) -> Life {
 async fn life(seed: u64) -> Life {
     let memory = Memory::begin();
     let weather = Weather::new(seed);
-    let broker = MemoryBroker::with_clock(Clock::at(i64::try_from(ORIGIN_US / 1000).expect("a time within reach")));
+    let broker = SqliteBroker::running(UNIX_EPOCH + Duration::from_micros(ORIGIN_US)).expect("a database in memory can be opened");
     let rules = Rules::ALL[usize::try_from(weather.below(4)).unwrap_or(0)];
-    rules.set(&Client::with_broker(Arc::new(broker.clone())).inspector()).await.expect("memory answers");
+    rules.set(&Client::with_broker(broker.clone()).inspector()).await.expect("memory answers");
     let mut world = World { broker, weather, memory, rules, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
     for _ in 0..=world.weather.below(2) {
         world.start_worker();
@@ -110,7 +110,7 @@ async fn life(seed: u64) -> Life {
 }
 
 struct World {
-    broker: MemoryBroker,
+    broker: Arc<SqliteBroker>,
     weather: Arc<Weather>,
     memory: Memory,
     rules: Rules,
@@ -180,7 +180,7 @@ impl World {
 
     /// One that nothing befalls.
     fn inspector(&self) -> Inspector {
-        Client::with_broker(Arc::new(self.broker.clone())).inspector()
+        Client::with_broker(self.broker.clone()).inspector()
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
@@ -188,8 +188,16 @@ impl World {
         let (subscriptions, log) = topic_of(&inspector).await?;
         let (mut jobs, mut lanes) = (Vec::new(), Vec::new());
         for queue in queues(&subscriptions) {
-            jobs.extend(listed(&inspector, queue).await?.0);
-            lanes.extend(self.broker.model(queue).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }));
+            let (listed, seen) = listed(&inspector, queue).await?;
+            jobs.extend(listed);
+            let ids: Vec<JobId> = seen.into_iter().collect();
+            for ids in ids.chunks(MAX_ITEMS) {
+                let standings = self.broker.standing(queue, ids).await?.into_iter().flatten();
+                lanes.extend(standings.filter_map(|standing| {
+                    let name = standing.job.tag?.rsplit_once(':')?.0.to_owned();
+                    Some(Lane { name, deadline_ms: standing.now_ms + standing.lease_left_ms? })
+                }));
+            }
         }
         let counters = counters(&inspector, &subscriptions).await?;
         let slots = slots(&inspector, &subscriptions).await?;

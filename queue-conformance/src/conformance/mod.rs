@@ -1,12 +1,6 @@
 //! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the conformance asks for.
 //!
-//! ```
-//! use queue_conformance::{conformance, memory_broker::Memory};
-//!
-//! conformance!(on_memory, Memory::new);
-//! ```
-//!
-//! generates a module `on_memory` with a `#[test]` per case.
+//! `conformance!(on_sqlite_file, SqliteFile::new)` generates a module `on_sqlite_file` with a `#[test]` per case.
 
 pub mod aging;
 mod bed;

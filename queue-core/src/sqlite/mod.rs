@@ -124,6 +124,14 @@ impl SqliteBroker {
         Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::frozen(at))
     }
 
+    /// The same with a clock that shows this time now and runs as Tokio's does, which a test can pause. Its tasks run in the runtime of its callers.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn running(at: SystemTime) -> Result<Arc<SqliteBroker>> {
+        Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::running(at))
+    }
+
     /// Moves a [frozen](Self::frozen) clock forward, and lets those who wait look for work that is due now.
     pub fn advance(&self, by: Duration) {
         self.listeners.clock().advance(by);
@@ -156,7 +164,7 @@ impl SqliteBroker {
         for Advice { problem, way_out } in &advice {
             tracing::warn!(broker = opened.location, "{problem}; {way_out}");
         }
-        let (writer, mut threads) = if listeners.clock().is_frozen() {
+        let (writer, mut threads) = if listeners.clock().is_of_test() {
             (Writer::inline(opened, bell), Vec::new())
         } else {
             let (writer, thread) = Writer::start(opened, ballast, durability, bell)?;
@@ -189,7 +197,9 @@ impl SqliteBroker {
         let request = request.clone();
         let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
         let until = request.until;
-        self.io.clocked(self.writer().call_until(until, commit(bytes), move |tx| enqueue::enqueue(tx, &request))).await
+        let call = self.writer().call_until(until, commit(bytes), move |tx| enqueue::enqueue(tx, &request));
+        // The clock of a test may be that of its runtime.
+        if self.listeners.clock().is_of_test() { call.await } else { self.io.clocked(call).await }
     }
 
     fn writer(&self) -> &Writer {
@@ -244,11 +254,13 @@ impl Broker for SqliteBroker {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.io.spawn(task);
+        // Another runtime has another clock.
+        if self.listeners.clock().is_running() { drop(tokio::spawn(task)) } else { self.io.spawn(task) }
     }
 
     fn alarm(&self) -> Alarm {
-        Alarm::exact()
+        // A thread does not wait by Tokio's clock.
+        if self.listeners.clock().is_running() { Alarm::default() } else { Alarm::exact() }
     }
 
     fn clock(&self) -> Clock {

@@ -2,7 +2,7 @@
 
 mod access;
 
-use queue_conformance::{conformance, memory_broker::Memory};
+use queue_conformance::conformance;
 use queue_tests::{
     server::Kind,
     storages::{Server, SqliteFile, SqliteMemory, Wrapped},
@@ -17,5 +17,4 @@ conformance!(on_redis_cluster, || Server::cluster(Kind::Redis));
 conformance!(on_valkey_cluster, || Server::cluster(Kind::Valkey));
 conformance!(on_sqlite_file, SqliteFile::new);
 conformance!(on_sqlite_memory, SqliteMemory::new);
-conformance!(on_memory, Memory::new);
 conformance!(on_a_wrapped_broker, Wrapped::new);

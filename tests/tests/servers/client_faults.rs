@@ -9,21 +9,17 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use futures_util::{
     FutureExt,
     future::{BoxFuture, join_all, maybe_done},
 };
-use queue_conformance::{
-    Clock,
-    failing::{EnqueueFault as Fault, FailingBroker},
-    memory_broker::MemoryBroker,
-};
+use queue_conformance::failing::{EnqueueFault as Fault, FailingBroker};
 use queue_core::{
     Error,
-    broker::{DynBroker, JobState},
+    broker::{Broker, DynBroker, JobState},
     envelope::Envelope,
     prelude::*,
     sqlite::SqliteBroker,
@@ -178,8 +174,9 @@ async fn a_lost_answer_makes_no_second_job() {
 /// However its clock differs from that of the producer's machine. A batch keeps its time when it is sent again.
 #[tokio::test]
 async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
-    let clock = Clock::at(1_000_000_000_000);
-    let broker = FailingBroker::new(Arc::new(MemoryBroker::with_clock(clock.clone())));
+    let broker = SqliteBroker::running(UNIX_EPOCH + Duration::from_millis(1_000_000_000_000)).unwrap();
+    let clock = broker.clock();
+    let broker = FailingBroker::new(broker);
     let client = client(&broker, LONG);
     let enqueued_ms = async |handle: Handle<number>| {
         let record = client.inspector().show(handle.address()).await.unwrap();

@@ -2,15 +2,17 @@
 
 mod commands;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
-use queue_conformance::{Clock, memory_broker::MemoryBroker};
-use queue_core::{Client, ScheduleAddress, broker::DynBroker};
+use queue_core::{Client, ScheduleAddress, sqlite::SqliteBroker};
 use queue_worker::Worker;
 use reports::{Archive, leave, sign_up};
 
 /// A noon in 2026 by UTC: far from any night, so that a number of days has as many of them.
-const NOON_MS: i64 = 1_795_608_000_000;
+const NOON: Duration = Duration::from_secs(1_795_608_000);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -22,7 +24,7 @@ async fn while_working(client: &Client, archive: &Arc<Archive>, during: Duration
 
 #[tokio::test(start_paused = true)]
 async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_worked_in() {
-    let broker: DynBroker = Arc::new(MemoryBroker::with_clock(Clock::at(NOON_MS)));
+    let broker = SqliteBroker::running(UNIX_EPOCH + NOON).unwrap();
     let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
     sign_up(&client, 7, "Europe/Berlin").await.unwrap();
     sign_up(&client, 8, "America/New_York").await.unwrap();
@@ -49,7 +51,7 @@ async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_wor
 
 #[tokio::test(start_paused = true)]
 async fn what_the_program_declares_is_there_when_a_worker_has_started() {
-    let broker: DynBroker = Arc::new(MemoryBroker::with_clock(Clock::at(NOON_MS)));
+    let broker = SqliteBroker::running(UNIX_EPOCH + NOON).unwrap();
     let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
     while_working(&client, &archive, Duration::from_secs(5)).await;
     let all = client.schedules().list("reports").await.unwrap();

@@ -3,10 +3,9 @@
 //! Within a process a hint goes through a channel. Between processes it is a datagram, see [`sockets`](super::sockets).
 //! Hints may be lost: whoever waits polls as well.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
 
 #[cfg(unix)]
 use super::sockets::Peers;
@@ -47,7 +46,7 @@ impl Listeners {
         let listeners = self.announcers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(announcer) = listeners.get(queue) {
             let wait = between(self.clock.since_1970(), at);
-            announcer.announce((!wait.is_zero()).then(|| Instant::now() + wait));
+            announcer.announce((!wait.is_zero()).then(|| (Instant::now() + wait).into_std()));
         }
     }
 }

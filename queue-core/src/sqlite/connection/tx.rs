@@ -79,8 +79,8 @@ impl<'a> Tx<'a> {
     }
 
     /// Whether the clock belongs to a test.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.source.is_frozen()
+    pub(crate) fn is_of_test(&self) -> bool {
+        self.source.is_of_test()
     }
 
     /// When a job may start that is to wait so long. A part of a millisecond counts as a whole one, so that nothing starts early.
@@ -94,7 +94,7 @@ impl<'a> Tx<'a> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
         self.clock = self.clock.max(self.source.since_1970());
         self.now = in_ms(self.clock);
-        if self.is_frozen() {
+        if self.is_of_test() {
             // The triggers cannot ask for it.
             self.sql("UPDATE queue_followed SET now = ?1")?.execute([self.now])?;
         }

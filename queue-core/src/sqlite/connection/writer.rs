@@ -97,9 +97,12 @@ impl Writer {
         let gone = || Error::unavailable(&self.shown, "its thread has ended");
         self.ops.send(Box::new(Call::new(work, commit, caller))).map_err(|_| gone())?;
         if let Some(own) = &self.own {
-            let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-            let (group, receiver) = &mut *own;
-            group.commit_waiting(receiver);
+            {
+                let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let (group, receiver) = &mut *own;
+                group.commit_waiting(receiver);
+            }
+            return answer.await.map_err(|_| gone())?;
         }
         let wait = until.map_or(CALL_DEADLINE, |until| until.saturating_duration_since(Instant::now()).min(CALL_DEADLINE));
         match tokio::time::timeout(wait, answer).await {

@@ -41,7 +41,7 @@ pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result
     let stood = before > tx.now && before <= latest;
     let until = after(tx.now, stands).min(latest).max(if stood { before } else { 0 });
     let begun = begun.max(0).saturating_add(i64::from(!stood));
-    tx.sql(MARK)?.execute(params![queue.key, until, begun, tx.is_frozen().then_some(tx.now)])?;
+    tx.sql(MARK)?.execute(params![queue.key, until, begun, tx.is_of_test().then_some(tx.now)])?;
     if !stood {
         prune(tx, PRUNED)?;
     }
