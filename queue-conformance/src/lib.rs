@@ -7,16 +7,11 @@
 //! queue_conformance::conformance!(on_sqlite_file, SqliteFile::new);
 //! ```
 //!
-//! What the suite asks for case by case, the reference [`model`] says as one state machine: a queue in plain memory, without a clock and
-//! without threads. A property test can compare a broker with it after each step. Two brokers are made of it and around it:
-//!
-//! - [`memory_broker`] is the model behind the trait `Broker`. Its [`Clock`] belongs to the test, so that minutes pass in milliseconds.
-//! - [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
+//! [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
 //!
 //! All tests use the same [waits](patience), [folders](mod@folder) and [ports](port).
 
 mod changes;
-mod clock;
 // The unit tests do without the suite, which takes longer to compile than all the rest.
 #[cfg(test)]
 #[path = "conformance/cases.rs"]
@@ -25,10 +20,7 @@ mod cases;
 pub mod conformance;
 pub mod failing;
 pub mod folder;
-#[cfg(not(test))]
-pub mod memory_broker;
-pub mod model;
 pub mod patience;
 pub mod port;
 
-pub use self::{changes::Changes, clock::Clock};
+pub use self::changes::Changes;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "model", "corrupt", "rows", "outbox"];
+const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "property", "corrupt", "rows", "outbox"];
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
 /// changes what the compiler says.

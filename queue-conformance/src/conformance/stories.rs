@@ -14,7 +14,7 @@ use crate::Changes as _;
 const STEPS: usize = 400;
 const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
-/// What the model knows of the jobs.
+/// What the story knows of the jobs.
 #[derive(Default)]
 struct World {
     /// Jobs that have to be somewhere, with their payload.
@@ -179,7 +179,7 @@ async fn requeue(bed: &Bed, rng: &mut Rng, world: &mut World) {
     world.alive.insert(id, payload);
 }
 
-/// The third crash buries; the model asks which.
+/// The third crash buries; the story asks which.
 async fn notice_crashed(bed: &Bed, held: &[Delivery], world: &mut World) {
     for delivery in held {
         if world.alive.contains_key(&delivery.id) && bed.state(&delivery.id).await == Some(JobState::Dead) {

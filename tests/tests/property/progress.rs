@@ -15,7 +15,7 @@ use queue_tests::{
 
 use self::story::Story;
 
-/// One for so many stories that are compared with the model: each has hundreds of claims.
+/// One for so many stories of the two brokers: each has hundreds of claims.
 const LONGER: u64 = 64;
 
 /// The story that is told where nobody asks for others: it has found keys of a limit that were not reviewed when that changed.

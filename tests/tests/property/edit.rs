@@ -1,16 +1,14 @@
 //! Edits of jobs that wait, as steps of a story.
 
 use proptest::{option, prelude::*};
-use queue_conformance::model::Model;
 use queue_core::{
-    JobId,
     broker::{EditJob, JobLimits, Priority, SeenJob, StoredJob},
     envelope::Envelope,
 };
 
 use crate::{
+    job::{group_name, limit_key, unique_key},
     step::{GROUPS, KEYS, LONG, TASK},
-    world::{group_name, limit_key, unique_key},
 };
 
 /// What a person changes of a job.
@@ -47,17 +45,8 @@ pub(crate) fn limited(n: usize, wanted: &mut Wanted) {
     wanted.limits = [None, Some(vec![]), Some(vec![key]), Some(vec![key, 3])].into_iter().nth(n / 2 % 4).flatten();
 }
 
-/// The request. `None`: there is no such job, or its time is so near that two clocks may differ about it.
-pub(crate) fn request(model: &Model, queue: &str, id: &JobId, wanted: &Wanted) -> Option<EditJob> {
-    let job = model.jobs.get(id)?;
-    let record = job.record(id);
-    let is_near = record.at_ms.is_some_and(|at| (model.now..model.now + 1000).contains(&at));
-    let cost = job.limits.as_ref().map_or(1, |limits| limits.cost);
-    (!is_near).then(|| request_of(queue, record, cost, model.now, wanted))
-}
-
 /// The request, of a job as it is.
-pub(crate) fn request_of(queue: &str, record: StoredJob, cost: u32, now_ms: i64, wanted: &Wanted) -> EditJob {
+pub(crate) fn request(queue: &str, record: StoredJob, cost: u32, now_ms: i64, wanted: &Wanted) -> EditJob {
     let mut seen = SeenJob::new(record.envelope, record.priority, record.group, record.at_ms);
     let mut request = EditJob::new(queue, record.id, seen.clone());
     if wanted.stale {

@@ -2,17 +2,20 @@
 
 use std::fmt::{self, Debug};
 
-use queue_core::{
-    Result,
-    broker::{DynBroker, JobState, Standing, StoredJob, StoredPage, StoredTransition, Turn, TurnAnswer},
-};
+use queue_core::broker::{DynBroker, JobState, Standing, StoredJob, StoredPage, StoredTransition, Turn, TurnAnswer};
 
-use super::world::Sides;
-use crate::compare::Check;
+use crate::world::Sides;
+
+/// What is wrong.
+pub(crate) type Check<T = ()> = Result<T, String>;
 
 impl Sides {
     /// Asks both, and returns their answer. An error is an answer.
-    pub(crate) async fn ask<T: Debug>(&self, what: &str, ask: impl AsyncFn(&DynBroker) -> Result<T>) -> Check<Result<T>> {
+    pub(crate) async fn ask<T: Debug>(
+        &self,
+        what: &str,
+        ask: impl AsyncFn(&DynBroker) -> queue_core::Result<T>,
+    ) -> Check<queue_core::Result<T>> {
         self.ask_as(what, ask, |answer| answer).await
     }
 
@@ -20,16 +23,16 @@ impl Sides {
     pub(crate) async fn ask_as<T, U: Debug>(
         &self,
         what: &str,
-        ask: impl AsyncFn(&DynBroker) -> Result<T>,
+        ask: impl AsyncFn(&DynBroker) -> queue_core::Result<T>,
         face: impl Fn(T) -> U,
-    ) -> Check<Result<U>> {
+    ) -> Check<queue_core::Result<U>> {
         let seed = fastrand::u64(..);
         // Names of parties are random in part. Both brokers draw the same.
         fastrand::seed(seed);
         let redis = ask(&self.redis).await.map(&face);
         fastrand::seed(seed);
         let sqlite = ask(&self.sqlite()).await.map(&face);
-        let text = |answer: &Result<U>| match answer {
+        let text = |answer: &queue_core::Result<U>| match answer {
             Ok(answer) => format!("{answer:?}"),
             Err(error) => format!("error: {error}"),
         };
@@ -38,7 +41,7 @@ impl Sides {
     }
 
     /// A turn; returns the answer of SQLite. A broker may promise more jobs than there are, and need not know when a job starts that waits for a limit.
-    pub(crate) async fn ask_turn(&self, turn: &Turn, has_limits: bool) -> Check<Result<TurnAnswer>> {
+    pub(crate) async fn ask_turn(&self, turn: &Turn, has_limits: bool) -> Check<queue_core::Result<TurnAnswer>> {
         let face = |mut answer: TurnAnswer| {
             let whole = answer.clone();
             answer.aside = sorted(answer.aside);
@@ -51,7 +54,7 @@ impl Sides {
     }
 
     /// A read that must not fail.
-    pub(crate) async fn read<T: Debug>(&self, what: &str, ask: impl AsyncFn(&DynBroker) -> Result<T>) -> Check<T> {
+    pub(crate) async fn read<T: Debug>(&self, what: &str, ask: impl AsyncFn(&DynBroker) -> queue_core::Result<T>) -> Check<T> {
         self.ask(what, ask).await?.map_err(|error| format!("{what}: {error}"))
     }
 }

@@ -24,17 +24,13 @@ use queue_core::{
 use queue_tests::server::{self, Kind, Server};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
-use super::{
-    compare::{by_job, face_of_page, faces_of_jobs, faces_of_standings, sorted},
-    operate::Operations,
-};
 use crate::{
-    compare::Check,
+    compare::{Check, by_job, face_of_page, faces_of_jobs, faces_of_standings, sorted},
     edit,
-    operate::Operating,
+    job::{group_name, new_job, unique_key},
+    operate::{Operating, Operations},
     progress::snapshot::{Claim, Job, Snapshot, overtakes},
     step::{End, Index, KEYS, LONG, New, Step, TASK},
-    world::{group_name, new_job, unique_key},
 };
 
 const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -246,7 +242,7 @@ impl World<'_> {
                     && let Some(record) = sides.sqlite().show(&queue, &id).await.map_err(|error| error.to_string())?
                 {
                     self.may_return |= self.ages && record.state == JobState::Ready;
-                    let request = edit::request_of(&queue, record, 1, sides.now_ms(), wanted);
+                    let request = edit::request(&queue, record, 1, sides.now_ms(), wanted);
                     self.has_limits |= request.limits.is_some();
                     sides.read("edit", async |broker| broker.edit(&request).await).await?;
                 }

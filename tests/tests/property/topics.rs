@@ -1,7 +1,8 @@
-//! Stories of a topic with two subscriptions: the same is done to a broker and to the memory broker, and both have the same events, jobs and cursors after every step.
+//! Stories of a topic with two subscriptions: the same is done to both brokers, and both have the same events, jobs and cursors after every step.
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,15 +12,19 @@ use queue_core::{
     Client, JobId,
     broker::{
         Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, FOLLOWED, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId,
-        Register, Retention, SetPause, Subscribe, Turn, Unknown, subscription_address, topic_address,
+        Register, Retention, SetPause, StoredTransition, Subscribe, Turn, Unknown, subscription_address, topic_address,
     },
     envelope::Envelope,
 };
 
 use crate::{
-    compare::{Check, same},
-    follow::{Face, by_job},
+    compare::{Check, by_job},
+    world::Sides,
 };
+
+fn same<T: PartialEq + Debug>(what: &str, sqlite: &T, redis: &T) -> Check {
+    if sqlite == redis { Ok(()) } else { Err(format!("{what}: SQLite has\n  {sqlite:?}\nand Redis\n  {redis:?}")) }
+}
 
 const NAMES: [&str; 2] = ["billing", "mail"];
 
@@ -215,7 +220,7 @@ impl Side {
     }
 
     /// What is told of the jobs of a subscription since the last call; `None`: no mark stands, or it might be over.
-    async fn told(&mut self, of: usize) -> Result<Option<BTreeMap<JobId, Vec<Face>>>, queue_core::Error> {
+    async fn told(&mut self, of: usize) -> Result<Option<Vec<StoredTransition>>, queue_core::Error> {
         let lane = &mut self.lanes[of];
         let Some((after, at)) = lane.followed.filter(|(_, at)| at.elapsed() < FOLLOWED / 2) else { return Ok(None) };
         let read = self.broker.transitions(&lane.queue, after, 500).await?;
@@ -261,12 +266,12 @@ fn event((id, group, known): &(Option<u8>, Option<u8>, bool)) -> NewJob {
     event
 }
 
-/// One story, on both sides. `pass`: time passes.
-pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicStep], pass: impl AsyncFn()) -> Check {
+/// Tells a story.
+pub(crate) async fn tell(sides: &Sides, story: &[TopicStep]) -> Check {
     let told = |error: queue_core::Error| error.to_string();
     let topic: Arc<str> = format!("story-{:016x}", fastrand::u64(..)).into();
-    let mut model = Side::new(memory, topic.clone()).await.map_err(told)?;
-    let mut real = Side::new(broker, topic).await.map_err(told)?;
+    let mut sqlite = Side::new(sides.sqlite(), topic.clone()).await.map_err(told)?;
+    let mut redis = Side::new(sides.redis.clone(), topic).await.map_err(told)?;
     let mut published = 0;
     for (n, step) in story.iter().enumerate() {
         let events: Vec<NewJob> = match step {
@@ -279,20 +284,20 @@ pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicSte
         published += events.len();
         if matches!(step, TopicStep::Trim) || !events.is_empty() {
             // So that each event of the log is older than the clock when it is trimmed.
-            pass().await;
+            sides.advance(2);
         }
         let at = |what: &str| format!("step {}, {step:?}: {what}", n + 1);
-        let known = model.act(step, &events).await.map_err(told)?;
-        let found = real.act(step, &events).await.map_err(told)?;
+        let known = sqlite.act(step, &events).await.map_err(told)?;
+        let found = redis.act(step, &events).await.map_err(told)?;
         same(&at("the answer"), &known, &found)?;
-        let (known, mut found) = (model.seen().await.map_err(told)?, real.seen().await.map_err(told)?);
+        let (known, mut found) = (sqlite.seen().await.map_err(told)?, redis.seen().await.map_err(told)?);
         // On Redis that is not known behind some marks.
         for (known, found) in known.1.iter().zip(&mut found.1) {
             found.1 = found.1.or(known.1);
         }
         same(&at("the topic"), &known, &found)?;
         for of in 0..NAMES.len() {
-            if let (Some(known), Some(found)) = (model.told(of).await.map_err(told)?, real.told(of).await.map_err(told)?) {
+            if let (Some(known), Some(found)) = (sqlite.told(of).await.map_err(told)?, redis.told(of).await.map_err(told)?) {
                 same(&at("transitions"), &known, &found)?;
             }
         }

@@ -12,8 +12,9 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use proptest::{collection::vec, prelude::*};
 use queue_core::{
-    Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationState, Priority, Result, RunOperation,
+    Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Priority, Result, RunOperation,
     broker::{
         Broker, Change, DynBroker, Inspect, JobState, Operate, Operated, OperationDeed, OperationPart, OperationStep, Scan, Scanned,
         StoredJob,
@@ -21,11 +22,78 @@ use queue_core::{
     delegate_broker, delegate_inspect,
 };
 
-use super::world::Sides;
 use crate::{
     compare::Check,
-    operate::{Operating, PAGE, RUNNERS},
+    step::{Index, index},
+    world::Sides,
 };
+
+/// Jobs of a page.
+const PAGE: usize = 3;
+
+/// Runners that go on side by side.
+const RUNNERS: usize = 3;
+
+/// What people and runners do with the operations of a queue.
+#[derive(Clone, Debug)]
+pub(crate) enum Operating {
+    /// A person starts one; `detached`: it has no runner yet; `on_redis`: which of two brokers its runners work on.
+    Start { on_redis: bool, kind: OperationKind, filter: &'static str, detached: bool },
+    /// One of the runners takes `steps` steps.
+    Run { runner: Index, steps: usize },
+    /// Another runner comes, and takes over at once or when the one before is gone.
+    Join { at_once: bool },
+    /// A runner goes away.
+    Leave { runner: Index },
+    /// A person stops the last one.
+    Stop,
+    /// A program takes a step of the last one under the name of its runner or under another name, whose number is the next one or off by one.
+    Step { is_runner: bool, off: i64, change: Change, states: Vec<JobState>, jobs: Vec<Index> },
+}
+
+const FILTERS: [&str; 12] = [
+    "",
+    "state=ready",
+    "state=scheduled",
+    "state=dead",
+    "state!=dead",
+    "state!=ready",
+    "state!=ready state!=active",
+    "task=model.task",
+    "task=other",
+    "priority=normal",
+    "tag.all=yes",
+    "tag.all=yes state!=dead",
+];
+
+fn kind() -> impl Strategy<Value = OperationKind> {
+    prop_oneof![
+        3 => Just(OperationKind::Requeue),
+        3 => Just(OperationKind::Promote),
+        3 => Just(OperationKind::Cancel),
+        2 => Just(OperationKind::Delete),
+        1 => Just(OperationKind::Drain),
+        1 => Just(OperationKind::Purge),
+    ]
+}
+
+pub(crate) fn operating() -> impl Strategy<Value = Operating> {
+    let change = prop_oneof![Just(Change::Requeue), Just(Change::Promote), Just(Change::Cancel), Just(Change::Delete)];
+    let states = prop_oneof![
+        3 => Just(JobState::ALL.to_vec()),
+        1 => vec(prop::sample::select(JobState::ALL.to_vec()), 0..3),
+    ];
+    prop_oneof![
+        4 => (any::<bool>(), kind(), prop::sample::select(FILTERS.to_vec()), prop::bool::weighted(0.2))
+            .prop_map(|(on_redis, kind, filter, detached)| Operating::Start { on_redis, kind, filter, detached }),
+        8 => (index(), 1..5usize).prop_map(|(runner, steps)| Operating::Run { runner, steps }),
+        2 => any::<bool>().prop_map(|at_once| Operating::Join { at_once }),
+        1 => index().prop_map(|runner| Operating::Leave { runner }),
+        1 => Just(Operating::Stop),
+        2 => (prop::bool::weighted(0.7), -1..=1i64, change, states, vec(index(), 0..3))
+            .prop_map(|(is_runner, off, change, states, jobs)| Operating::Step { is_runner, off, change, states, jobs }),
+    ]
+}
 
 /// A broker with short pages that writes down what it is asked to do with operations, and what it answers.
 struct Overheard {

@@ -1,0 +1,83 @@
+//! The same random operations on Redis and on SQLite, at the same time of one frozen clock: both give the same answers and have the same state after every step, and an audit of
+//! each finds nothing. Where the contract of a broker leaves an order free, what is compared is said in `compare.rs` and `world.rs`.
+//!
+//! The steps name jobs, lanes and deliveries by numbers that are resolved while the story runs: so any part of a story is a story, and one that fails can be shrunk although the brokers
+//! choose some things for themselves. `QUEUE_TEST_SEED` replays the stories of a seed, `QUEUE_TEST_SHRINK=0` does not shrink a story that fails.
+//!
+//! `QUEUE_TEST_CASES` is the number of stories, of a new seed; without it and without `QUEUE_TEST_SEED` the same 24 stories are told in each run.
+
+mod compare;
+mod edit;
+mod job;
+mod operate;
+mod progress;
+mod step;
+mod topics;
+mod world;
+
+use std::fmt::Debug;
+
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
+};
+use tokio::runtime::Runtime;
+
+use self::{compare::Check, step::story, topics::topic_story, world::Sides};
+
+/// Most steps of a story.
+const STEPS: usize = 60;
+
+/// The seed and the number of the usual stories.
+const USUAL: (u64, u32) = (1, 24);
+
+#[test]
+fn both_brokers_agree() {
+    tell(&story(STEPS), &world::tell);
+}
+
+#[test]
+fn both_brokers_agree_on_topics() {
+    tell(&topic_story(STEPS), &topics::tell);
+}
+
+fn tell<T: Debug + Clone>(stories: &impl Strategy<Value = Vec<T>>, one: &impl AsyncFn(&Sides, &[T]) -> Check) {
+    let (runtime, mut runner, seed) = teller();
+    let server = Sides::server();
+    let told =
+        runner.run(stories, |story| runtime.block_on(async { one(&Sides::new(&server).await, &story).await.map_err(TestCaseError::fail) }));
+    judge(told, seed);
+}
+
+/// Who tells stories, by which seed.
+fn teller() -> (Runtime, TestRunner, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let asked = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok());
+    let usual_seed = asked.is_none().then_some(USUAL.0);
+    let seed = number("QUEUE_TEST_SEED").or(usual_seed).unwrap_or_else(|| fastrand::u64(..));
+    let cases = asked.unwrap_or(USUAL.1);
+    println!("seed {seed}; QUEUE_TEST_SEED={seed} tells these stories again");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: u32::try_from(number("QUEUE_TEST_SHRINK").unwrap_or(4000)).unwrap_or(4000),
+        max_shrink_time: 120_000,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
+    (runtime, TestRunner::new_with_rng(config, rng), seed)
+}
+
+fn judge<T: Debug>(told: Result<(), TestError<Vec<T>>>, seed: u64) {
+    match told {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, story)) => {
+            let steps: String = story.iter().enumerate().map(|(n, step)| format!("{:3} {step:?}\n", n + 1)).collect();
+            panic!("{reason}\n\nthe shortest story that fails (QUEUE_TEST_SEED={seed}):\n{steps}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
