@@ -20,11 +20,11 @@ pub struct Condition {
     pub readers: Vec<u32>,
     /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
     pub trouble: Option<Trouble>,
-    /// What is wrong with the place of the database file.
+    /// Problems of the folder or file system that has the database file. The broker works with them.
     pub advice: Vec<Advice>,
 }
 
-/// Something that makes the broker slower or less safe than it could be, but that stops nobody.
+/// A problem with which the broker works, but more slowly or less safely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The cause.

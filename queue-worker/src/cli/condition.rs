@@ -24,6 +24,9 @@ pub(super) struct Shown {
     free_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_bytes: Option<u64>,
+    /// Problems of the place of the database file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    advice: Vec<String>,
 }
 
 impl From<Condition> for Shown {
@@ -35,6 +38,7 @@ impl From<Condition> for Shown {
             limit_bytes: condition.limit,
             free_bytes: condition.free,
             log_bytes: condition.log,
+            advice: condition.advice.into_iter().map(|Advice { problem, way_out }| format!("{problem}; {way_out}")).collect(),
         }
     }
 }
