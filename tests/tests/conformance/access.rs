@@ -269,18 +269,24 @@ async fn on_redis_tls_reaches_sentinels_and_their_master() {
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
-/// The ports that nodes tell are those for TLS.
-#[tokio::test]
-async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
-    let files = Certificates::new();
+/// A cluster of one node, and its port for TLS.
+async fn tls_cluster(files: &Certificates) -> (Server, u16) {
     let port = free_port();
     let mut options = files.options(port);
     options.extend(["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port"].map(str::to_owned));
     options.push(free_port().to_string());
     let node = Server::with(Kind::Redis, &as_words(&options));
     assert!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).starts_with("+OK"));
-    let url = format!("rediss+cluster://localhost:{port}?{}", files.parameters());
     queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
+    (node, port)
+}
+
+/// The ports that nodes tell are those for TLS.
+#[tokio::test]
+async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
+    let files = Certificates::new();
+    let (_node, port) = tls_cluster(&files).await;
+    let url = format!("rediss+cluster://localhost:{port}?{}", files.parameters());
     let client = Client::connect(&url).await.unwrap().watched();
     let job = note::job(1).enqueue(&client).await.unwrap();
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
@@ -290,13 +296,7 @@ async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
 #[tokio::test]
 async fn on_redis_tls_verifies_the_name_that_it_is_given() {
     let files = Certificates::of(&["jobs.example"]);
-    let port = free_port();
-    let mut options = files.options(port);
-    options.extend(["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port"].map(str::to_owned));
-    options.push(free_port().to_string());
-    let node = Server::with(Kind::Redis, &as_words(&options));
-    assert!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).starts_with("+OK"));
-    queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
+    let (_node, port) = tls_cluster(&files).await;
     let url = format!("rediss+cluster://127.0.0.1:{port}?{}", files.parameters());
     let error = Client::connect(&url).await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable { problem, .. } if problem.contains("certificate")), "{error}");
