@@ -102,7 +102,7 @@ impl Link {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
     }
 
-    /// Every other process hears of nothing.
+    /// Half of the listeners get no hints, so that they depend on their polls.
     fn hear(&self, name: String, hints: impl FnOnce(&SqliteBroker) -> Hints) -> Hints {
         if self.weather.below(2) == 0 { Hints::silent() } else { self.weather.hints(name, || hints(&self.broker)) }
     }

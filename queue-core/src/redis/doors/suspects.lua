@@ -46,8 +46,9 @@ end
 -- Whether suspects of groups may start that no claim has looked at since the first was looked at. Nothing: this script has not searched.
 local may_be_doubted = nil
 
--- The suspect that comes first: of the group with the least start, the first that no limit holds back. Limits may hold back all that a search looks at: then
--- nothing is found, and the next search goes on behind them. It stores where that is if `stores`, and begins there; otherwise it begins with the first group.
+-- The suspect that comes first: of the group with the least start, the first that no limit holds back. A search examines `limit_step` suspects at
+-- most. If limits hold back all of them, it finds nothing. With `stores`, it stores its place in `meta`, and the next such search continues there. Without, it begins with
+-- the first group.
 local function next_suspect(stores)
   local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
   if stores then
@@ -91,7 +92,7 @@ local function next_suspect(stores)
   end
 end
 
--- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
+-- Claims one suspect of a group. The virtual start of the group moves on by the cost of a job, and the virtual time of the queue stays as it is.
 local function claim_suspect_of_group()
   local found = call('EXISTS', K.doubts) == 1 and (turn_era(C.limit_step) or next_suspect(true))
   if not found then

@@ -179,7 +179,7 @@ impl fmt::Debug for Bits {
 /// The rare features that a queue may have whose turns go by `turn_plain.lua`.
 pub(in crate::redis) const PLAIN_TURN: Bits = Bits::of(&[Bit::Large, Bit::Failed]);
 
-/// The same for `enqueue_plain.lua`: jobs that are ready now are stored alike in any queue whose jobs do not rise, and that nobody follows.
+/// The features that a queue may have whose enqueues go by `enqueue_plain.lua`: all but aging and followed transitions. None of them changes how a job is stored that is ready now.
 pub(in crate::redis) const PLAIN_ENQUEUE: Bits = Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0);
 
 #[cfg(test)]
