@@ -76,7 +76,7 @@ const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "big_payloads_answer", AtMost(1024.0)),
     ("sqlite", "sqlite_process", RatioAtLeast(0.55)),
     ("sqlite", "sqlite_enqueue_all", RatioAtLeast(0.8)),
-    ("sqlite", "sqlite_enqueue_c50", RatioAtLeast(0.5)),
+    ("sqlite", "sqlite_enqueue_c50", RatioAtLeast(0.45)),
     ("sqlite", "sqlite_latency_p50", AtMost(3.0)),
     ("sqlite", "sqlite_lateness_p50", AtMost(1.0)),
     ("sqlite", "sqlite_lateness_p99", AtMost(5.0)),

@@ -854,10 +854,6 @@ mutants! {
     PLACES "queue-worker/src/cli/mod.rs" {
         "looking makes no database": "Client::connect_existing(&url_or_env()?).await" => "Client::connect(&url_or_env()?).await";
     }
-    CORE "queue-core/src/sqlite/connection/company.rs" {
-        "sqlite: who is alone waits for nobody": "if there >= self.expected {" => "if false {";
-        "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
-    }
     CLIENT "queue-core/src/client/sender.rs" {
         "client: whoever is alone sends from its own thread": "self.callers.fetch_add(1, Ordering::Relaxed) == 0" => "self.callers.fetch_add(1, Ordering::Relaxed) == usize::MAX";
     }

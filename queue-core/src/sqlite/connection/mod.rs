@@ -11,7 +11,6 @@
 //! | `statement` | takes in a `.sql` file |
 //! | `lenient` | reads columns that another program may have written |
 //! | `unsigned` | stores and reads `u64` and `usize` |
-//! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
@@ -20,7 +19,6 @@
 
 pub(crate) mod ballast;
 mod busy;
-mod company;
 pub(crate) mod condition;
 pub(crate) mod doorbell;
 pub(crate) mod file;

@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     ballast::Ballast,
     busy,
-    company::Company,
     doorbell::Bell,
     file::{File, Looked},
     operation::{Call, Commit, Op},
@@ -71,7 +70,6 @@ impl Writer {
             roomy: true,
             durability: Durability::Volatile,
             syncs: true,
-            company: Company::default(),
             waiting: VecDeque::new(),
         };
         start("queue-sqlite-reader", group)
@@ -147,8 +145,6 @@ struct Group {
     durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
     syncs: bool,
-    /// Who may join a commit before it goes to the disk.
-    company: Company,
     waiting: VecDeque<Box<dyn Op>>,
 }
 
@@ -166,7 +162,6 @@ impl Group {
             roomy: true,
             durability,
             syncs: true,
-            company: Company::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -210,7 +205,6 @@ impl Group {
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
         let room = self.check_room();
         let mut bytes = 0;
-        let mut wait = self.company.wait();
         let only_reads = self.begin == READ;
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut current = None;
@@ -221,7 +215,7 @@ impl Group {
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
                     // A read that comes meanwhile must see what its caller has committed before: it gets a later snapshot.
                     if waiting.is_empty() && !only_reads {
-                        waiting.extend(receiver.try_recv().ok().or_else(|| synced.then(|| wait.next(answers.len(), receiver)).flatten()));
+                        waiting.extend(receiver.try_recv());
                     }
                     // What came meanwhile and has to be on disk waits for a commit of its own.
                     if waiting.front().is_none_or(|op| !synced && waits(&**op)) {
@@ -271,8 +265,6 @@ impl Group {
             let lost = || Error::ambiguous(self.location.clone(), "its file was deleted or moved while the call was carried out");
             answers.iter_mut().filter(|(_, failure)| failure.is_none()).for_each(|(_, failure)| *failure = Some(lost()));
         }
-        let promised = answers.iter().filter(|(op, _)| waits(&**op)).count();
-        self.company.ended(self.waiting.len() + receiver.len(), promised);
         for (op, failure) in answers {
             op.answer(failure);
         }
@@ -354,15 +346,11 @@ impl Group {
             let mut tx = Tx::new(&self.connection, found, watched, self.bell.clock());
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
-            let begun = Instant::now();
             self.connection.prepare_cached("COMMIT")?.execute([])?;
-            Ok((hints, begun.elapsed()))
+            Ok(hints)
         });
         match outcome {
-            Ok((hints, took)) => {
-                if self.syncs {
-                    self.company.came_back(took);
-                }
+            Ok(hints) => {
                 self.bell.ring(hints);
                 Ok(())
             }
