@@ -92,6 +92,59 @@ fn a_newer_schema_is_refused_and_left_alone() {
     assert!(matches!(error, Error::SchemaTooNew { found: 77, .. }), "{error}");
 }
 
+/// One of the time before the first release: nothing reads it, and nothing is written.
+#[test]
+fn an_older_schema_is_refused_and_left_alone() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE queue_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL); INSERT INTO queue_meta VALUES ('schema', 3)",
+        )
+        .unwrap();
+    let error = refusal(&path).to_string();
+    let told = format!("the database {} has schema 3, of a version before the first release", path.display());
+    assert!(error.starts_with(&told) && error.contains("move the file away, or name another one"), "{error}");
+    let tables: u32 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, 1);
+}
+
+/// What no program can store: values of another type, states that there are not, counts below zero.
+#[test]
+fn the_tables_refuse_what_they_cannot_hold() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    drop(SqliteBroker::open_path(&path).unwrap());
+    let file = Connection::open(&path).unwrap();
+    let tables = "SELECT count(*), count(*) FILTER (WHERE strict) FROM pragma_table_list WHERE schema = 'main' AND name LIKE 'queue\\_%' ESCAPE '\\'";
+    let (all, strict): (u32, u32) = file.query_row(tables, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(all > 40 && strict == all, "{strict} of {all} tables are strict");
+    file.execute_batch("INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) VALUES (1, x'3d61', 0, 2, 1, 2, x'')")
+        .unwrap();
+    for (column, value) in [
+        ("state", "14"),
+        ("state", "-1"),
+        ("state", "'ready'"),
+        ("priority", "4"),
+        ("attempts", "-1"),
+        ("attempts", "1.5"),
+        ("crashes", "4294967296"),
+        ("id", "x''"),
+        ("id", "'text'"),
+        ("envelope", "'text'"),
+        ("note", "x'ff'"),
+        ("pos", "NULL"),
+    ] {
+        let change = format!("UPDATE queue_jobs SET {column} = {value}");
+        let error = file.execute(&change, []).expect_err(&change);
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn a_newer_schema_that_another_process_brings_stops_this_one() {
     let folder = folder();
@@ -245,7 +298,7 @@ async fn a_damaged_row_hurts_nobody_elses_request() {
     given[0].id = JobId::given("invoice-1").unwrap();
     given[0].digest = 7;
     broker.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, given.clone())).await.unwrap();
-    Connection::open(&path).unwrap().execute_batch("UPDATE queue_jobs SET digest = 'torn'").unwrap();
+    Connection::open(&path).unwrap().execute_batch("UPDATE queue_jobs SET digest = digest + 1").unwrap();
     let second = producer(&broker).await;
     let (on_it, elsewhere) = (Enqueue::new(QUEUE, name, 2, given), Enqueue::new(QUEUE, second, 1, jobs(1)));
     let (torn, whole) = tokio::join!(broker.enqueue(&on_it), broker.enqueue(&elsewhere));

@@ -12,7 +12,7 @@ use std::{
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
     Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
-    broker::{Audit, DamageKind, DynBroker, JobState, NewJob, SweepLimits},
+    broker::{Audit, DamageKind, DynBroker, JobState, NewJob},
     envelope::Envelope,
     prelude::*,
     redis::RedisBroker,
@@ -311,51 +311,16 @@ async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count_of_a_sqlite_file(
     further_groups_are_in_no_count(&broker).await;
 }
 
-/// A library that knows no groups refuses a file from the first job or rule of one on, and not before. Nor are there tables of groups before,
-/// whatever a queue is asked and whoever audits it.
 #[tokio::test]
-async fn the_first_group_or_rule_makes_the_tables_of_a_sqlite_file() {
-    for by_rule in [false, true] {
-        let folder = folder();
-        let path = folder.path().join("queue.db");
-        let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
-        let inspector = Client::with_broker(broker.clone()).inspector();
-        let other = rusqlite::Connection::open(&path).unwrap();
-        let number = |sql: &str| other.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
-        let schema = || number("SELECT value FROM queue_meta WHERE name = 'schema'");
-        let tables =
-            || number("SELECT count(*) FROM sqlite_schema WHERE name IN ('queue_grouped', 'queue_groups', 'queue_rules', 'queue_holders')");
-        let mut producer = Producer::on(&broker, QUEUE).await;
-        producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
-        let mut lane = Lane::on(&broker, QUEUE).await;
-        let plain = lane.claim_one().await;
-        lane.ack(&[plain]).await;
-        let a = GroupName::new("a").unwrap();
-        assert_eq!(inspector.group(QUEUE, &a).await.unwrap().ready, 0);
-        inspector.resume_group(QUEUE, &a).await.unwrap();
-        inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = None).await.unwrap();
-        assert_eq!(damages(&broker, REPAIR).await, []);
-        broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
-        assert_eq!((schema(), tables()), (1, 0));
-
-        // A job in a line that cannot be, as there are no groups, is damage like any other.
-        producer.stored(vec![NewJob::new(JobId::make(), envelope("lost"))]).await;
-        other.execute("UPDATE queue_jobs SET state = 11, rank = -3", []).unwrap();
-        assert_eq!(damages(&broker, REPAIR).await, [DamageKind::JobWithoutPlace]);
-        assert_eq!((lane.claim(5).await.len(), tables()), (1, 0));
-
-        if by_rule {
-            inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = Some(1)).await.unwrap();
-            assert_eq!((schema(), tables()), (3, 4));
-        }
-        producer.stored(vec![job("a"), job("a")]).await;
-        assert_eq!((schema(), tables()), (3, 4));
-        assert_eq!(lane.claim(5).await.len(), if by_rule { 1 } else { 2 });
-        assert_eq!(damages(&broker, LOOK).await, []);
-        // Whoever opens the file anew finds them.
-        let again: DynBroker = SqliteBroker::open_path(&path).unwrap();
-        assert_eq!(damages(&again, LOOK).await, []);
-    }
+async fn a_job_in_a_line_of_a_file_without_groups_is_damage() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    Producer::on(&broker, QUEUE).await.stored(vec![NewJob::new(JobId::make(), envelope("lost"))]).await;
+    other.execute("UPDATE queue_jobs SET state = 11, rank = -3", []).unwrap();
+    assert_eq!(damages(&broker, REPAIR).await, [DamageKind::JobWithoutPlace]);
+    assert_eq!(Lane::on(&broker, QUEUE).await.claim(5).await.len(), 1);
 }
 
 #[task(queue = "grouped", group = tenant)]

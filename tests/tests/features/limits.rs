@@ -339,23 +339,6 @@ async fn a_lane_that_knows_no_limits_keeps_them_out(kind: Kind) {
     producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
 }
 
-/// A library that knows no limits refuses a file from the first job with one on, and not before.
-#[tokio::test]
-async fn the_first_limit_raises_the_schema_number_of_a_sqlite_file() {
-    let folder = folder();
-    let path = folder.path().join("queue.db");
-    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
-    let other = rusqlite::Connection::open(&path).unwrap();
-    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u32>(0)).unwrap();
-    let inspector = Client::with_broker(broker.clone()).inspector();
-    inspector.set_limit(QUEUE, "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
-    let mut producer = Producer::on(&broker, QUEUE).await;
-    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
-    assert_eq!(schema(), 3, "its tables are those of groups");
-    producer.stored(vec![job()]).await;
-    assert_eq!(schema(), 4);
-}
-
 #[derive(Default)]
 struct Watch {
     running: AtomicUsize,

@@ -101,21 +101,3 @@ async fn a_lane_that_knows_no_keys_keeps_them_out(kind: Kind) {
     assert_eq!(broker.stats(QUEUE).await.unwrap().jobs(), 0);
     producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
 }
-
-/// A library that knows no keys refuses a file from the first key on, and not before.
-#[tokio::test]
-async fn the_first_key_raises_the_schema_number_of_a_sqlite_file() {
-    let folder = folder();
-    let path = folder.path().join("queue.db");
-    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
-    let other = rusqlite::Connection::open(&path).unwrap();
-    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u32>(0)).unwrap();
-    let mut producer = Producer::on(&broker, QUEUE).await;
-    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
-    assert_eq!(schema(), 1);
-    producer.stored(vec![job("a", OnConflict::Skip)]).await;
-    assert_eq!(schema(), 2);
-    drop(broker);
-    let again: DynBroker = SqliteBroker::open_path(&path).unwrap();
-    assert_eq!((schema(), holder(&again).await.as_deref()), (2, Some("a")));
-}

@@ -356,7 +356,7 @@ impl Lab {
 
 /// Whether the tests read this file where `QUEUE_TEST_SOURCES` says. The schema is compiled.
 fn is_script(file: &Path) -> bool {
-    let is_schema = file.parent().is_some_and(|folder| folder.ends_with("migrations"));
+    let is_schema = file.parent().is_some_and(|folder| folder.ends_with("sqlite/connection"));
     !is_schema && file.extension().is_some_and(|ending| ending == "lua" || ending == "sql")
 }
 

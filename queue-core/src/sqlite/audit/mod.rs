@@ -129,21 +129,18 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &
     Ok(())
 }
 
-/// Jobs with a number that means no state, or in a place that no query finds.
+/// Jobs in a place that no query finds.
 fn without_place(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
-    let lines = if tx.grouped() { sql!("without_line.sql") } else { sql!("without_groups.sql") };
-    let mut found = rows(tx, sql!("without_place.sql"), queue, READY)?;
-    found.append(&mut rows(tx, lines, queue, LINED)?);
-    for (id, state) in &found {
+    for (id, _) in &rows(tx, sql!("without_place.sql"), queue, READY)? {
         damages.push(Damage { kind: DamageKind::JobWithoutPlace, subject: shown(id) });
-        if !how.repair {
-            continue;
-        }
-        if matches!(state, Value::Integer(1..=10)) && *state != Value::Integer(ACTIVE) {
+        if how.repair {
             back::mend(tx, queue, id)?;
-        } else {
-            let job = if *state == Value::Integer(ACTIVE) { settle::orphan(tx, queue, id)? } else { ready::stray(id) };
-            back::repair(tx, queue, job, End::Tail)?;
+        }
+    }
+    for (id, _) in &rows(tx, sql!("without_line.sql"), queue, LINED)? {
+        damages.push(Damage { kind: DamageKind::JobWithoutPlace, subject: shown(id) });
+        if how.repair {
+            back::repair(tx, queue, ready::stray(id), End::Tail)?;
         }
     }
     Ok(())

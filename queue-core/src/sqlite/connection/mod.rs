@@ -3,7 +3,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `url` | reads `sqlite://` URLs |
-//! | `schema`, `migrations/` | the tables; opens a file that may have them |
+//! | `schema` | the tables; opens a file that may have them |
 //! | `linked` | refuses a SQLite that could corrupt a file |
 //! | `file` | notices that the file at the path is another one |
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
@@ -14,7 +14,7 @@
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
-//! | `triggers` | what tells of transitions, while a watcher follows a queue |
+//! | `triggers`, `told.sql` | what tells of transitions, while a watcher follows a queue |
 //! | `doorbell`, `sockets` | tells listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;

@@ -2,7 +2,7 @@
 //!
 //! | table | holds |
 //! |---|---|
-//! | `queue_meta` | the schema number |
+//! | `queue_meta` | the schema number, and which features were ever used in the file |
 //! | `queue_queues` | a row per queue: pause flag, the counters of claims and registrations, both ends of `ready` |
 //! | `queue_jobs` | a row per job, whatever its state |
 //! | `queue_parked` | the parked jobs by task |
@@ -23,11 +23,12 @@
 //! | `queue_aging`, `queue_rising` | a row per queue whose waiting jobs rise; a row per job that may, while it is ready and perhaps for longer |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
+//! | `queue_places` | where bounded searches and cleanups of a queue have stopped, who sweeps it, and the last reports of outboxes |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
 //! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
 //! | `queue_deployed` | a row per release of workers: when it was first seen |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
-//! | `queue_failures` | a row per kind of failures: what is known of it. The first failure makes the table |
+//! | `queue_failures` | a row per kind of failures: what is known of it |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
@@ -57,6 +58,7 @@
 //! | `ready`, with limits | 13 | its chain | the number |
 
 use std::{
+    cmp::Ordering,
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -73,54 +75,20 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
+/// All tables of a new file.
+const TABLES: &str = include_str!("schema.sql");
 
-/// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 11] = [
-    include_str!("migrations/history.sql"),
-    include_str!("migrations/keys.sql"),
-    include_str!("migrations/schedules.sql"),
-    include_str!("migrations/watched.sql"),
-    include_str!("migrations/remarks.sql"),
-    include_str!("migrations/topics.sql"),
-    include_str!("migrations/loads.sql"),
-    include_str!("migrations/pauses.sql"),
-    include_str!("migrations/operations.sql"),
-    include_str!("migrations/tags.sql"),
-    include_str!("migrations/followed.sql"),
-];
+/// The schema that this library reads and writes. Those below it are of the time before the first release.
+const SCHEMA: u64 = 7;
 
-/// Columns that an older library leaves alone, so that they raise no schema number.
-const RELEASES: &str = include_str!("migrations/releases.sql");
-
-/// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
-const GROUPS: &str = include_str!("migrations/groups.sql");
-/// Those of limits, which are made with them.
-const LIMITS: &str = include_str!("migrations/limits.sql");
-/// The same for aging, together with [`WITH_AGING`].
-const AGING: &str = include_str!("migrations/aging.sql");
-
-/// The schema that this library writes.
-const SCHEMA: u64 = MIGRATIONS.len() as u64;
-
-/// The schema of a file from the first time on that a job in it has a key: a library that knows no keys would ignore them, and refuses the file.
-pub(crate) const WITH_KEYS: u64 = 2;
-
-/// The same from the first time on that a job has a group, or a group has a rule.
-pub(crate) const WITH_GROUPS: u64 = 3;
-
-/// The same from the first time on that a job has limits.
-pub(crate) const WITH_LIMITS: u64 = 4;
-
-/// The same from the first time on that jobs of a queue rise that wait.
-pub(crate) const WITH_AGING: u64 = 5;
-
-/// The same from the first time on that a pause ends by itself.
-pub(crate) const WITH_PAUSES: u64 = 6;
-
-/// The newest schema that this library knows.
-const KNOWN: u64 = WITH_PAUSES;
+/// A feature that jobs or queues may use. A file in which none ever did spares the statements of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    Keys = 1,
+    Groups = 2,
+    Limits = 4,
+    Aging = 8,
+}
 
 /// How long the write-ahead log gets before it is merged into the file. What it holds by then has to fit into the ballast.
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
@@ -149,7 +117,7 @@ fn in_memory() -> Result<Connection, Refusal> {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if made.is_none() {
         let connection = Connection::open_in_memory()?;
-        migrate(&connection, &shown(None))?;
+        make_tables(&connection, &shown(None))?;
         *made = Some(connection);
     }
     let mut connection = Connection::open_in_memory()?;
@@ -178,8 +146,7 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     }
     let mut connection = open_file(path, &shown)?;
     busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
-    let ours = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'", [], |_| Ok(())).optional();
-    if ours.map_err(|error| refused(&shown, &error))?.is_none() {
+    if !is_ours(&connection).map_err(|error| refused(&shown, &error))? {
         return none("it is a SQLite database without a queue in it".to_owned());
     }
     prepared(connection, &shown)
@@ -268,48 +235,29 @@ fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
     keep_statements(connection)?;
     // One process makes the tables; the others wait here for it.
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let made = migrate(connection, shown);
+    let made = make_tables(connection, shown);
     connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     made
 }
 
-/// Brings the tables up to date.
-fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
-    connection.execute_batch("CREATE TABLE IF NOT EXISTS queue_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")?;
-    let found = found(connection)?;
-    check(found, shown)?;
-    let missing = MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(usize::MAX));
-    for migration in missing {
-        connection.execute_batch(migration)?;
-    }
-    let has = |column: &str| {
-        let named = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queue_jobs') WHERE name = ?1)";
-        connection.query_row(named, [column], |row| row.get::<_, bool>(0))
-    };
-    if !has("ran")? {
-        connection.execute_batch("ALTER TABLE queue_jobs ADD COLUMN ran INTEGER")?;
-    }
-    for tables in ASIDE {
-        connection.execute_batch(tables)?;
-    }
-    if !has("releases")? {
-        connection.execute_batch(RELEASES)?;
-    }
-    if found >= WITH_GROUPS {
-        connection.execute_batch(GROUPS)?;
-        connection.execute_batch(LIMITS)?;
-    }
-    if found >= WITH_AGING {
-        connection.execute_batch(AGING)?;
-    }
-    if found < SCHEMA {
-        connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
+/// Makes the tables of a file that has none of ours, or checks that they are those of this library.
+fn make_tables(connection: &Connection, shown: &str) -> Result<(), Refusal> {
+    if is_ours(connection)? {
+        check(found(connection)?, shown)?;
+    } else {
+        connection.execute_batch(TABLES)?;
+        connection.execute("INSERT INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
     }
     Ok(triggers::prune(connection, Clock::default().now_ms(), 1_000).map(drop)?)
 }
 
-/// The schema number in the file; 0 when nothing was made yet.
-pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
+/// Whether a database has our tables.
+fn is_ours(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'")?.exists([])
+}
+
+/// The schema number in the file; 0 where there is none.
+fn found(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
         .query_row([], |row| Unsigned::get(row, 0))
@@ -317,47 +265,40 @@ pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
         .map(Option::unwrap_or_default)
 }
 
-/// What every transaction reads: the schema number in the file, and whether somebody waits for the end of a job.
-pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<(u64, bool)> {
+/// What every transaction reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    pub(crate) schema: u64,
+    /// The bits of the [features](Feature) that were ever used in the file.
+    pub(crate) uses: i64,
+    /// Whether somebody waits for the end of a job.
+    pub(crate) watched: bool,
+}
+
+/// What every transaction reads.
+pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<Noted> {
     connection
-        .prepare_cached("SELECT value, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
-        .query_row([], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?)))
+        .prepare_cached("SELECT value, uses, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
+        .query_row([], |row| Ok(Noted { schema: Unsigned::get(row, 0)?, uses: row.get(1)?, watched: row.get(2)? }))
         .optional()
         .map(Option::unwrap_or_default)
 }
 
-/// Makes the tables of groups, and has libraries that know no groups refuse this file.
-pub(crate) fn note_groups(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(GROUPS)?;
-    connection.execute_batch(LIMITS)?;
-    note(connection, WITH_GROUPS)
+/// From now on a feature is used in the file.
+pub(crate) fn note(connection: &Connection, feature: Feature) -> rusqlite::Result<()> {
+    connection.execute("UPDATE queue_meta SET uses = uses | ?1 WHERE name = 'schema'", [feature as i64]).map(drop)
 }
 
-/// Makes the tables of aging, and those before them, and has libraries that do not know it refuse this file.
-pub(crate) fn note_aging(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(GROUPS)?;
-    connection.execute_batch(LIMITS)?;
-    connection.execute_batch(AGING)?;
-    note(connection, WITH_AGING)
-}
-
-/// Makes the tables of all features before it, and has libraries that do not know when a pause ends refuse this file.
-pub(crate) fn note_pauses(connection: &Connection) -> rusqlite::Result<()> {
-    note_aging(connection)?;
-    note(connection, WITH_PAUSES)
-}
-
-/// Raises the schema number in the file.
-pub(crate) fn note(connection: &Connection, least: u64) -> rusqlite::Result<()> {
-    connection.execute("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'", [Unsigned(least)]).map(drop)
-}
-
-/// Refuses the tables of a newer library, which another process may have brought while this one runs.
+/// Refuses tables of another schema. A newer library may bring them while this one runs.
 pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
-    if found > KNOWN {
-        return Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: KNOWN });
+    match found.cmp(&SCHEMA) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: SCHEMA }),
+        Ordering::Less => Err(Error::Config(format!(
+            "the database {shown} has schema {found}, of a version before the first release, and this library supports schema {SCHEMA}; \
+             move the file away, or name another one (nothing was written)"
+        ))),
     }
-    Ok(())
 }
 
 /// The log of a database, where that is missing. SQLite would delete it as soon as there is a new file beside it.

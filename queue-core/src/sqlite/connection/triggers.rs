@@ -10,7 +10,7 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     if count(connection)? == 3 {
         return Ok(());
     }
-    connection.execute_batch(include_str!("migrations/told.sql"))
+    connection.execute_batch(include_str!("told.sql"))
 }
 
 /// Ends the marks of all queues of the file that stand no longer, and removes what was told while they did: at most `items` rows. Without any mark the file needs no triggers.

@@ -5,8 +5,8 @@ use std::{cell::Cell, collections::BTreeMap, time::Duration};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
 use super::{
-    lenient::{Bytes, Number},
-    schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS, WITH_PAUSES},
+    lenient::Number,
+    schema::{self, Feature, Noted},
 };
 use crate::{address::JobId, clock::Clock, error::Error};
 
@@ -40,10 +40,7 @@ pub(crate) struct Tx<'a> {
     source: &'a Clock,
     clock: Duration,
     pub(crate) now: i64,
-    /// The schema number, which every transaction reads: it says whether a job in this file may have a key or a group.
-    schema: u64,
-    /// Whether somebody waits for the end of a job, which every transaction reads as well.
-    watched: bool,
+    noted: Noted,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
 }
@@ -68,9 +65,9 @@ pub(crate) struct Queue<'n> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(connection: &'a Connection, schema: u64, watched: bool, source: &'a Clock) -> Self {
+    pub(crate) fn new(connection: &'a Connection, noted: Noted, source: &'a Clock) -> Self {
         let clock = source.since_1970();
-        Tx { connection, source, clock, now: in_ms(clock), schema, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
+        Tx { connection, source, clock, now: in_ms(clock), noted, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
@@ -108,11 +105,11 @@ impl<'a> Tx<'a> {
 
     /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
     pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
-        let (counters, hints, schema) = (self.counters.clone(), self.hints.clone(), self.schema);
+        let (counters, hints, noted) = (self.counters.clone(), self.hints.clone(), self.noted);
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = self.attempt(work)?;
         if refusal.is_some() {
-            (self.counters, self.hints, self.schema) = (counters, hints, schema);
+            (self.counters, self.hints, self.noted) = (counters, hints, noted);
             self.sql("ROLLBACK TO operation")?.execute([])?;
         }
         self.sql("RELEASE operation")?.execute([])?;
@@ -141,19 +138,38 @@ impl<'a> Tx<'a> {
         change(self.connection)
     }
 
+    /// Whether a feature was ever used in this file: if not, its tables are empty.
+    pub(crate) fn uses(&self, feature: Feature) -> bool {
+        self.noted.uses & feature as i64 != 0
+    }
+
+    /// From now on the feature is used.
+    pub(crate) fn note(&mut self, feature: Feature) -> rusqlite::Result<()> {
+        if !self.uses(feature) {
+            schema::note(self.connection, feature)?;
+            self.noted.uses |= feature as i64;
+        }
+        Ok(())
+    }
+
     /// Whether a job in this file may have a key.
     pub(crate) fn keyed(&self) -> bool {
-        self.schema >= WITH_KEYS
+        self.uses(Feature::Keys)
     }
 
     /// Whether a job in this file may have a group.
     pub(crate) fn grouped(&self) -> bool {
-        self.schema >= WITH_GROUPS
+        self.uses(Feature::Groups)
     }
 
     /// Whether a job in this file may have limits.
     pub(crate) fn limited(&self) -> bool {
-        self.schema >= WITH_LIMITS
+        self.uses(Feature::Limits)
+    }
+
+    /// Whether jobs in this file may rise while they wait.
+    pub(crate) fn aged(&self) -> bool {
+        self.uses(Feature::Aging)
     }
 
     /// The broker's clock in microseconds.
@@ -161,65 +177,14 @@ impl<'a> Tx<'a> {
         i64::try_from(self.clock.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// Whether jobs in this file may rise while they wait.
-    pub(crate) fn aged(&self) -> bool {
-        self.schema >= WITH_AGING
-    }
-
-    /// A job with a key is stored: from now on a library that knows no keys refuses this file.
-    pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
-        if !self.keyed() {
-            schema::note(self.connection, WITH_KEYS)?;
-            self.schema = WITH_KEYS;
-        }
-        Ok(())
-    }
-
-    /// The same of a job with a group, or a rule of groups. Their tables are made, where they are missing.
-    pub(crate) fn note_groups(&mut self) -> rusqlite::Result<()> {
-        if !self.grouped() {
-            schema::note_groups(self.connection)?;
-            self.schema = WITH_GROUPS;
-        }
-        Ok(())
-    }
-
-    /// The same of a job with limits, which has a group, too.
-    pub(crate) fn note_limits(&mut self) -> rusqlite::Result<()> {
-        self.note_groups()?;
-        if !self.limited() {
-            schema::note(self.connection, WITH_LIMITS)?;
-            self.schema = WITH_LIMITS;
-        }
-        Ok(())
-    }
-
-    /// The same of a queue whose jobs rise while they wait.
-    pub(crate) fn note_aging(&mut self) -> rusqlite::Result<()> {
-        if !self.aged() {
-            schema::note_aging(self.connection)?;
-            self.schema = WITH_AGING;
-        }
-        Ok(())
-    }
-
-    /// The same of a pause that ends by itself.
-    pub(crate) fn note_pauses(&mut self) -> rusqlite::Result<()> {
-        if self.schema < WITH_PAUSES {
-            schema::note_pauses(self.connection)?;
-            self.schema = WITH_PAUSES;
-        }
-        Ok(())
-    }
-
     /// Whether somebody waits for the end of a job in this file.
     pub(crate) fn watched(&self) -> bool {
-        self.watched
+        self.noted.watched
     }
 
     /// From now on somebody does.
     pub(crate) fn note_watched(&mut self) {
-        self.watched = true;
+        self.noted.watched = true;
     }
 
     /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
@@ -244,18 +209,18 @@ impl<'a> Tx<'a> {
 
     /// Where a bounded search or cleanup of the queue stopped, as it was [noted](Self::note_place).
     pub(crate) fn place(&self, queue: i64, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
-        let mut stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
-        stored.query_row(params![queue, name], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()
+        let mut stored = self.sql("SELECT place FROM queue_places WHERE queue = ?1 AND name = ?2")?;
+        stored.query_row(params![queue, name], |row| row.get(0)).optional()
     }
 
-    /// Stores where a bounded search stopped, under a name that begins with a dot: the next one goes on there. `None`: it begins anew.
+    /// Stores where a bounded search stopped: the next one goes on there. `None`: it begins anew.
     pub(crate) fn note_place(&self, queue: i64, name: &str, place: Option<&[u8]>) -> rusqlite::Result<()> {
         match place {
             Some(place) => {
-                let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
+                let mut note = self.sql("INSERT OR REPLACE INTO queue_places (queue, name, place) VALUES (?1, ?2, ?3)")?;
                 note.execute(params![queue, name, place]).map(drop)
             }
-            None => self.sql("DELETE FROM queue_counters WHERE queue = ?1 AND name = ?2")?.execute(params![queue, name]).map(drop),
+            None => self.sql("DELETE FROM queue_places WHERE queue = ?1 AND name = ?2")?.execute(params![queue, name]).map(drop),
         }
     }
 

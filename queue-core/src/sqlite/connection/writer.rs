@@ -340,10 +340,10 @@ impl Group {
     fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> Result<(), Failed>) -> Result<(), Failed> {
         let full = || self.full();
         self.connection.prepare_cached(self.begin)?.execute([])?;
-        let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|(found, watched)| {
+        let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|noted| {
             // Another process may have brought a newer library to the file.
-            schema::check(found, &self.location)?;
-            let mut tx = Tx::new(&self.connection, found, watched, self.bell.clock());
+            schema::check(noted.schema, &self.location)?;
+            let mut tx = Tx::new(&self.connection, noted, self.bell.clock());
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
             self.connection.prepare_cached("COMMIT")?.execute([])?;

@@ -200,7 +200,7 @@ pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, e
 
 /// A job whose state can be believed, but not its place in it.
 pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
-    tx.sql(sql!("back_mend.sql"))?.execute(params![queue.key, id, tx.now]).map(drop)
+    tx.sql(sql!("back_mend.sql"))?.execute(params![queue.key, id]).map(drop)
 }
 
 /// A job that waits beside the line for its time.

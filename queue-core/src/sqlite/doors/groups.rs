@@ -26,6 +26,7 @@ use crate::{
     broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, Pause},
     sqlite::connection::{
         lenient::{Bytes, Number},
+        schema::Feature,
         statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -214,7 +215,7 @@ pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
 pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_grouped (queue, id, name) VALUES (?1, ?2, ?3)";
     let Some(group) = limits::group_of(job) else { return Ok(()) };
-    tx.note_groups()?;
+    tx.note(Feature::Groups)?;
     tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), group])?;
     limits::note(tx, queue, job)
 }

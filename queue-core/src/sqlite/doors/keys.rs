@@ -19,6 +19,7 @@ use crate::{
     broker::{Enqueued, Hold, KeyHolder, NewJob, OnConflict, Unique, UniqueKey, superseded_by},
     sqlite::connection::{
         lenient::{Bytes, Number, Words},
+        schema::Feature,
         statement::sql,
         tx::{Failed, Queue, Tx, after},
         unsigned::Unsigned,
@@ -110,7 +111,7 @@ fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), 
 
 /// Notes the key of a new job.
 fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
-    tx.note_keys()?;
+    tx.note(Feature::Keys)?;
     let (key, hold) = (unique.key.as_bytes(), name(unique.hold));
     tx.sql(sql!("keys_note.sql"))?.execute(params![queue.key, job.id.as_bytes(), key, hold, tx.now]).map(drop)
 }

@@ -23,6 +23,7 @@ use crate::{
     },
     sqlite::connection::{
         lenient::{Bytes, Number},
+        schema::Feature,
         tx::{Queue, Tx},
         unsigned::Unsigned,
     },
@@ -67,7 +68,8 @@ pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> 
 pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_limited (queue, id, keys, cost) VALUES (?1, ?2, ?3, ?4)";
     let Some(limits) = &job.limits else { return Ok(()) };
-    tx.note_limits()?;
+    tx.note(Feature::Groups)?;
+    tx.note(Feature::Limits)?;
     tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), limits.chain(), limits.cost]).map(drop)
 }
 

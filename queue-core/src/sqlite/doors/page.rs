@@ -240,8 +240,7 @@ mod tests {
     #[test]
     fn a_page_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../connection/migrations/001_jobs.sql")).unwrap();
-        connection.execute_batch(include_str!("../connection/migrations/releases.sql")).unwrap();
+        connection.execute_batch(include_str!("../connection/schema.sql")).unwrap();
         for statement in [sql!("ready_page.sql"), sql!("ready_page_last.sql"), sql!("ready_passed.sql")] {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             for n in 1..=explain.parameter_count() {

@@ -26,9 +26,6 @@ pub(crate) fn said(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Re
 /// Notes a pause: what is said of it, if that is not noted elsewhere, and when it ends by itself.
 pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, said: &str) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_pauses (queue, what, until, said) VALUES (?1, ?2, ?3, ?4)";
-    if until.is_some() || matches!(of, PauseOf::Task(_)) {
-        tx.note_pauses()?;
-    }
     tx.sql(NOTE)?.execute(params![queue.key, of.stored(), until, said])?;
     note_bits(tx, queue)
 }

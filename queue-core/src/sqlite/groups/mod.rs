@@ -10,6 +10,7 @@ use crate::{
         connection::{
             lenient::Bytes,
             operation::Commit,
+            schema::Feature,
             statement::sql,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
@@ -113,7 +114,7 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     if request.is_stale(&stored) {
         return Ok(GroupSet::Stale);
     }
-    tx.note_groups()?;
+    tx.note(Feature::Groups)?;
     if !request.is_removal() {
         let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
         if stored.is_empty() && rules >= GROUP_RULES {

@@ -13,14 +13,10 @@ use crate::{
 
 /// Adds what a worker has counted since its last report.
 pub(super) fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, kinds: &[FailureKind]) -> Result<(), Failed> {
-    const TABLE: &str = include_str!("../connection/migrations/failures.sql");
     const GET: &str = "SELECT kind FROM queue_failures WHERE queue = ?1 AND fingerprint = ?2";
     const ROOM: &str = "DELETE FROM queue_failures WHERE queue = ?1 AND fingerprint IN \
         (SELECT fingerprint FROM queue_failures WHERE queue = ?1 ORDER BY seen DESC, fingerprint DESC LIMIT -1 OFFSET ?2)";
     const PUT: &str = "INSERT OR REPLACE INTO queue_failures (queue, fingerprint, seen, kind) VALUES (?1, ?2, ?3, ?4)";
-    if !kinds.is_empty() {
-        tx.sql(TABLE)?.execute([])?;
-    }
     for told in kinds {
         let print = told.fingerprint.to_string();
         let stored: Option<Bytes> = tx.sql(GET)?.query_row(params![queue.key, print], |row| row.get(0)).optional()?;
@@ -38,12 +34,8 @@ pub(super) fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, kinds: &[FailureKind]) -> 
 }
 
 pub(crate) fn failures(tx: &mut Tx<'_>, name: &str) -> Result<Vec<FailureKind>, Failed> {
-    const IS_THERE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'queue_failures'";
     const ALL: &str = "SELECT fingerprint, kind FROM queue_failures WHERE queue = ?1";
     let Some(queue) = tx.queue(name)? else { return Ok(Vec::new()) };
-    if !tx.sql(IS_THERE)?.exists([])? {
-        return Ok(Vec::new());
-    }
     let mut rows = tx.sql(ALL)?;
     let rows = rows.query_map([queue.key], |row| {
         let (Words(print), Bytes(kind)) = (row.get(0)?, row.get(1)?);

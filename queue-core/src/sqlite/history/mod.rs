@@ -57,9 +57,9 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())
 }
 
-/// The reports of outboxes are among the counters: behind the prefix is a hexadecimal number.
+/// The reports of outboxes are among the places: behind the prefix is a hexadecimal number.
 fn stored_outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
-    const ALL: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name > ?2 AND name < ?2 || 'g'";
+    const ALL: &str = "SELECT name, place FROM queue_places WHERE queue = ?1 AND name > ?2 AND name < ?2 || 'g'";
     let mut stored = tx.sql(ALL)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Bytes>(1)?.0));
     stored.query_map(params![queue, OUTBOX], read)?.collect()
@@ -72,16 +72,14 @@ pub(crate) fn outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<OutboxRe
 
 /// A new one takes the place of the one that was not reported for the longest time.
 fn note_outbox(tx: &Tx<'_>, queue: i64, record: &OutboxRecord) -> rusqlite::Result<()> {
-    const NOTE: &str = "INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)";
-    const REMOVE: &str = "DELETE FROM queue_counters WHERE queue = ?1 AND name = ?2";
     let (name, stored) = (record.name(), stored_outboxes(tx, queue)?);
     if stored.len() >= OUTBOXES
         && stored.iter().all(|(known, _)| *known != name)
         && let Some((oldest, _)) = stored.iter().min_by_key(|(name, stored)| (OutboxRecord::stored_at(stored), name))
     {
-        tx.sql(REMOVE)?.execute(params![queue, oldest])?;
+        tx.note_place(queue, oldest, None)?;
     }
-    tx.sql(NOTE)?.execute(params![queue, name, record.stored(tx.now)]).map(drop)
+    tx.note_place(queue, &name, Some(&record.stored(tx.now)))
 }
 
 fn with(mut row: Tally, tally: &Tally) -> Tally {

@@ -10,6 +10,7 @@ use crate::{
         connection::{
             lenient::Bytes,
             operation::Commit,
+            schema::Feature,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
             writer::Writer,
@@ -144,7 +145,7 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
     const LIMITS: &str = "SELECT count(*) FROM queue_limits WHERE queue = ?1";
     const LIMIT: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
     let queue = tx.queue_made(&request.queue)?;
-    tx.note_groups()?;
+    tx.note(Feature::Groups)?;
     let name = LimitKey::name(&request.name);
     let stored: Option<Bytes> = tx.sql(LIMIT)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
     let known = stored.as_ref().map(|Bytes(stored)| stored.as_slice()).unwrap_or_default();

@@ -8,6 +8,7 @@ use crate::{
     sqlite::{
         connection::{
             operation::Commit,
+            schema::Feature,
             tx::{Failed, Tx},
             unsigned::Unsigned,
             writer::Writer,
@@ -44,7 +45,7 @@ fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Fai
     if stored != request.expected {
         return Ok(AgingSet::Stale(stored));
     }
-    tx.note_aging()?;
+    tx.note(Feature::Aging)?;
     if request.stored.is_empty() {
         tx.sql(REMOVE)?.execute([queue.key])?;
     } else {

@@ -6,6 +6,7 @@ use crate::{
     broker::{Due, GROUP_RULES, GroupRule, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, StoredPause},
     sqlite::{
         connection::{
+            schema::Feature,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -50,7 +51,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
 
 fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPause, until: Option<i64>) -> Result<(), Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
-    tx.note_groups()?;
+    tx.note(Feature::Groups)?;
     let stored = groups::stored_text(tx, queue, group)?;
     let rules: usize = tx.sql(RULES)?.query_row(params![queue.key], |row| Unsigned::get(row, 0))?;
     if stored.is_empty() && rules >= GROUP_RULES {

@@ -161,9 +161,7 @@ mod tests {
     #[test]
     fn a_step_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("../connection/migrations/001_jobs.sql")).unwrap();
-        connection.execute_batch(include_str!("../connection/migrations/releases.sql")).unwrap();
-        connection.execute_batch(include_str!("../connection/migrations/tags.sql")).unwrap();
+        connection.execute_batch(include_str!("../connection/schema.sql")).unwrap();
         for (statement, table, searched_by) in [
             (sql!("scan.sql"), "queue_jobs_order", "(rank,pos,id)>(?,?,?)"),
             (sql!("scan_all.sql"), "job", "queue=? AND id>?"),

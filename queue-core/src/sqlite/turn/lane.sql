@@ -1,4 +1,3 @@
--- The lane of a turn: its row, its last sequence, what is kept of its answer. A sequence that is none is of nobody.
+-- The lane of a turn: its row, its last sequence, what is kept of its answer.
 -- ?1 queue, ?2 name
-SELECT lane, seq, answer FROM queue_lanes
-WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0
+SELECT lane, seq, answer FROM queue_lanes WHERE queue = ?1 AND name = ?2 AND NOT fenced
