@@ -1053,9 +1053,9 @@ mutants! {
         "schedules: a job that is to be stopped ends with its worker": "if is_stopped(id) then" => "if false then";
     }
     TICKS_SQLITE "queue-core/src/sqlite/schedule/mod.rs" {
-        "sqlite: a schedule that was changed meanwhile is stale": "state.map(|Bytes(state)| state) != request.expected" => "false";
+        "sqlite: a schedule that was changed meanwhile is stale": "state != request.expected" => "false";
         "sqlite: nobody decides by a clock that was set": "request.has_moved(tx.now)" => "false";
-        "sqlite: a job that is to be stopped does not come back": "stop.is_some_and(|Number(stop)| stop != 0)" => "false";
+        "sqlite: a job that is to be stopped does not come back": "stop.is_some_and(|stop| stop != 0)" => "false";
     }
     TICKS_REDIS "queue-core/src/redis/schedule/list.lua" {
         "schedules: those that are not due at all are due after no time": "'(' .. ms(FOREVER)" => "'+inf'";
@@ -1333,7 +1333,7 @@ mutants! {
         "rewinds: on SQLite another one takes over": "under_way.as_ref() != Some(token) =>" => "false =>";
         "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
         "rewinds: on SQLite a begin that comes late changes nothing": "under_way.as_ref().or(ended.as_ref()).map_or(\"\", String::as_str) != after" => "false";
-        "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(0, |Number(upto)| upto).max(cursor)" => "cursor";
+        "rewinds: on SQLite what was read before half of one is let go of": "upto.unwrap_or(0).max(cursor)" => "cursor";
         "rewinds: on SQLite what was read before one that has ended is let go of": "before.parse().unwrap_or(0)" => "0";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {

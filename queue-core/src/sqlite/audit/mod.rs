@@ -12,7 +12,6 @@ use crate::{
     broker::{Audit, Damage, DamageKind, GroupName, LimitKey, ProcessId, UniqueKey, WorkerInfo},
     sqlite::{
         connection::{
-            lenient::{Bytes, Words},
             statement::sql,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
@@ -89,10 +88,8 @@ fn workers(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>
         }
     }
     let records = people::worker_records(tx, queue)?;
-    let with_lanes: Vec<String> = tx
-        .sql(sql!("lane_processes.sql"))?
-        .query_map([queue.key], |row| Ok(row.get::<_, Words>(0)?.0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let with_lanes: Vec<String> =
+        tx.sql(sql!("lane_processes.sql"))?.query_map([queue.key], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<_>>()?;
     // Whoever has another name is no worker.
     let is_damaged =
         |worker: &&String| worker.parse::<ProcessId>().is_ok() && records.get(*worker).is_none_or(|record| WorkerInfo::is_damaged(record));
@@ -279,7 +276,7 @@ fn out_of_turn(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec
     loop {
         let names: Vec<Vec<u8>> = tx
             .sql(sql!("../doors/groups_step.sql"))?
-            .query_map(params![queue.key, after, Unsigned(STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            .query_map(params![queue.key, after, Unsigned(STEP)], |row| row.get::<_, Vec<u8>>(0))?
             .collect::<rusqlite::Result<_>>()?;
         for name in &names {
             if doors::groups::is_out_of_turn(tx, queue, name)? {

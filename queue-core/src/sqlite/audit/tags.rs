@@ -7,7 +7,6 @@ use crate::{
     broker::{Audit, Damage, DamageKind},
     sqlite::{
         connection::{
-            lenient::Bytes,
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -44,7 +43,7 @@ fn strange(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<(Value, Value
     let mut entries = entries.query([queue.key])?;
     let mut found = Vec::new();
     while let Some(entry) = entries.next()? {
-        let (id, digest, Bytes(envelope)) = (entry.get(0)?, entry.get::<_, Value>(1)?, entry.get(2)?);
+        let (id, digest, envelope): (_, _, Vec<u8>) = (entry.get(0)?, entry.get::<_, Value>(1)?, entry.get(2)?);
         if !tag_digests(&envelope).iter().any(|own| digest == Value::Blob(own.to_vec())) {
             found.push((id, digest));
         }
@@ -62,7 +61,7 @@ fn missing(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<(Value, Vec<u
     let mut jobs = jobs.query([queue.key])?;
     let (mut found, mut known) = (Vec::new(), tx.sql(KNOWN)?);
     while let Some(job) = jobs.next()? {
-        let (id, Bytes(envelope)) = (job.get::<_, Value>(0)?, job.get(1)?);
+        let (id, envelope): (_, Vec<u8>) = (job.get::<_, Value>(0)?, job.get(1)?);
         for digest in tag_digests(&envelope) {
             if !known.exists(params![queue.key, digest, id])? {
                 found.push((id, envelope));

@@ -9,7 +9,6 @@
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
 //! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
 //! | `statement` | takes in a `.sql` file |
-//! | `lenient` | reads columns that another program may have written |
 //! | `unsigned` | stores and reads `u64` and `usize` |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
@@ -22,7 +21,6 @@ mod busy;
 pub(crate) mod condition;
 pub(crate) mod doorbell;
 pub(crate) mod file;
-pub(crate) mod lenient;
 mod linked;
 pub(crate) mod operation;
 mod owners;

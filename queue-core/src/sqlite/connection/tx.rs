@@ -4,10 +4,7 @@ use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
-use super::{
-    lenient::Number,
-    schema::{self, Feature, Noted},
-};
+use super::schema::{self, Feature, Noted};
 use crate::{address::JobId, clock::Clock, error::Error};
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
@@ -197,8 +194,8 @@ impl<'a> Tx<'a> {
     /// A counter's value, with what this transaction added.
     pub(crate) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
         let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
-        let stored: Option<Number> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
-        Ok(stored.map_or(0, |Number(stored)| stored).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
+        let stored: Option<i64> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
+        Ok(stored.unwrap_or(0).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
     /// Stores the time of now among the queue's statistics. It counts nothing, so it may be noted beside a change of a place.
@@ -241,7 +238,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn queue<'n>(&self, name: &'n str) -> rusqlite::Result<Option<Queue<'n>>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
-                let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                let (paused, claim, head, tail): (i64, i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
                 let (is_paused, ends) = (paused & PAUSED != 0, paused & ENDS != 0);
                 Ok(Queue {
                     name,

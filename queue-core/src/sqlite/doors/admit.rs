@@ -19,9 +19,8 @@ use super::{
 };
 use crate::{
     address::JobId,
-    broker::{Delivery, MAX_BYTES, failed_releases, stored_release},
+    broker::{Delivery, MAX_BYTES, failed_releases, snoozes_of, stored_release},
     sqlite::connection::{
-        lenient::{Count, Snoozes, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -114,8 +113,8 @@ impl Admission {
                 let stored = tx.place(queue.key, &place)?.and_then(|name| String::from_utf8(name).ok());
                 after = stored.unwrap_or(after);
             }
-            let name = next.query_row(params![queue.key, after, end], |row| row.get::<_, Words>(0)).optional()?;
-            let Some(Words(name)) = name else {
+            let name = next.query_row(params![queue.key, after, end], |row| row.get::<_, String>(0)).optional()?;
+            let Some(name) = name else {
                 return if at < PARKED_NAMES { Ok(()) } else { Ok(tx.note_place(queue.key, &place, None)?) };
             };
             if failed_releases(&name).all(|failed| failed != release) {
@@ -159,7 +158,7 @@ impl Admission {
         let (room, most) = (self.left, self.left + beside);
         let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
         let found: Vec<(Value, u32)> = parked
-            .query_map(params![queue.key, task, behind, Unsigned(most)], |row| Ok((row.get(0)?, row.get::<_, Count>(1)?.0)))?
+            .query_map(params![queue.key, task, behind, Unsigned(most)], |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
         let last = found.last().filter(|_| found.len() == most).map(|(id, _)| id.clone());
         let (mut grouped, mut is_full) = (Vec::new(), false);
@@ -222,7 +221,7 @@ impl Admission {
         if crashes > 0 {
             delivery.suspected_for = settle::suspected_for(tx, queue, &stored)?;
         }
-        Snoozes(delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes;
+        (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(snoozes);
         self.deliveries.push(delivery);
         Ok(())
     }

@@ -13,7 +13,6 @@ use super::{
 use crate::{
     broker::{AgingRecord, DUE_ITEMS, JobState},
     sqlite::connection::{
-        lenient::{Bytes, Count, Number},
         statement::sql,
         tx::{Failed, Queue, Tx, after},
         unsigned::Unsigned,
@@ -26,7 +25,7 @@ pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>
     if !tx.aged() {
         return Ok(Vec::new());
     }
-    Ok(tx.sql(STORED)?.query_row([queue.key], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()?.unwrap_or_default())
+    Ok(tx.sql(STORED)?.query_row([queue.key], |row| row.get::<_, Vec<u8>>(0)).optional()?.unwrap_or_default())
 }
 
 /// A job that comes to a place of the line rises from now on.
@@ -52,7 +51,7 @@ pub(crate) fn rises(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Resu
     if !tx.aged() {
         return Ok(None);
     }
-    tx.sql(RISES)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Number>(0)?.0)).optional()
+    tx.sql(RISES)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()
 }
 
 /// A row of `queue_rising` that is due, and the state and crashes of its job.
@@ -73,8 +72,8 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
     let mut left = DUE_ITEMS;
     for _ in 0..3 {
         let read = |row: &rusqlite::Row<'_>| {
-            let (Number(at), Number(level), Count(crashes)) = (row.get(1)?, row.get(2)?, row.get(4)?);
-            let state = row.get::<_, Option<Number>>(3)?.and_then(|Number(state)| row::state(state).ok());
+            let (at, level, crashes): (i64, i64, u32) = (row.get(1)?, row.get(2)?, row.get(4)?);
+            let state = row.get::<_, Option<i64>>(3)?.and_then(|state| row::state(state).ok());
             // A suspect stands before all others.
             Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
         };

@@ -34,7 +34,6 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::Bytes,
             statement::sql,
             tx::{Failed, Queue, Tx, after},
         },
@@ -170,9 +169,9 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
 /// A person wants a job to run again that is dead or that nobody has run.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";
-    let ended: Option<(i64, Bytes)> =
+    let ended: Option<(i64, Vec<u8>)> =
         tx.sql(ENDED)?.query_row(params![queue.key, id, DEAD, CANCELLED, EXPIRED], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let Some((state, Bytes(envelope))) = ended else { return Ok(Changed::No) };
+    let Some((state, envelope)) = ended else { return Ok(Changed::No) };
     if let Some(younger) = keys::younger(tx, queue, id)? {
         return Ok(Changed::Held(younger));
     }

@@ -10,7 +10,6 @@ use super::{
     row::{CHAINED, READY},
 };
 use crate::sqlite::connection::{
-    lenient::Number,
     tx::{Failed, Queue, Tx},
     unsigned::Unsigned,
 };
@@ -74,7 +73,7 @@ impl Chains {
         let mut rows = open.query(params![queue.key, name, priority, ticket, Unsigned(limit)])?;
         self.behind = None;
         while let Some(row) = rows.next()? {
-            let (Number(chain), Number(priority), Number(ticket)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (chain, priority, ticket): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             self.known.push_back(Chain { chain, priority, behind: i64::MIN });
             self.behind = Some((priority, ticket)).filter(|_| self.known.len() == limit);
         }
@@ -101,7 +100,7 @@ impl Chains {
                 self.known.push_front(chain);
                 return Ok(None);
             }
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Value>(0)?, row.get::<_, Number>(1)?.0));
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Value>(0)?, row.get::<_, i64>(1)?));
             let next = tx.sql(NEXT)?.query_row(params![queue.key, CHAINED, chain.chain, chain.behind], read).optional()?;
             let Some((id, pos)) = next else { continue };
             if holder.is_some_and(|holder| id != Value::Blob(holder.to_vec())) {

@@ -13,7 +13,6 @@ use super::{
 use crate::{
     broker::{EditJob, EditedJob, GroupName, JobState, NewJob, SeenJob},
     sqlite::connection::{
-        lenient::{Bytes, Number},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
@@ -89,7 +88,7 @@ fn own(tx: &Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Result<Option<Own>,
     const OWN: &str = "SELECT state, envelope, priority, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let id = request.id.as_bytes();
     let read = |row: &rusqlite::Row<'_>| {
-        let (Number(state), Bytes(envelope), Number(priority), Number(pos)) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (state, envelope, priority, pos): (i64, Vec<u8>, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         let at = matches!(state, SCHEDULED | RETRY | HELD).then_some(pos);
         Ok(Own { state, envelope, priority, at, group: None, regroups: false })
     };

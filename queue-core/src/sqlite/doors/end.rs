@@ -33,7 +33,6 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
@@ -112,13 +111,13 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
 
 /// Buries parked jobs that no release has read within their time, at most so many. Gives their ids, and how many jobs it has looked at.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
-    let over: Vec<(Value, Option<Words>, Bytes)> = tx
+    let over: Vec<(Value, Option<String>, Vec<u8>)> = tx
         .sql(sql!("end_unreadable.sql"))?
         .query_map(params![queue.key, PARKED, tx.now, Unsigned(items)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let (mut buried, looked) = (Vec::new(), over.len());
-    for (stored, note, Bytes(envelope)) in over {
-        let unreadable = note.and_then(|Words(note)| row::unreadable(&note));
+    for (stored, note, envelope) in over {
+        let unreadable = note.and_then(|note| row::unreadable(&note));
         let id = match &stored {
             Value::Blob(id) => JobId::from_bytes(id).ok(),
             _ => None,
@@ -239,7 +238,7 @@ pub(crate) fn trim(tx: &mut Tx<'_>, queue: &Queue<'_>, limits: KeepLimits, items
 
 /// The first record of a final state: its id, its `pos` and its bytes.
 fn oldest(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<Option<(Value, i64, i64)>> {
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     tx.sql(sql!("end_oldest.sql"))?.query_row(params![queue.key, state], read).optional()
 }
 

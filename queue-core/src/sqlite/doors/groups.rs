@@ -25,7 +25,6 @@ use crate::{
     address::JobId,
     broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, Pause},
     sqlite::connection::{
-        lenient::{Bytes, Number},
         schema::Feature,
         statement::sql,
         tx::{Failed, Queue, Tx},
@@ -55,7 +54,7 @@ pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> 
     if !tx.grouped() {
         return Ok(None);
     }
-    tx.sql(OF)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()
+    tx.sql(OF)?.query_row(params![queue.key, id], |row| row.get::<_, Vec<u8>>(0)).optional()
 }
 
 /// The group of a job, for people.
@@ -66,8 +65,8 @@ pub(crate) fn name_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Re
 pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<Row>> {
     const ROW: &str = "SELECT line, turn, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
     let read = |row: &rusqlite::Row<'_>| {
-        let (Number(line), Number(turn)) = (row.get(0)?, row.get(1)?);
-        Ok(Row { line, turn, front: row.get::<_, Option<Bytes>>(2)?.map(|Bytes(front)| front) })
+        let (line, turn): (i64, i64) = (row.get(0)?, row.get(1)?);
+        Ok(Row { line, turn, front: row.get::<_, Option<Vec<u8>>>(2)? })
     };
     tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
 }
@@ -78,13 +77,13 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     if !tx.grouped() {
         return Ok(Vec::new());
     }
-    tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
+    tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
 /// Groups with a job that is ready, at most so many, whether they may be served or not: those with the first lines, and of those whose jobs have limits
 /// the first by name.
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
-    let read = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Bytes>(0)?.0);
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
     let mut lined = tx.sql(sql!("groups_lined.sql"))?;
     let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, Unsigned(most)], read)?.collect::<rusqlite::Result<_>>()?;
     if tx.limited() {
@@ -114,7 +113,7 @@ pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> 
     let mut suspects = tx.sql(sql!("groups_heads.sql"))?;
     let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, row.line, i64::MIN, Unsigned(most - found.len())])?;
     while let Some(row) = rows.next()? {
-        found.push(row.get::<_, Bytes>(0)?.0);
+        found.push(row.get::<_, Vec<u8>>(0)?);
     }
     Ok(found.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
@@ -146,7 +145,7 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
             WHERE chains.queue = ?1 AND chains.name = ?2
     ) ORDER BY priority, number LIMIT ?6";
     let mut first = tx.sql(if most == 1 { ONE } else { FIRST })?;
-    first.query_map(params![queue.key, name, LINED, line, CHAINED, Unsigned(most)], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
+    first.query_map(params![queue.key, name, LINED, line, CHAINED, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
 /// How many jobs of a group run.
@@ -197,7 +196,7 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     }
     if line.is_full() {
         let mut holders = tx.sql(HOLDERS)?;
-        let holders = holders.query_map(params![queue.key, stored, Unsigned(HOLDERS_NAMED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+        let holders = holders.query_map(params![queue.key, stored, Unsigned(HOLDERS_NAMED)], |row| row.get::<_, Vec<u8>>(0))?;
         line.holders = holders.map(|holder| Ok(JobId::from_bytes(&holder?)?)).collect::<Result<_, Failed>>()?;
     }
     let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
@@ -263,7 +262,7 @@ fn chain(
 ) -> rusqlite::Result<bool> {
     const JOB: &str = "SELECT crashes, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const PUSH: &str = "UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2";
-    let (Number(crashes), Number(priority)) = tx.sql(JOB)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (crashes, priority): (i64, i64) = tx.sql(JOB)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?)))?;
     if crashes > 0 {
         return Ok(false);
     }
@@ -275,7 +274,7 @@ fn chain(
 /// Whether a job stands in a line, and its limits let it be looked at: as one that may have its turn, or as a suspect.
 fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()?;
     Ok(match state {
         Some(LINED) => TURN,
         Some(LINED_SUSPECT) => DOUBT,
@@ -433,7 +432,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
     let number = |at: usize| place.as_ref()?.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
     let (start, line) = (number(0).unwrap_or(i64::MIN), number(8).unwrap_or(i64::MIN));
     let read = |row: &rusqlite::Row<'_>| {
-        let (Number(line), Number(start), has_jobs) = (row.get(0)?, row.get(1)?, row.get::<_, bool>(2)?);
+        let (line, start, has_jobs): (i64, i64, _) = (row.get(0)?, row.get(1)?, row.get::<_, bool>(2)?);
         Ok((line, start, has_jobs))
     };
     let most = 10 * items;

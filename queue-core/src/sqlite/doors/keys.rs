@@ -18,7 +18,6 @@ use crate::{
     address::JobId,
     broker::{Enqueued, Hold, KeyHolder, NewJob, OnConflict, Unique, UniqueKey, superseded_by},
     sqlite::connection::{
-        lenient::{Bytes, Number, Words},
         schema::Feature,
         statement::sql,
         tx::{Failed, Queue, Tx, after},
@@ -58,7 +57,7 @@ fn keyed(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite
         return Ok(None);
     }
     let read = |row: &rusqlite::Row<'_>| {
-        let (Bytes(key), Words(hold), Number(first)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (key, hold, first): (Vec<u8>, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(Keyed { key, hold, first })
     };
     tx.sql(KEYED)?.query_row(params![queue.key, id], read).optional()
@@ -72,11 +71,11 @@ pub(crate) fn key_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Res
 /// Who holds a key. What is held by no job that could hold it is free.
 fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<Held>> {
     let read = |row: &rusqlite::Row<'_>| {
-        let (Bytes(id), until, term, next): (Bytes, Option<Number>, Option<Number>, Option<Bytes>) =
+        let (id, until, term, next): (Vec<u8>, Option<i64>, Option<i64>, Option<Vec<u8>>) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let latest = tx.now.saturating_add(term.map_or(0, |Number(term)| term));
-        let until = until.map(|Number(until)| until.min(latest));
-        Ok((Held { id, until, next: next.map(|Bytes(next)| next) }, row.get::<_, bool>(4)?))
+        let latest = tx.now.saturating_add(term.unwrap_or(0));
+        let until = until.map(|until| until.min(latest));
+        Ok((Held { id, until, next }, row.get::<_, bool>(4)?))
     };
     let ended = params![queue.key, key, DONE, DEAD, CANCELLED, EXPIRED, HELD];
     let found = tx.sql(sql!("keys_held.sql"))?.query_row(ended, read).optional()?;
@@ -148,7 +147,7 @@ pub(crate) fn conflict(
     }
     let replaces = unique.on_conflict == OnConflict::Replace;
     let changed = held.next.as_ref().unwrap_or(&held.id);
-    let Number(state) = tx.sql(STATE)?.query_row(params![queue.key, changed], |row| row.get(0))?;
+    let state: i64 = tx.sql(STATE)?.query_row(params![queue.key, changed], |row| row.get(0))?;
     if state == ACTIVE || matches!(state, RETRY | PARKED) && !replaces {
         if let Some(before) = before {
             end::give_way(tx, queue, job.id.as_bytes(), before)?;
@@ -266,9 +265,9 @@ fn give_back_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), 
 /// Nobody holds a key any more, but the job that was held for it.
 pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(), Failed> {
     const FREE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2 RETURNING next";
-    let next: Option<Option<Bytes>> = tx.sql(FREE)?.query_row(params![queue.key, key], |row| row.get(0)).optional()?;
+    let next: Option<Option<Vec<u8>>> = tx.sql(FREE)?.query_row(params![queue.key, key], |row| row.get(0)).optional()?;
     match next {
-        Some(Some(Bytes(next))) => follow(tx, queue, key, &next),
+        Some(Some(next)) => follow(tx, queue, key, &next),
         _ => Ok(()),
     }
 }
@@ -276,8 +275,8 @@ pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(),
 /// A job that is held gets its key, which is free, and waits as others do.
 pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) -> Result<(), Failed> {
     const DUE: &str = "SELECT pos FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
-    let due: Option<Number> = tx.sql(DUE)?.query_row(params![queue.key, id, HELD], |row| row.get(0)).optional()?;
-    if let Some(Number(at)) = due {
+    let due: Option<i64> = tx.sql(DUE)?.query_row(params![queue.key, id, HELD], |row| row.get(0)).optional()?;
+    if let Some(at) = due {
         give(tx, queue, key, id, None)?;
         wait_until(tx, queue, id, at)?;
     }

@@ -13,7 +13,6 @@ use super::{
 use crate::{
     broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, Used, gcra},
     sqlite::connection::{
-        lenient::{Bytes, Number},
         tx::{Queue, Tx},
         unsigned::Unsigned,
     },
@@ -43,7 +42,7 @@ impl Ledger {
                 Some(most) => i64::from(most) - held(tx, queue, key)?,
                 None => i64::MAX / 2,
             };
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, f64>(1)?, row.get::<_, Number>(2)?.0));
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?, row.get::<_, i64>(2)?));
             let stored = tx.sql(RATE)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
             let (ahead, closed) =
                 stored.map_or((0, 0), |(tat, step, closed)| (gcra::rebased(&rule, (tat - tx.micros()).max(0), step), closed));
@@ -178,7 +177,7 @@ impl Ledger {
             let Ok(room) = self.room(tx, queue, &key)? else { continue };
             let mut asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
             while asked > 0 && *passed < LIMIT_STEP {
-                let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0));
+                let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?));
                 let first = tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
                 let Some((chain, name)) = first else { break };
                 open(tx, self.first_by_priority(tx, queue, &key, chain, &name)?)?;
@@ -202,7 +201,7 @@ impl Ledger {
         const BEST: &str =
             "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
         const PUT_OFF: &str = "UPDATE queue_chains SET start = ?2 WHERE chain = ?1";
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         let best = tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], read).optional()?;
         let Some((other, start)) = best.filter(|(other, _)| *other != chain) else { return Ok(chain) };
         let is_kept = self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1);
@@ -231,8 +230,8 @@ impl Ledger {
 /// The limits of the first job of a chain.
 fn head_of(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<Option<Limited>> {
     const HEAD: &str = "SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 ORDER BY pos LIMIT 1";
-    let head: Option<Bytes> = tx.sql(HEAD)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0)).optional()?;
-    head.map_or(Ok(None), |Bytes(head)| of(tx, queue, &head))
+    let head: Option<Vec<u8>> = tx.sql(HEAD)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0)).optional()?;
+    head.map_or(Ok(None), |head| of(tx, queue, &head))
 }
 
 /// Keys that may have room now.
@@ -240,7 +239,7 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
     const DUE: &str = "SELECT key FROM queue_wakes WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3";
     let keys: Vec<Vec<u8>> = tx
         .sql(DUE)?
-        .query_map(params![queue.key, tx.now, Unsigned(LIMIT_STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, tx.now, Unsigned(LIMIT_STEP)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
 }

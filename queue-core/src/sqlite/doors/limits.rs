@@ -22,7 +22,6 @@ use crate::{
         GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, Used, gcra,
     },
     sqlite::connection::{
-        lenient::{Bytes, Number},
         schema::Feature,
         tx::{Queue, Tx},
         unsigned::Unsigned,
@@ -58,7 +57,7 @@ pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> 
         return Ok(None);
     }
     let read = |row: &rusqlite::Row<'_>| {
-        let (Bytes(stored), Number(cost)) = (row.get(0)?, row.get(1)?);
+        let (stored, cost): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
         Ok(Limited { keys: JobLimits::keys_of(&stored), stored, cost: u32::try_from(cost).unwrap_or(1).max(1) })
     };
     tx.sql(OF)?.query_row(params![queue.key, id], read).optional()
@@ -91,8 +90,8 @@ pub(super) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized))
 pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<LimitRule> {
     const RULE: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
     let name = &key.as_bytes()[..LimitKey::NAME];
-    let stored: Option<Bytes> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    Ok(stored.map(|Bytes(stored)| LimitRecord::rule_in(&stored)).unwrap_or_default())
+    let stored: Option<Vec<u8>> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    Ok(stored.map(|stored| LimitRecord::rule_in(&stored)).unwrap_or_default())
 }
 
 /// How many jobs hold a slot of a key.
@@ -121,7 +120,7 @@ pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, l
     const CHAIN: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND keys = ?4";
     let chain = params![queue.key, name, priority, limited.stored];
     tx.sql(JOIN)?.execute(chain)?;
-    tx.sql(CHAIN)?.query_row(chain, |row| Ok(row.get::<_, Number>(0)?.0))
+    tx.sql(CHAIN)?.query_row(chain, |row| row.get::<_, i64>(0))
 }
 
 /// Opens a chain that was shut, or puts it behind the others of its group and priority.
@@ -139,7 +138,7 @@ pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -
         return Ok(Vec::new());
     }
     let most = most * (usize::from(Priority::Low.number()) + 1);
-    tx.sql(CHAINS)?.query_map(params![queue.key, name, Unsigned(most)], |row| Ok(row.get::<_, Number>(0)?.0))?.collect()
+    tx.sql(CHAINS)?.query_map(params![queue.key, name, Unsigned(most)], |row| row.get::<_, i64>(0))?.collect()
 }
 
 /// Whether a chain has a job that is ready.
@@ -161,7 +160,7 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
 /// A job has left the line: its chain may be empty. If that is shut, its key may have waited for this job, and lets others start that cost less.
 pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
     const CHAINS: &str = "SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Option<Bytes>>(1)?.map(|Bytes(key)| key)));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
     let chains: Vec<(i64, Option<Vec<u8>>)> =
         tx.sql(CHAINS)?.query_map(params![queue.key, name, limited.stored], read)?.collect::<rusqlite::Result<_>>()?;
     for (chain, shut) in chains {
@@ -211,29 +210,29 @@ pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) 
 /// The priority of a chain.
 pub(crate) fn priority(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<i64> {
     const PRIORITY: &str = "SELECT priority FROM queue_chains WHERE chain = ?1";
-    tx.sql(PRIORITY)?.query_row([chain], |row| Ok(row.get::<_, Number>(0)?.0))
+    tx.sql(PRIORITY)?.query_row([chain], |row| row.get::<_, i64>(0))
 }
 
 /// Some of the jobs that hold a slot of a key.
 pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Vec<JobId>> {
     const HOLDERS: &str = "SELECT id FROM queue_slots WHERE queue = ?1 AND key = ?2 ORDER BY id LIMIT ?3";
     let mut holders = tx.sql(HOLDERS)?;
-    let ids = holders.query_map(params![queue.key, key.as_bytes(), Unsigned(HOLDERS_NAMED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+    let ids = holders.query_map(params![queue.key, key.as_bytes(), Unsigned(HOLDERS_NAMED)], |row| row.get::<_, Vec<u8>>(0))?;
     Ok(ids.collect::<rusqlite::Result<Vec<_>>>()?.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
 /// The key under which the chain is shut in which a job stands.
 fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<LimitKey>> {
     const SHUT: &str = "SELECT shut FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NOT NULL";
-    let shut: Option<Bytes> = tx.sql(SHUT)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()?;
-    Ok(shut.and_then(|Bytes(key)| LimitKey::from_bytes(&key)))
+    let shut: Option<Vec<u8>> = tx.sql(SHUT)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()?;
+    Ok(shut.and_then(|key| LimitKey::from_bytes(&key)))
 }
 
 /// Until when a key is kept for a job that costs more, and waits for it. `until`: what the key says itself.
 pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
     let known = until.map_or(tx.now, |at| at.max(tx.now));
-    let kept = tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), known], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    let kept = tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), known], |row| row.get::<_, i64>(0)).optional()?;
     Ok(kept.or(until))
 }
 
@@ -290,7 +289,7 @@ pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
     if !tx.limited() {
         return Ok(None);
     }
-    Ok(tx.sql(NEXT)?.query_row(params![queue.key, tx.now], |row| row.get::<_, Option<Number>>(0))?.map(|Number(at)| at))
+    tx.sql(NEXT)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }
 
 pub(super) fn is_waited_for(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<bool> {
@@ -384,7 +383,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     let place = tx.place(queue.key, PLACE)?;
     let tat = place.as_ref().and_then(|place| place.get(..8)?.try_into().ok()).map_or(i64::MIN, i64::from_be_bytes);
     let key = place.as_ref().and_then(|place| place.get(8..)).unwrap_or_default();
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, bool>(2)?));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?, row.get::<_, bool>(2)?));
     let most = 10 * items;
     let inputs = params![queue.key, tx.micros(), tx.now, tat, key, Unsigned(most)];
     let looked: Vec<(Vec<u8>, i64, bool)> = tx.sql(OVER)?.query_map(inputs, read)?.collect::<rusqlite::Result<_>>()?;

@@ -17,7 +17,6 @@ use super::row::{self, ACTIVE, CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT};
 use crate::{
     broker::{JobState, LAST, Priority},
     sqlite::connection::{
-        lenient::Number,
         statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -177,7 +176,7 @@ fn some(
     let mut page = tx.sql(sql!("ready_page.sql"))?;
     let mut rows = page.query(params![queue.key, Unsigned(limit), skip, state, rank, from])?;
     while let Some(row) = rows.next()? {
-        read(row, row.get::<_, Number>(7)?.0);
+        read(row, row.get::<_, i64>(7)?);
     }
     Ok(())
 }

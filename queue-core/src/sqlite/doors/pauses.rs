@@ -10,7 +10,6 @@ use super::groups;
 use crate::{
     broker::{GROUP_RULES, GroupRule, LONGEST_CLOSED, Pause, PauseOf, Pausing, RESUMED_AT_ONCE},
     sqlite::connection::{
-        lenient::{Bytes, Number, Words},
         tx::{ENDS, Failed, PAUSED, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -19,8 +18,8 @@ use crate::{
 /// What is said of a pause, as it is stored; empty if nothing is.
 pub(crate) fn said(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<String> {
     const SAID: &str = "SELECT said FROM queue_pauses WHERE queue = ?1 AND what = ?2";
-    let said: Option<Words> = tx.sql(SAID)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
-    Ok(said.map(|Words(said)| said).unwrap_or_default())
+    let said: Option<String> = tx.sql(SAID)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
+    Ok(said.unwrap_or_default())
 }
 
 /// Notes a pause: what is said of it, if that is not noted elsewhere, and when it ends by itself.
@@ -81,12 +80,12 @@ pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
     if !queue.ends {
         return Ok(None);
     }
-    let next: Option<Option<Number>> = if queue.paused {
+    let next: Option<Option<i64>> = if queue.paused {
         tx.sql(OF_QUEUE)?.query_row(params![queue.key, PauseOf::Queue.stored()], |row| row.get(0)).optional()?
     } else {
         Some(tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?)
     };
-    Ok(next.flatten().map(|Number(next)| next))
+    Ok(next.flatten())
 }
 
 /// The tasks that are paused.
@@ -97,7 +96,7 @@ pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap
         let mut stored = tx.sql(TASKS)?;
         let mut rows = stored.query([queue.key])?;
         while let Some(row) = rows.next()? {
-            let (Bytes(what), Words(said)) = (row.get(0)?, row.get(1)?);
+            let (what, said): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
             if let Some(PauseOf::Task(task)) = PauseOf::of_stored(&what) {
                 tasks.insert(task, said);
             }
@@ -114,7 +113,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
     }
     let ended: Vec<Vec<u8>> = tx
         .sql(ENDED)?
-        .query_map(params![queue.key, tx.now, Unsigned(RESUMED_AT_ONCE)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, tx.now, Unsigned(RESUMED_AT_ONCE)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     let mut resumed = Vec::new();
     for of in ended {

@@ -25,7 +25,6 @@ use super::{
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
     sqlite::connection::{
-        lenient::{Bytes, Count, Number, Snoozes},
         statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -49,14 +48,14 @@ pub(crate) struct Waiting {
     pub(super) envelope: Vec<u8>,
     pub(super) attempts: u32,
     pub(super) crashes: u32,
-    pub(super) snoozes: Snoozes,
+    /// As [`snoozes_of`] reads it.
+    pub(super) snoozes: u64,
 }
 
 impl Waiting {
     /// Reads the columns id, envelope, attempts, crashes, snoozes.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let (Bytes(envelope), Count(attempts), Count(crashes), snoozes) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        Ok(Waiting { id: row.get(0)?, envelope, attempts, crashes, snoozes })
+        Ok(Waiting { id: row.get(0)?, envelope: row.get(1)?, attempts: row.get(2)?, crashes: row.get(3)?, snoozes: Unsigned::get(row, 4)? })
     }
 }
 
@@ -227,8 +226,8 @@ pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
     const NEXT_DUE: &str = "SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0";
     let mut next = limits::next_due(tx, queue)?;
     for state in [SCHEDULED, RETRY] {
-        let due: Option<Number> = tx.sql(NEXT_DUE)?.query_row(params![queue.key, state], |row| row.get(0))?;
-        next = [next, due.map(|Number(due)| due)].into_iter().flatten().min();
+        let due: Option<i64> = tx.sql(NEXT_DUE)?.query_row(params![queue.key, state], |row| row.get(0))?;
+        next = [next, due].into_iter().flatten().min();
     }
     Ok(next)
 }
@@ -241,7 +240,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<BTreeMap<JobState,
     let mut rows = statement.query([queue.key])?;
     while let Some(row) = rows.next()? {
         // A state that is none is for the auditor to find.
-        if let Ok(state) = row::state(row.get::<_, Number>(0)?.0) {
+        if let Ok(state) = row::state(row.get::<_, i64>(0)?) {
             *depth.entry(state).or_default() += Unsigned::<u64>::get(row, 1)?;
         }
     }

@@ -5,10 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use super::limits;
 use crate::{
     broker::{GroupRule, RuleOf},
-    sqlite::connection::{
-        lenient::{Bytes, Words},
-        tx::{Queue, Tx},
-    },
+    sqlite::connection::tx::{Queue, Tx},
 };
 
 /// The rule that is stored under a name, as text: empty if there is none.
@@ -17,8 +14,8 @@ pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
     if !tx.grouped() {
         return Ok(String::new());
     }
-    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    Ok(stored.map(|Words(rule)| rule).unwrap_or_default())
+    let stored: Option<String> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    Ok(stored.unwrap_or_default())
 }
 
 /// Stores a rule under a name; an empty one is removed.
@@ -47,7 +44,7 @@ pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Res
     let mut rules = tx.sql(RULES)?;
     let mut rows = rules.query(params![queue.key, name, others, declared])?;
     while let Some(row) = rows.next()? {
-        let (Bytes(of), Words(rule)) = (row.get(0)?, row.get(1)?);
+        let (of, rule): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
         let rule = GroupRule::of_stored(&rule);
         match of {
             of if of == others => set = rule,

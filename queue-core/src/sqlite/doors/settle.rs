@@ -26,7 +26,6 @@ use super::{
 use crate::{
     broker::CrashRule,
     sqlite::connection::{
-        lenient::{Bytes, Number, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
@@ -35,9 +34,11 @@ use crate::{
 /// A job that its holder ends; `None` when the tag does not stand. `ran`: the process has lived through a run of it, so that
 /// its crashes are forgiven, and what is noted of releases that could not read the job is forgotten.
 pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
-    let held: Option<(Option<Number>, Option<Bytes>, Option<Words>)> = tx
+    let held = tx
         .sql(sql!("settle_holder.sql"))?
-        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+        })
         .optional()?;
     let Some((digest, failures, note)) = held else {
         stale(tx, tag, id)?;
@@ -47,8 +48,7 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
     if ran {
         tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
     }
-    let (digest, failures) = (digest.map(|Number(digest)| digest), failures.map(|Bytes(failures)| failures));
-    let unreadable = note.and_then(|Words(note)| row::unreadable(&note)).filter(|_| !ran);
+    let unreadable = note.and_then(|note| row::unreadable(&note)).filter(|_| !ran);
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
@@ -101,17 +101,16 @@ impl Held {
 pub(crate) fn suspected_for(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Duration> {
     const RAN: &str = "SELECT ifnull(ran, 0) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let ran = tx.sql(RAN)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
-    Ok(Duration::from_millis(ran.map_or(0, |Number(ran)| ran.max(0).unsigned_abs())))
+    Ok(Duration::from_millis(ran.map_or(0, |ran: i64| ran.max(0).unsigned_abs())))
 }
 
 /// The jobs that a lane holds.
 pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<Vec<Held>> {
     tx.sql(sql!("settle_held.sql"))?
         .query_map(params![queue.key, ACTIVE, lane], |row| {
-            let (Bytes(id), Number(crashes)) = (row.get(0)?, row.get(1)?);
-            let (first, failures) = (row.get::<_, Option<Number>>(2)?, row.get::<_, Option<Bytes>>(3)?);
-            let (first_crash, failures) = (first.map(|Number(first)| first), failures.map(|Bytes(failures)| failures));
-            let (ran, Number(claim)) = (row.get::<_, Option<Number>>(4)?.map(|Number(ran)| ran), row.get(5)?);
+            let (id, crashes): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
+            let (first_crash, failures) = (row.get(2)?, row.get(3)?);
+            let (ran, claim): (_, i64) = (row.get::<_, Option<i64>>(4)?, row.get(5)?);
             Ok(Held { id, crashes, first_crash, failures, ran, claim })
         })?
         .collect()
@@ -152,7 +151,7 @@ pub(crate) fn charge<'a>(
     let most = if rule.tasks.is_empty() {
         rule.max_crashes
     } else {
-        let Bytes(envelope) = tx.sql(ENVELOPE)?.query_row(params![queue.key, held.id], |row| row.get(0))?;
+        let envelope: Vec<u8> = tx.sql(ENVELOPE)?.query_row(params![queue.key, held.id], |row| row.get(0))?;
         rule.most_of(&envelope)
     };
     Ok((Leaving::only(held.id.as_slice()), crashes, crashes >= i64::from(most)))

@@ -13,7 +13,6 @@ use crate::{
     address::JobId,
     broker::{FOLLOWED, Followed, StoredTransition, Transitions, reason_in, task_in},
     sqlite::connection::{
-        lenient::{Bytes, Count, Number},
         triggers,
         tx::{Failed, Queue, Tx, after},
         unsigned::Unsigned,
@@ -51,10 +50,7 @@ pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result
 
 fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
     const MARKED: &str = "SELECT until, last, begun FROM queue_followed WHERE queue = ?1";
-    let read = |row: &rusqlite::Row<'_>| {
-        let (Number(until), Number(last), Number(begun)) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Mark { until, last, begun })
-    };
+    let read = |row: &rusqlite::Row<'_>| Ok(Mark { until: row.get(0)?, last: row.get(1)?, begun: row.get(2)? });
     tx.sql(MARKED)?.query_row([queue.key], read).optional()
 }
 
@@ -68,15 +64,15 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     let (mut told, mut read) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         read += 1;
-        let (Number(number), Number(at_ms), Bytes(id), Bytes(head)) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (number, at_ms, id, head): (i64, i64, Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         // What is no id is for the auditor to find.
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         let mut one = StoredTransition::new(number.max(0).unsigned_abs(), at_ms, id);
-        let state = |stored: Option<Number>| stored.and_then(|Number(number)| row::state(number).ok());
+        let state = |stored: Option<i64>| stored.and_then(|number| row::state(number).ok());
         (one.from, one.to) = (state(row.get(4)?), state(row.get(5)?));
         one.task = task_in(&head);
-        one.attempts = row.get::<_, Count>(6)?.0;
-        one.reason = row.get::<_, Option<Bytes>>(7)?.and_then(|Bytes(head)| reason_in(&head));
+        one.attempts = row.get::<_, u32>(6)?;
+        one.reason = row.get::<_, Option<Vec<u8>>>(7)?.and_then(|head| reason_in(&head));
         told.push(one);
     }
     Ok(Transitions::read(told, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))

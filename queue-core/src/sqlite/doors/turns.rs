@@ -20,7 +20,6 @@ use super::{
 use crate::{
     broker::{GroupRule, LIMIT_STEP, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
     sqlite::connection::{
-        lenient::{Bytes, Number},
         statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -199,8 +198,8 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
             break;
         }
         looked += 1;
-        let (id, Bytes(name), Number(start), Number(pos)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
-        let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
+        let (id, name, start, pos): (_, Vec<u8>, i64, i64) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+        let front = row.get::<_, Option<Vec<u8>>>(3)?;
         let is_other = front.is_some_and(|front| id != Value::Blob(front));
         let may = !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?);
         let is_open = match limits::of(tx, queue, &id)? {
@@ -324,7 +323,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
 fn turns_behind(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
     const TURNS: &str = "SELECT name, start FROM queue_groups
         WHERE queue = ?1 AND turn & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?));
     let mut turns = tx.sql(TURNS)?;
     let found =
         turns.query_map(params![queue.key, Unsigned(most), last.0, last.1, NO_GROUP], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -394,7 +393,7 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
         let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, Unsigned(entry.asked + 1)])?;
         let before = entry.heads.len();
         while let Some(row) = rows.next()? {
-            entry.behind = row.get::<_, Number>(1)?.0;
+            entry.behind = row.get::<_, i64>(1)?;
             entry.heads.push_back((row.get(0)?, entry.behind));
         }
         entry.whole = entry.heads.len() - before <= entry.asked;

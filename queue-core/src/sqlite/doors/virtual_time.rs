@@ -5,10 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     broker::{TURN_APART, TURN_COST},
-    sqlite::connection::{
-        lenient::Number,
-        tx::{Failed, Queue, Tx},
-    },
+    sqlite::connection::tx::{Failed, Queue, Tx},
 };
 
 /// By how much a job of this weight lets the start of its group grow.
@@ -19,7 +16,7 @@ pub(super) fn cost(weight: u64) -> i64 {
 /// The virtual time, and the start of plain jobs.
 pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64)> {
     const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
 

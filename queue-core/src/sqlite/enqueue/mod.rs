@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
@@ -33,10 +32,10 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     let name = request.producer.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let queue = tx.queue(&request.queue)?.ok_or_else(forgotten)?;
-    let producer: Option<(u64, Option<Bytes>)> =
+    let producer: Option<(u64, Option<Vec<u8>>)> =
         tx.sql(sql!("producer.sql"))?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
-    let stored = stored.as_ref().map(|Bytes(stored)| stored.as_slice());
+    let stored = stored.as_deref();
     let (digest, stored) = stored.map_or((None, None), |stored| of_relay(stored));
     if request.seq < last || request.seq == last && digest != request.relayed.as_ref().map(|digest| digest.as_slice()) {
         return Err(Error::Old { name: name.to_owned(), seq: request.seq }.into());
@@ -130,15 +129,15 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, F
         return Ok(Known::Not(None));
     }
     let id = job.id.as_bytes();
-    let found: Option<(Number, Option<Number>, Number)> =
+    let found: Option<(i64, Option<i64>, i64)> =
         tx.sql(JOB)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let digest = match found {
-        Some((Number(state @ (CANCELLED | EXPIRED)), _, Number(bytes))) => return Ok(Known::Not(Some(Before { state, bytes }))),
+        Some((state @ (CANCELLED | EXPIRED), _, bytes)) => return Ok(Known::Not(Some(Before { state, bytes }))),
         Some((_, digest, _)) => digest,
         None => tx.sql(REMEMBERED)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?,
     };
     Ok(match digest {
-        Some(Number(digest)) if digest == job.digest.cast_signed() => Known::As(Enqueued::Existing),
+        Some(digest) if digest == job.digest.cast_signed() => Known::As(Enqueued::Existing),
         Some(_) => Known::As(Enqueued::IdConflict),
         None => Known::Not(None),
     })

@@ -8,7 +8,6 @@ use crate::{
     error,
     sqlite::{
         connection::{
-            lenient::Bytes,
             operation::Commit,
             schema::Feature,
             statement::sql,
@@ -57,7 +56,7 @@ fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize
     loop {
         let mut names = tx.sql(sql!("list.sql"))?;
         let mut found: Vec<Vec<u8>> = names
-            .query_map(params![queue.key, after, Unsigned(limit + 1)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            .query_map(params![queue.key, after, Unsigned(limit + 1)], |row| row.get::<_, Vec<u8>>(0))?
             .collect::<rusqlite::Result<_>>()?;
         let more = found.len() > limit;
         found.truncate(limit);
@@ -78,8 +77,8 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
     group.active = groups::running(tx, queue, stored)?;
     group.set_rule(&groups::stored_text(tx, queue, stored)?);
     group.oldest = people::oldest_of(tx, queue, stored)?;
-    let front: Option<Option<Bytes>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
-    group.held_by = front.flatten().and_then(|Bytes(front)| JobId::from_bytes(&front).ok());
+    let front: Option<Option<Vec<u8>>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
+    group.held_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
     Ok(group)
 }
 
@@ -136,7 +135,7 @@ fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>,
     let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx
         .sql(sql!("../doors/groups_step.sql"))?
-        .query_map(params![queue.key, after, Unsigned(REVIEWED)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, after, Unsigned(REVIEWED)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     for name in &names {
         groups::review(tx, &queue, name)?;

@@ -5,7 +5,6 @@ use rusqlite::{OptionalExtension, params};
 use crate::{
     broker::history::{FailureKind, KINDS, told},
     sqlite::connection::{
-        lenient::{Bytes, Words},
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -19,8 +18,8 @@ pub(super) fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, kinds: &[FailureKind]) -> 
     const PUT: &str = "INSERT OR REPLACE INTO queue_failures (queue, fingerprint, seen, kind) VALUES (?1, ?2, ?3, ?4)";
     for told in kinds {
         let print = told.fingerprint.to_string();
-        let stored: Option<Bytes> = tx.sql(GET)?.query_row(params![queue.key, print], |row| row.get(0)).optional()?;
-        let mut kind = match stored.and_then(|Bytes(kind)| FailureKind::decoded(told.fingerprint, &kind)) {
+        let stored: Option<Vec<u8>> = tx.sql(GET)?.query_row(params![queue.key, print], |row| row.get(0)).optional()?;
+        let mut kind = match stored.and_then(|kind| FailureKind::decoded(told.fingerprint, &kind)) {
             Some(kind) => kind,
             None => {
                 tx.sql(ROOM)?.execute(params![queue.key, Unsigned(KINDS - 1)])?;
@@ -38,7 +37,7 @@ pub(crate) fn failures(tx: &mut Tx<'_>, name: &str) -> Result<Vec<FailureKind>, 
     let Some(queue) = tx.queue(name)? else { return Ok(Vec::new()) };
     let mut rows = tx.sql(ALL)?;
     let rows = rows.query_map([queue.key], |row| {
-        let (Words(print), Bytes(kind)) = (row.get(0)?, row.get(1)?);
+        let (print, kind): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
         Ok(print.parse().ok().and_then(|print| FailureKind::decoded(print, &kind)))
     })?;
     let kinds = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;

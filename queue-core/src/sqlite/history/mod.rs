@@ -15,7 +15,6 @@ use crate::{
     },
     sqlite::{
         connection::{
-            lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -36,10 +35,10 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     const FORGET: &str = "DELETE FROM queue_reporters WHERE queue = ?1 AND seen < ?2";
     let queue = tx.queue_made(&report.queue)?;
     let (process, hour) = (report.process.to_string(), number(HistoryUnit::Hour.period(tx.now)));
-    let last: Option<Number> = tx.sql(LAST)?.query_row(params![queue.key, process], |row| row.get(0)).optional()?;
+    let last: Option<i64> = tx.sql(LAST)?.query_row(params![queue.key, process], |row| row.get(0)).optional()?;
     match last {
         // A replay changes nothing.
-        Some(Number(last)) if number(report.seq) <= last => return Ok(()),
+        Some(last) if number(report.seq) <= last => return Ok(()),
         Some(_) => {}
         None => drop(tx.sql(FORGET)?.execute(params![queue.key, hour - number(REPORTERS_HOURS)])?),
     }
@@ -61,7 +60,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
 fn stored_outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     const ALL: &str = "SELECT name, place FROM queue_places WHERE queue = ?1 AND name > ?2 AND name < ?2 || 'g'";
     let mut stored = tx.sql(ALL)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Bytes>(1)?.0));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?));
     stored.query_map(params![queue, OUTBOX], read)?.collect()
 }
 
@@ -94,9 +93,9 @@ fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Ta
     for unit in HistoryUnit::ALL {
         let period = unit.period(tx.now);
         let (name, place) = (unit.letter().to_string(), number(unit.place(period)));
-        let row: Option<Bytes> =
+        let row: Option<Vec<u8>> =
             tx.sql(GET)?.query_row(params![queue.key, task, name, place, number(period)], |row| row.get(0)).optional()?;
-        let tally = change(row.and_then(|Bytes(row)| Tally::decoded(&row)));
+        let tally = change(row.and_then(|row| Tally::decoded(&row)));
         tx.sql(PUT)?.execute(params![queue.key, task, name, place, number(period), tally.encoded()])?;
     }
     Ok(())
@@ -111,7 +110,7 @@ fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, re
         return Ok(task);
     }
     let is_full = |tx: &Tx<'_>| -> rusqlite::Result<bool> {
-        let Number(tasks) = tx.sql(COUNT)?.query_row([queue.key], |row| row.get(0))?;
+        let tasks: i64 = tx.sql(COUNT)?.query_row([queue.key], |row| row.get(0))?;
         Ok(tasks >= number(TASKS as u64))
     };
     if is_full(tx)? {
@@ -127,8 +126,8 @@ fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, re
 /// Whether jobs of a task repeat: it is not known since when the next round of one waits.
 pub(crate) fn repeats(tx: &Tx<'_>, queue: &Queue<'_>, task: &str) -> rusqlite::Result<bool> {
     const REPEATS: &str = "SELECT repeats FROM queue_tasks WHERE queue = ?1 AND task = ?2";
-    let repeats: Option<Number> = tx.sql(REPEATS)?.query_row(params![queue.key, task], |row| row.get(0)).optional()?;
-    Ok(repeats.is_some_and(|Number(repeats)| repeats != 0))
+    let repeats: Option<i64> = tx.sql(REPEATS)?.query_row(params![queue.key, task], |row| row.get(0)).optional()?;
+    Ok(repeats.is_some_and(|repeats| repeats != 0))
 }
 
 /// Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
@@ -136,8 +135,8 @@ fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Faile
     const OLD: &str = "SELECT task FROM queue_tasks WHERE queue = ?1 AND seen < ?2 LIMIT 1";
     const FORGET: &str = "DELETE FROM queue_tasks WHERE queue = ?1 AND task = ?2";
     const EMPTY: &str = "DELETE FROM queue_history WHERE queue = ?1 AND task = ?2";
-    let old: Option<Words> = tx.sql(OLD)?.query_row(params![queue.key, hour - number(HOURS)], |row| row.get(0)).optional()?;
-    if let Some(Words(task)) = old {
+    let old: Option<String> = tx.sql(OLD)?.query_row(params![queue.key, hour - number(HOURS)], |row| row.get(0)).optional()?;
+    if let Some(task) = old {
         tx.sql(EMPTY)?.execute(params![queue.key, task])?;
         tx.sql(FORGET)?.execute(params![queue.key, task])?;
     }
@@ -165,7 +164,7 @@ pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<
         let (first, last) = (number(*periods.start()) - 1, number(*periods.end()));
         let mut rows = tx.sql(ROWS)?;
         let rows = rows.query_map(params![queue.key, span.unit().letter().to_string(), first, last], |row| {
-            let (Words(task), Number(period), Bytes(tally)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (task, period, tally): (String, i64, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok((task, period.max(0).unsigned_abs(), Tally::decoded(&tally)))
         })?;
         for row in rows {
@@ -174,7 +173,7 @@ pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<
         }
         let mut releases = tx.sql(RELEASES)?;
         let releases = releases.query_map([queue.key], |row| {
-            let (Words(release), Number(at)) = (row.get(0)?, row.get(1)?);
+            let (release, at): (String, i64) = (row.get(0)?, row.get(1)?);
             Ok((release, at))
         })?;
         stored.releases = releases.collect::<rusqlite::Result<_>>()?;

@@ -7,7 +7,6 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number},
             statement::sql,
             tx::{Failed, Tx, after},
             unsigned::Unsigned,
@@ -33,7 +32,7 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     }
     let mut asked = None;
     if let Some(load) = &lane.load {
-        let Bytes(stored) = tx.sql(LOAD)?.query_row(params![queue.key, lane.lane.process(), load.stored(tx.now)], |row| row.get(0))?;
+        let stored: Vec<u8> = tx.sql(LOAD)?.query_row(params![queue.key, lane.lane.process(), load.stored(tx.now)], |row| row.get(0))?;
         asked = WorkerAsk::decoded(&stored);
     }
     let mut gone = tx.sql(GONE)?;
@@ -42,7 +41,7 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     while let Some(row) = rows.next()? {
         // A hint that cannot be read is no reason to let the lease run out.
         if let Ok(id) = row::id(row, 0) {
-            cancelled.push((id, row.get::<_, Number>(1)?.0.cast_unsigned()));
+            cancelled.push((id, row.get::<_, i64>(1)?.cast_unsigned()));
         }
     }
     Ok(Extended::new(cancelled).asking(asked))

@@ -7,7 +7,6 @@ use rusqlite::params;
 use crate::{
     broker::{Ahead, OverdueLane, OverdueLanes, PartyName},
     sqlite::connection::{
-        lenient::{Number, Words},
         statement::sql,
         tx::{Failed, Tx},
         unsigned::Unsigned,
@@ -20,14 +19,14 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Over
     let mut lanes = tx.sql(sql!("overdue_expired.sql"))?;
     let expired = lanes
         .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
-            Ok(OverdueLane { name: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 })
+            Ok(OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(sql!("overdue_ahead.sql"))?;
     let ahead = lanes
         .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
-            let lane = OverdueLane { name: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 };
-            Ok(Ahead { lane, term: Duration::from_millis(row.get::<_, Number>(2)?.0.max(0).unsigned_abs()) })
+            let lane = OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? };
+            Ok(Ahead { lane, term: Duration::from_millis(row.get::<_, i64>(2)?.max(0).unsigned_abs()) })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;

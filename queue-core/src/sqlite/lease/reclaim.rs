@@ -7,7 +7,6 @@ use crate::{
     broker::{BuryReason, CrashRule, RECLAIM_ITEMS, Reclaimed},
     sqlite::{
         connection::{
-            lenient::{Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -85,7 +84,7 @@ struct Lane {
 
 impl Lane {
     fn read(row: &Row<'_>) -> rusqlite::Result<Lane> {
-        let (Words(process), Number(until), Number(renewed)) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (process, until, renewed): (String, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         Ok(Lane { key: row.get(0)?, process, until, renewed })
     }
 }

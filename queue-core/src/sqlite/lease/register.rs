@@ -6,7 +6,6 @@ use crate::{
     broker::{LOST_AT, Party, PartyName, Register, Registered},
     sqlite::{
         connection::{
-            lenient::Number,
             statement::sql,
             tx::{Failed, Tx, after},
         },
@@ -19,7 +18,7 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
     let queue = tx.queue_made(&request.queue)?;
-    let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
+    let number: i64 = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match &request.party {
         Party::Lane { lease, info, lost } => {

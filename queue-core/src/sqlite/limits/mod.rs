@@ -8,7 +8,6 @@ use crate::{
     error,
     sqlite::{
         connection::{
-            lenient::Bytes,
             operation::Commit,
             schema::Feature,
             tx::{Failed, Queue, Tx},
@@ -26,7 +25,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
     let name = name.map(LimitKey::name);
     let mut limits = tx.sql(LIMITS)?;
     let found: Vec<(Vec<u8>, Vec<u8>)> = limits
-        .query_map(params![queue.key, name], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Bytes>(1)?.0)))?
+        .query_map(params![queue.key, name], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let mut answer = Vec::new();
     for (name, stored) in found {
@@ -54,7 +53,7 @@ fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<
     let mut rows = waiting.query(params![queue.key, first, last, Unsigned(KINDS_COUNTED), CHAINED])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.extend(LimitKey::from_bytes(&row.get::<_, Bytes>(0)?.0).zip(Some(Unsigned::get(row, 1)?)));
+        found.extend(LimitKey::from_bytes(&row.get::<_, Vec<u8>>(0)?).zip(Some(Unsigned::get(row, 1)?)));
     }
     Ok(found)
 }
@@ -89,7 +88,7 @@ fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], 
         "SELECT shut FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT 1";
     let mut names = Vec::new();
     while names.len() < limit {
-        let next = |sql: &str| tx.sql(sql)?.query_row(params![queue.key, from, last], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional();
+        let next = |sql: &str| tx.sql(sql)?.query_row(params![queue.key, from, last], |row| row.get::<_, Vec<u8>>(0)).optional();
         let Some(name) = [next(HELD)?, next(SHUT)?].into_iter().flatten().min() else { break };
         from = behind(&name);
         names.push(name);
@@ -110,8 +109,8 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     stored.held = u64::try_from(limits::held(tx, queue, &key)?).unwrap_or_default();
     stored.holders = limits::holders(tx, queue, &key)?;
     stored.waiting = waiting(tx, queue, bytes, &[bytes, &[0]].concat())?.into_iter().map(|(_, jobs)| jobs).sum();
-    let next: Option<Bytes> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
-    stored.next = next.and_then(|Bytes(id)| JobId::from_bytes(&id).ok());
+    let next: Option<Vec<u8>> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
+    stored.next = next.and_then(|id| JobId::from_bytes(&id).ok());
     stored.until_ms = opens_at(tx, queue, &key)?;
     Ok(stored)
 }
@@ -147,8 +146,8 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
     let queue = tx.queue_made(&request.queue)?;
     tx.note(Feature::Groups)?;
     let name = LimitKey::name(&request.name);
-    let stored: Option<Bytes> = tx.sql(LIMIT)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    let known = stored.as_ref().map(|Bytes(stored)| stored.as_slice()).unwrap_or_default();
+    let stored: Option<Vec<u8>> = tx.sql(LIMIT)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    let known = stored.as_deref().unwrap_or_default();
     if known == request.stored {
         return Ok(LimitSet::Set);
     }
@@ -175,7 +174,7 @@ fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Opt
     let first = if after.is_empty() { first } else { after.to_vec() };
     let keys: Vec<Vec<u8>> = tx
         .sql(SHUT)?
-        .query_map(params![queue.key, first, last, Unsigned(LIMIT_STEP)], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .query_map(params![queue.key, first, last, Unsigned(LIMIT_STEP)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     for key in keys.iter().filter_map(|key| LimitKey::from_bytes(key)) {
         limits::loosen(tx, &queue, &key)?;

@@ -5,10 +5,7 @@ use rusqlite::params;
 use crate::{
     broker::{Changed, Operate, Operated, Operation, OperationDeed, OperationPart},
     sqlite::{
-        connection::{
-            lenient::{Bytes, Words},
-            tx::{Failed, Queue, Tx},
-        },
+        connection::tx::{Failed, Queue, Tx},
         people,
     },
 };
@@ -23,7 +20,7 @@ pub(crate) fn operations(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<Operation>,
 fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Vec<Operation>, Failed> {
     const ALL: &str = "SELECT id, stored FROM queue_operations WHERE queue = ?1";
     let mut all = tx.sql(ALL)?;
-    let rows = all.query_map(params![queue.key], |row| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Bytes>(1)?.0)))?;
+    let rows = all.query_map(params![queue.key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
     // What is no operation is another program's.
     let known =
         rows.map(|row| row.map(|(id, stored)| Operation::of_stored(queue.name, &id, &stored))).collect::<rusqlite::Result<Vec<_>>>()?;

@@ -5,10 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::{
     broker::Changed,
     sqlite::{
-        connection::{
-            lenient::Number,
-            tx::{Failed, Queue, Tx, watches_of},
-        },
+        connection::tx::{Failed, Queue, Tx, watches_of},
         doors::{
             end, ready,
             row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
@@ -19,9 +16,9 @@ use crate::{
 
 pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<Changed, Failed> {
     let (job, changed) = match place(tx, queue, id)? {
-        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => return Ok(Changed::No),
-        Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, queue, Tag { lane, claim }, id)?, Changed::WhileActive),
-        Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
+        None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => return Ok(Changed::No),
+        Some((ACTIVE, lane, claim)) => (settle::cancel(tx, queue, Tag { lane, claim }, id)?, Changed::WhileActive),
+        Some((state, ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
     end::cancelled(tx, queue, job, reason)?;
     if changed == Changed::WhileActive {
@@ -34,15 +31,15 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
 /// False: there is none of this id, it has ended, or it runs.
 pub(crate) fn cancel_waiting(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<bool, Failed> {
     let state = match place(tx, queue, id)? {
-        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED | ACTIVE), ..)) => return Ok(false),
-        Some((Number(state), ..)) => state,
+        None | Some((DONE | DEAD | CANCELLED | EXPIRED | ACTIVE, ..)) => return Ok(false),
+        Some((state, ..)) => state,
     };
     let job = ready::leave(tx, queue, id, state)?;
     end::cancelled(tx, queue, job, reason)?;
     Ok(true)
 }
 
-fn place(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<(Number, Number, Number)>> {
+fn place(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<(i64, i64, i64)>> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
 }

@@ -4,12 +4,12 @@ use rusqlite::{OptionalExtension, Row, types::ValueRef};
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobState, Priority, StoredJob},
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob, snoozes_of},
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Count, Number, Snoozes, Words},
             tx::{Failed, Queue, Tx},
+            unsigned::Unsigned,
         },
         doors::{aging, groups, keys, limits, row},
     },
@@ -18,25 +18,23 @@ use crate::{
 /// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released.
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
-    let state = row::state(row.get::<_, Number>(1)?.0)?;
+    let state = row::state(row.get::<_, i64>(1)?)?;
     // What is of another type is no id.
     let id = if let ValueRef::Blob(id) = row.get_ref(0)? { JobId::from_bytes(id)? } else { JobId::from_bytes(b"")? };
-    let mut record = StoredJob::new(id, state, row.get::<_, Bytes>(2)?.0);
-    record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
-    let (Count(attempts), Count(crashes)) = (row.get(4)?, row.get(5)?);
-    (record.attempts, record.crashes) = (attempts, crashes);
-    Snoozes(record.snoozes, record.rate_limited, _) = row.get(6)?;
-    record.releases = row.get::<_, Count>(11)?.0;
-    record.released_ms = row.get::<_, Option<Number>>(12)?.map(|Number(released)| released);
-    let Number(pos) = row.get(7)?;
-    let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
-    let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
+    let mut record = StoredJob::new(id, state, row.get::<_, Vec<u8>>(2)?);
+    record.priority = u8::try_from(row.get::<_, i64>(3)?).ok().and_then(Priority::from_number).unwrap_or_default();
+    (record.attempts, record.crashes) = (row.get(4)?, row.get(5)?);
+    (record.snoozes, record.rate_limited, _) = snoozes_of(Unsigned::get(row, 6)?);
+    (record.releases, record.released_ms) = (row.get(11)?, row.get(12)?);
+    let pos: i64 = row.get(7)?;
+    let ended = row.get::<_, Option<i64>>(8)?;
+    let note = row.get::<_, Option<String>>(9)?;
     record.at_ms = match state {
         JobState::Scheduled | JobState::Retry | JobState::Held => Some(pos),
         JobState::Ready | JobState::Active | JobState::Parked => None,
         _ => ended,
     };
-    if state == JobState::Ready && crashes == 0 {
+    if state == JobState::Ready && record.crashes == 0 {
         record.rises_ms = aging::rises(tx, queue, record.id.as_bytes())?;
     }
     record.group = groups::name_of(tx, queue, record.id.as_bytes())?;
@@ -45,8 +43,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
         JobState::Active => {
-            let lane: Option<String> =
-                tx.sql(LANE)?.query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name)).optional()?;
+            let lane: Option<String> = tx.sql(LANE)?.query_row([row.get::<_, i64>(10)?], |row| row.get::<_, String>(0)).optional()?;
             record.tag = lane.map(|lane| format!("{lane}:{pos}"));
         }
         JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
@@ -68,7 +65,7 @@ pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
 
 /// Reads the column failures, which comes after those of [`record`]. A history that cannot be read has one entry, which says so.
 pub(super) fn failures(row: &Row<'_>) -> Result<Vec<Failure>, Failed> {
-    let stored = row.get::<_, Option<Bytes>>(13)?.map(|Bytes(stored)| stored);
+    let stored = row.get::<_, Option<Vec<u8>>>(13)?;
     let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];
     Ok(row::failures(stored.as_deref()).unwrap_or_else(unreadable))
 }

@@ -10,7 +10,6 @@ use crate::{
     broker::{Followed, StoredJob, Transitions},
     sqlite::{
         connection::{
-            lenient::Bytes,
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -55,6 +54,6 @@ pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut record = record(tx, queue, row)?;
     record.failures = failures(row)?;
-    record.result = row.get::<_, Option<Bytes>>(14)?.map(|Bytes(result)| result);
+    record.result = row.get::<_, Option<Vec<u8>>>(14)?;
     Ok(Some(record))
 }

@@ -8,7 +8,6 @@ use crate::{
     broker::{JobState, Line, PLACES_LOOKED_AT, Standing},
     sqlite::{
         connection::{
-            lenient::Number,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -45,7 +44,7 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
     // A lane that was fenced because its lease ended too late has no lease any more.
     const LANE: &str = "SELECT CASE WHEN lane.fenced THEN min(lane.deadline, ?3) ELSE lane.deadline END FROM queue_jobs AS job
                         JOIN queue_lanes AS lane ON lane.lane = job.rank WHERE job.queue = ?1 AND job.id = ?2";
-    let deadline = tx.sql(LANE)?.query_row(params![queue.key, id.as_bytes(), tx.now], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    let deadline = tx.sql(LANE)?.query_row(params![queue.key, id.as_bytes(), tx.now], |row| row.get::<_, i64>(0)).optional()?;
     Ok(deadline.map(|deadline| deadline.saturating_sub(tx.now)))
 }
 

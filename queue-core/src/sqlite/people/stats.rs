@@ -9,7 +9,6 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -33,7 +32,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     const LANES: &str = "SELECT count(*), count(DISTINCT process) FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2";
     let Some(queue) = tx.queue(queue)? else { return Ok(QueueStats::default()) };
     let mut counters = tx.sql(COUNTERS)?;
-    let read = |row: &Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Number>(1)?.0.max(0).unsigned_abs()));
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.max(0).unsigned_abs()));
     let mut stats = QueueStats::default();
     for (state, jobs) in ready::depth(tx, &queue)? {
         stats.set_count(state, jobs);
@@ -107,7 +106,7 @@ fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, 
     let mut heads = tx.sql(HEAD)?;
     let mut heads = heads.query(params![queue.key, state, rank, Unsigned(HEADS), from, to])?;
     while let Some(row) = heads.next()? {
-        let Bytes(envelope) = row.get(0)?;
+        let envelope: Vec<u8> = row.get(0)?;
         let Ok(envelope) = Envelope::decode(&envelope) else { continue };
         if let Some(since) = envelope.startable_ms()
             && !history::repeats(tx, queue, &envelope.task)?

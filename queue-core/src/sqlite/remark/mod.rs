@@ -4,7 +4,6 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     connection::{
-        lenient::Bytes,
         statement::sql,
         tx::{Failed, Queue, Tx, remarks_of},
     },
@@ -56,8 +55,7 @@ type Stored = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 fn stored(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<Stored>> {
     const STORED: &str = "SELECT progress, log FROM queue_remarks WHERE queue = ?1 AND id = ?2";
-    let bytes = |bytes: Option<Bytes>| bytes.map(|Bytes(bytes)| bytes);
-    tx.sql(STORED)?.query_row(params![queue.key, id], |row| Ok((bytes(row.get(0)?), bytes(row.get(1)?)))).optional()
+    tx.sql(STORED)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
 pub(crate) fn remarks(tx: &mut Tx<'_>, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>, Failed> {

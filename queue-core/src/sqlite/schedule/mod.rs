@@ -10,7 +10,6 @@ use crate::{
     },
     sqlite::{
         connection::{
-            lenient::{Bytes, Number, Words},
             statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
@@ -26,7 +25,7 @@ use crate::{
 pub(crate) use crate::broker::STOPPED;
 
 fn read(row: &Row<'_>) -> rusqlite::Result<StoredSchedule> {
-    let (Words(name), Bytes(definition), Bytes(state)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let (name, definition, state): (String, Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
     Ok(StoredSchedule::new(name, definition, state))
 }
 
@@ -50,8 +49,8 @@ pub(crate) fn due(tx: &mut Tx<'_>, name: &str, limit: usize) -> Result<DueSchedu
     for schedule in &found {
         tx.sql(HAND_OUT)?.execute(params![queue.key, schedule.name, after(tx.now, HANDED_OUT)])?;
     }
-    let next: Option<Number> = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
-    Ok(DueSchedules::new(tx.now, found, next.map(|Number(next)| tx.until(next))))
+    let next: Option<i64> = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
+    Ok(DueSchedules::new(tx.now, found, next.map(|next| tx.until(next))))
 }
 
 pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<SchedulePage, Failed> {
@@ -93,8 +92,8 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
         return Ok(ScheduleAnswer::Moved);
     }
     let mut queue = tx.queue_made(&request.queue)?;
-    let state: Option<Bytes> = tx.sql(STATE)?.query_row(params![queue.key, request.name], |row| row.get(0)).optional()?;
-    if state.map(|Bytes(state)| state) != request.expected {
+    let state: Option<Vec<u8>> = tx.sql(STATE)?.query_row(params![queue.key, request.name], |row| row.get(0)).optional()?;
+    if state != request.expected {
         return Ok(ScheduleAnswer::Stale);
     }
     let Some(set) = &request.set else {
@@ -107,8 +106,8 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     } else {
         tx.sql(sql!("make.sql"))?.execute(stored)?;
     }
-    let first: Option<Number> = tx.sql(FIRST)?.query_row([queue.key], |row| row.get(0))?;
-    if let Some(due) = set.due_ms.filter(|due| first.is_some_and(|Number(first)| *due <= first)) {
+    let first: Option<i64> = tx.sql(FIRST)?.query_row([queue.key], |row| row.get(0))?;
+    if let Some(due) = set.due_ms.filter(|due| first.is_some_and(|first| *due <= first)) {
         tx.tick_hint(queue.name, due);
     }
     let answers = request.jobs.iter().map(|tick| store(tx, &mut queue, &request.name, tick)).collect::<Result<Vec<_>, _>>()?;
@@ -155,15 +154,15 @@ fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const STOP: &str = "UPDATE queue_ticked SET stop = 1 WHERE queue = ?1 AND id = ?2";
     let id = id.as_bytes();
-    let place: Option<(Number, Number, Number)> =
+    let place: Option<(i64, i64, i64)> =
         tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     match place {
-        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => Ok(()),
-        Some((Number(ACTIVE), Number(lane), Number(claim))) => {
+        None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => Ok(()),
+        Some((ACTIVE, lane, claim)) => {
             tx.sql(STOP)?.execute(params![queue.key, id])?;
             Ok(settle::tell(tx, Tag { lane, claim }, id)?)
         }
-        Some((Number(state), ..)) => {
+        Some((state, ..)) => {
             let job = ready::leave(tx, queue, id, state)?;
             end::cancelled(tx, queue, job, Some(STOPPED))
         }
@@ -176,8 +175,8 @@ pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     if !is_of_tick(id) {
         return Ok(false);
     }
-    let stop: Option<Number> = tx.sql(IS_STOPPED)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
-    Ok(stop.is_some_and(|Number(stop)| stop != 0))
+    let stop: Option<i64> = tx.sql(IS_STOPPED)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
+    Ok(stop.is_some_and(|stop| stop != 0))
 }
 
 /// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it may be a schedule's.
@@ -189,9 +188,9 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
     if !is_of_tick(id) {
         return Ok(());
     }
-    let ticked: Option<(Words, Number, Number)> =
+    let ticked: Option<(String, i64, i64)> =
         tx.sql(TICKED)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-    let Some((Words(schedule), Number(run), Number(stop))) = ticked else { return Ok(()) };
+    let Some((schedule, run, stop)) = ticked else { return Ok(()) };
     if stop != 0 {
         // Its lane need not hear of it any more.
         tx.sql(HEARD)?.execute([id])?;
@@ -199,9 +198,9 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
     if how != "parked" {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
     }
-    let state: Option<Bytes> = tx.sql(STATE)?.query_row(params![queue.key, schedule], |row| row.get(0)).optional()?;
+    let state: Option<Vec<u8>> = tx.sql(STATE)?.query_row(params![queue.key, schedule], |row| row.get(0)).optional()?;
     // A state that cannot be read is for those who look at the schedule.
-    let Some(mut state) = state.and_then(|Bytes(state)| ScheduleState::decode(&state).ok()) else { return Ok(()) };
+    let Some(mut state) = state.and_then(|state| ScheduleState::decode(&state).ok()) else { return Ok(()) };
     let due_now = state.ended(run.unsigned_abs(), how, tx.now);
     tx.sql(sql!("ended.sql"))?.execute(params![queue.key, schedule, state.encode(), state.paused.is_some(), due_now, tx.now])?;
     if due_now {

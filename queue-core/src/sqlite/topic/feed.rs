@@ -8,7 +8,6 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -28,7 +27,7 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
     let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
     let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(false) };
     let found = tx.sql(CURSOR)?.query_row(params![topic, name], |row| {
-        let (Number(cursor), Words(unknown), Words(types)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (cursor, unknown, types): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok((cursor, Unknown::of_stored(&unknown) == Unknown::Skip, types))
     });
     let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
@@ -67,14 +66,14 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob
     let found = tx
         .sql(NEXT)?
         .query_row([topic, seq], |row| {
-            let (Bytes(id), Bytes(envelope)) = (row.get(1)?, row.get(4)?);
-            Ok((row.get(0)?, id, row.get::<_, Option<String>>(2)?, row.get::<_, Option<Number>>(3)?, envelope))
+            let (id, envelope): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(4)?);
+            Ok((row.get(0)?, id, row.get::<_, Option<String>>(2)?, row.get::<_, Option<i64>>(3)?, envelope))
         })
         .optional()?;
     let Some((seq, id, group, digest, envelope)) = found else { return Ok(None) };
     let mut event = NewJob::new(JobId::from_bytes(&id)?, envelope);
     event.group = group.and_then(|group| GroupName::new(group).ok());
-    event.digest = digest.map_or(0, |Number(digest)| digest.cast_unsigned());
+    event.digest = digest.map_or(0, |digest| digest.cast_unsigned());
     Ok(Some((seq, event)))
 }
 

@@ -17,7 +17,6 @@ use crate::{
     },
     error::Error,
     sqlite::connection::{
-        lenient::{Bytes, Number, Words},
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -58,18 +57,18 @@ fn size_of(id: usize, envelope: usize) -> i64 {
 /// How many entries were ever added. The row of the topic is made if it is missing.
 fn added(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
     tx.sql("INSERT OR IGNORE INTO queue_topics (topic) VALUES (?1)")?.execute([topic])?;
-    tx.sql("SELECT added FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, Number>(0)).map(|Number(added)| added)
+    tx.sql("SELECT added FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, i64>(0))
 }
 
 /// How many bytes the log has.
 fn size(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
-    tx.sql("SELECT size FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, Number>(0)).map(|Number(size)| size)
+    tx.sql("SELECT size FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, i64>(0))
 }
 
 /// Names and cursors.
 fn subscriptions(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut found = tx.sql("SELECT name, cursor FROM queue_subscriptions WHERE topic = ?1 ORDER BY name")?;
-    found.query_map([topic], |row| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Number>(1)?.0)))?.collect()
+    found.query_map([topic], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?.collect()
 }
 
 pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Failed> {
@@ -82,8 +81,7 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
     let address = topic_address(&request.topic);
     let topic = tx.queue_made(&address)?;
     let (added, types) = (added(tx, topic.key)?, request.types.join(","));
-    let found =
-        tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Words>(1)?.0)));
+    let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
     if let Some((known, unknown)) = found.optional()? {
         let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
         // No type is forgotten, as it may be passed over later: workers of an older release know fewer.
@@ -172,9 +170,7 @@ fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
     const SIZE: &str = "UPDATE queue_topics SET size = max(size - ?2, 0) WHERE topic = ?1";
     let oldest: Vec<(i64, i64, i64)> = tx
         .sql(OLDEST)?
-        .query_map(params![topic, Unsigned(TRIM_STEP)], |row| {
-            Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0))
-        })?
+        .query_map(params![topic, Unsigned(TRIM_STEP)], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let mut size = size(tx, topic)?;
     let begun = size;
@@ -218,21 +214,21 @@ pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, 
     let Some(key) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(None) };
     let mut stored = StoredTopic::new(topic, tx.now);
     (stored.entries, stored.first_ms) = tx.sql(LOG)?.query_row([key], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?)))?;
-    let Some(Number(added)) = tx.sql(ADDED)?.query_row([key], |row| row.get(0)).optional()? else { return Ok(None) };
+    let Some(added) = tx.sql(ADDED)?.query_row([key], |row| row.get::<_, i64>(0)).optional()? else { return Ok(None) };
     stored.added = added.max(0).unsigned_abs();
     stored.bytes = size(tx, key)?.max(0).unsigned_abs();
     stored.retention = retention(tx, key)?;
     let mut found = tx.sql(SUBSCRIPTIONS)?;
     let mut rows = found.query([key])?;
     while let Some(row) = rows.next()? {
-        let (Words(name), Number(cursor), Number(lost), Number(made)) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let (Words(begin), Words(types)) = (row.get(4)?, row.get(5)?);
+        let (name, cursor, lost, made): (String, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (begin, types): (String, String) = (row.get(4)?, row.get(5)?);
         let mut subscription = StoredSubscription::new(name, cursor.to_string(), Begin::of_stored(&begin), made);
         subscription.types = types.split(',').filter(|event| !event.is_empty()).map(str::to_owned).collect();
         subscription.behind = Some((added - cursor).max(0).unsigned_abs());
         subscription.lost = lost.max(0).unsigned_abs();
         subscription.rewinding = row.get(6)?;
-        let (Words(unknown), Number(skipped)) = (row.get(7)?, row.get(8)?);
+        let (unknown, skipped): (String, i64) = (row.get(7)?, row.get(8)?);
         (subscription.unknown, subscription.skipped) = (Unknown::of_stored(&unknown), skipped.max(0).unsigned_abs());
         subscription.next_ms = tx.sql(NEXT)?.query_row([key, cursor], |row| row.get(0)).optional()?;
         stored.subscriptions.push(subscription);
@@ -257,7 +253,7 @@ pub(crate) fn read(tx: &mut Tx<'_>, topic: &str, after: Option<&str>, limit: usi
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let (position, at): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (Bytes(id), group, Bytes(envelope)) = (row.get(2)?, row.get::<_, Option<String>>(3)?, row.get(4)?);
+        let (id, group, envelope): (Vec<u8>, _, Vec<u8>) = (row.get(2)?, row.get::<_, Option<String>>(3)?, row.get(4)?);
         let group = group.and_then(|group| GroupName::new(group).ok());
         events.push(StoredEvent::of_envelope(position.to_string(), at, JobId::from_bytes(&id)?, group.as_ref(), &envelope));
     }

@@ -7,7 +7,6 @@ use crate::{
     broker::{Begin, Mark, Rewind, RewindStep, Rewound, TRIM_STEP},
     sqlite::{
         connection::{
-            lenient::{Bytes, Number},
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -26,8 +25,8 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     let found = tx
         .sql(FIND)?
         .query_row(params![topic, name], |row| {
-            let Number(cursor) = row.get(0)?;
-            Ok((cursor, row.get::<_, Option<String>>(1)?, row.get::<_, Option<Number>>(2)?))
+            let cursor: i64 = row.get(0)?;
+            Ok((cursor, row.get::<_, Option<String>>(1)?, row.get::<_, Option<i64>>(2)?))
         })
         .optional()?;
     let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
@@ -38,7 +37,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         None => (ended, 0),
     };
     // Whatever was read before an earlier rewind is let go of as well: it may not have been read again since.
-    let upto = upto.map_or(0, |Number(upto)| upto).max(cursor).max(before);
+    let upto = upto.unwrap_or(0).max(cursor).max(before);
     match &request.step {
         RewindStep::Look(mark) => {
             let (from, _, is_short) = find(tx, topic, mark)?;
@@ -102,22 +101,22 @@ fn find(tx: &Tx<'_>, topic: i64, mark: &Mark) -> Result<(i64, Begin, bool), Fail
     const AT: &str = "SELECT at FROM queue_log WHERE topic = ?1 AND seq = ?2";
     let (added, first, first_at) = tx
         .sql(LOG)?
-        .query_row([topic], |row| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Option<Number>>(1)?, row.get::<_, Option<Number>>(2)?)))
+        .query_row([topic], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?, row.get::<_, Option<i64>>(2)?)))
         .optional()?
         .unwrap_or_default();
-    let gone = first.map_or(added, |Number(first)| first - 1);
+    let gone = first.map_or(added, |first| first - 1);
     Ok(match mark {
         Mark::At(Begin::Start) => (gone, Begin::Start, false),
         Mark::At(Begin::Now) => (added, Begin::Now, false),
         Mark::At(begin @ Begin::AtMs(at)) => {
             let before = tx.sql(BEFORE)?.query_row(params![topic, at], |row| row.get::<_, Option<i64>>(0))?;
-            let is_short = gone > 0 && first_at.is_none_or(|Number(first)| *at < first);
+            let is_short = gone > 0 && first_at.is_none_or(|first| *at < first);
             (before.unwrap_or(gone), *begin, is_short)
         }
         Mark::Event(position) => {
             let seq = number(position)?;
-            let at = tx.sql(AT)?.query_row([topic, seq], |row| row.get::<_, Number>(0)).optional()?;
-            let begin = at.map_or(if seq > added { Begin::Now } else { Begin::Start }, |Number(at)| Begin::AtMs(at));
+            let at = tx.sql(AT)?.query_row([topic, seq], |row| row.get::<_, i64>(0)).optional()?;
+            let begin = at.map_or(if seq > added { Begin::Now } else { Begin::Start }, Begin::AtMs);
             (seq.saturating_sub(1).clamp(gone, added), begin, seq <= gone)
         }
     })
@@ -141,7 +140,7 @@ fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, b
         if bytes >= MOST_BYTES {
             return Ok((entries, true));
         }
-        let (Bytes(id), Number(size)) = (row.get(1)?, row.get(2)?);
+        let (id, size): (Vec<u8>, i64) = (row.get(1)?, row.get(2)?);
         entries.push((row.get(0)?, id));
         bytes += size;
     }

@@ -5,12 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     address::JobId,
-    broker::{Delivery, TurnAnswer},
+    broker::{Delivery, TurnAnswer, snoozes_of},
     codec,
     error::Error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Count, Snoozes},
             statement::sql,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
@@ -48,8 +47,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
         let found = tx
             .sql(sql!("delivered.sql"))?
             .query_row(params![queue.key, id, ACTIVE, lane, kept.claim], |row| {
-                let snoozes: Snoozes = row.get(3)?;
-                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, snoozes))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, Unsigned::get(row, 3)?))
             })
             .optional()?;
         let Ok(id) = JobId::from_bytes(id) else { continue };
@@ -58,7 +56,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
             Some(found) => {
                 let snoozes;
                 (delivery.envelope, delivery.attempts, delivery.crashes, snoozes) = found;
-                Snoozes(delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes;
+                (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(snoozes);
                 if delivery.crashes > 0 {
                     delivery.suspected_for = settle::suspected_for(tx, queue, delivery.id.as_bytes())?;
                 }

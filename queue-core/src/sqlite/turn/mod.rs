@@ -15,7 +15,6 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            lenient::Bytes,
             statement::sql,
             tx::{Failed, Tx, after},
             unsigned::Unsigned,
@@ -29,7 +28,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let name = turn.lane.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&turn.queue)?.ok_or_else(forgotten)?;
-    let lane: Option<(i64, u64, Option<Bytes>)> = tx
+    let lane: Option<(i64, u64, Option<Vec<u8>>)> = tx
         .sql(sql!("lane.sql"))?
         .query_row(params![queue.key, name], |row| Ok((row.get(0)?, Unsigned::get(row, 1)?, row.get(2)?)))
         .optional()?;
@@ -41,7 +40,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         return Err(forgotten().into());
     }
     if turn.seq == last {
-        return answer::replay(tx, &queue, lane, name, kept.map(|Bytes(kept)| kept));
+        return answer::replay(tx, &queue, lane, name, kept);
     }
 
     let mut stale = Vec::new();
