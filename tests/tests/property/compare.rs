@@ -19,7 +19,7 @@ impl Sides {
         self.ask_as(what, ask, |answer| answer).await
     }
 
-    /// Asks both, and compares what matters of their answers; returns that of SQLite.
+    /// Asks both, and compares what matters of their answers; returns that of the second.
     pub(crate) async fn ask_as<T, U: Debug>(
         &self,
         what: &str,
@@ -29,18 +29,34 @@ impl Sides {
         let seed = fastrand::u64(..);
         // Names of parties are random in part. Both brokers draw the same.
         fastrand::seed(seed);
-        let redis = ask(&self.redis).await.map(&face);
+        let first = ask(&self.brokers[0]).await.map(&face);
         fastrand::seed(seed);
-        let sqlite = ask(&self.sqlite()).await.map(&face);
+        let second = ask(&self.brokers[1]).await.map(&face);
         let text = |answer: &queue_core::Result<U>| match answer {
             Ok(answer) => format!("{answer:?}"),
             Err(error) => format!("error: {error}"),
         };
-        let (told, known) = (text(&redis), text(&sqlite));
-        if told == known { Ok(sqlite) } else { Err(format!("{what}: {}", difference(&told, &known))) }
+        self.equal(what, &text(&first), &text(&second))?;
+        Ok(second)
     }
 
-    /// A turn; returns the answer of SQLite. A broker may promise more jobs than there are, and need not know when a job starts that waits for a limit.
+    /// Two texts, one of each side, are the same; or else: from a little before the place where they differ.
+    pub(crate) fn equal(&self, what: &str, first: &str, second: &str) -> Check {
+        if first == second {
+            return Ok(());
+        }
+        let at = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
+        let from = |text: &str| {
+            let mut start = at.saturating_sub(160).min(text.len());
+            while !text.is_char_boundary(start) {
+                start -= 1;
+            }
+            text[start..].chars().take(600).collect::<String>()
+        };
+        Err(format!("{what}: {} says\n  …{}\nand {}\n  …{}", self.names[0], from(first), self.names[1], from(second)))
+    }
+
+    /// A turn; returns the answer of the second. A broker may promise more jobs than there are, and need not know when a job starts that waits for a limit.
     pub(crate) async fn ask_turn(&self, turn: &Turn, has_limits: bool) -> Check<queue_core::Result<TurnAnswer>> {
         let face = |mut answer: TurnAnswer| {
             let whole = answer.clone();
@@ -66,19 +82,6 @@ impl<T> Debug for Seen<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Two texts from a little before the place where they differ.
-fn difference(redis: &str, sqlite: &str) -> String {
-    let at = redis.bytes().zip(sqlite.bytes()).take_while(|(one, other)| one == other).count();
-    let from = |text: &str| {
-        let mut start = at.saturating_sub(160).min(text.len());
-        while !text.is_char_boundary(start) {
-            start -= 1;
-        }
-        text[start..].chars().take(600).collect::<String>()
-    };
-    format!("Redis says\n  …{}\nand SQLite\n  …{}", from(redis), from(sqlite))
 }
 
 pub(crate) fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {

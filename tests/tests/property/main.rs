@@ -1,5 +1,6 @@
 //! The same random operations on Redis and on SQLite, at the same time of one frozen clock: both give the same answers and have the same state after every step, and an audit of
-//! each finds nothing. Where the contract of a broker leaves an order free, what is compared is said in `compare.rs` and `world.rs`.
+//! each finds nothing. Where the contract of a broker leaves an order free, what is compared is said in `compare.rs` and `world.rs`. The same comparison
+//! holds for a broker on Redis that uses plain scripts and one that does not; of these two all stored bytes are compared.
 //!
 //! The steps name jobs, lanes and deliveries by numbers that are resolved while the story runs: so any part of a story is a story, and one that fails can be shrunk although the brokers
 //! choose some things for themselves. `QUEUE_TEST_SEED` replays the stories of a seed, `QUEUE_TEST_SHRINK=0` does not shrink a story that fails.
@@ -15,15 +16,21 @@ mod step;
 mod topics;
 mod world;
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use proptest::{
     strategy::Strategy,
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
+use queue_tests::server::Server;
 use tokio::runtime::Runtime;
 
-use self::{compare::Check, step::story, topics::topic_story, world::Sides};
+use self::{
+    compare::Check,
+    step::{story, story_for_scripts},
+    topics::topic_story,
+    world::Sides,
+};
 
 /// Most steps of a story.
 const STEPS: usize = 60;
@@ -33,19 +40,28 @@ const USUAL: (u64, u32) = (1, 24);
 
 #[test]
 fn both_brokers_agree() {
-    tell(&story(STEPS), &world::tell);
+    tell(&story(STEPS), Sides::of_brokers, world::tell);
 }
 
 #[test]
 fn both_brokers_agree_on_topics() {
-    tell(&topic_story(STEPS), &topics::tell);
+    tell(&topic_story(STEPS), Sides::of_brokers, topics::tell);
 }
 
-fn tell<T: Debug + Clone>(stories: &impl Strategy<Value = Vec<T>>, one: &impl AsyncFn(&Sides, &[T]) -> Check) {
+#[test]
+fn plain_and_full_scripts_leave_the_same_state() {
+    tell(&story_for_scripts(STEPS), Sides::of_scripts, world::tell);
+}
+
+fn tell<T: Debug + Clone>(
+    stories: &impl Strategy<Value = Vec<T>>,
+    sides: impl AsyncFn(&Arc<Server>) -> Sides,
+    one: impl AsyncFn(&Sides, &[T]) -> Check,
+) {
     let (runtime, mut runner, seed) = teller();
     let server = Sides::server();
     let told =
-        runner.run(stories, |story| runtime.block_on(async { one(&Sides::new(&server).await, &story).await.map_err(TestCaseError::fail) }));
+        runner.run(stories, |story| runtime.block_on(async { one(&sides(&server).await, &story).await.map_err(TestCaseError::fail) }));
     judge(told, seed);
 }
 

@@ -37,8 +37,8 @@ const RUNNERS: usize = 3;
 /// What people and runners do with the operations of a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Operating {
-    /// A person starts one; `detached`: it has no runner yet; `on_redis`: which of two brokers its runners work on.
-    Start { on_redis: bool, kind: OperationKind, filter: &'static str, detached: bool },
+    /// A person starts one; `detached`: it has no runner yet; `on_second`: which of two brokers its runners work on.
+    Start { on_second: bool, kind: OperationKind, filter: &'static str, detached: bool },
     /// One of the runners takes `steps` steps.
     Run { runner: Index, steps: usize },
     /// Another runner comes, and takes over at once or when the one before is gone.
@@ -85,7 +85,7 @@ pub(crate) fn operating() -> impl Strategy<Value = Operating> {
     ];
     prop_oneof![
         4 => (any::<bool>(), kind(), prop::sample::select(FILTERS.to_vec()), prop::bool::weighted(0.2))
-            .prop_map(|(on_redis, kind, filter, detached)| Operating::Start { on_redis, kind, filter, detached }),
+            .prop_map(|(on_second, kind, filter, detached)| Operating::Start { on_second, kind, filter, detached }),
         8 => (index(), 1..5usize).prop_map(|(runner, steps)| Operating::Run { runner, steps }),
         2 => any::<bool>().prop_map(|at_once| Operating::Join { at_once }),
         1 => index().prop_map(|runner| Operating::Leave { runner }),
@@ -164,8 +164,11 @@ struct Stage {
 /// The operations of a story.
 pub(crate) struct Operations {
     queue: Arc<str>,
-    /// SQLite and Redis.
+    /// In the order of the sides.
     stages: [Stage; 2],
+    names: [&'static str; 2],
+    /// Whether both take jobs from the heads of the lines.
+    both_pop: bool,
     /// The side of the last operation.
     stage: usize,
     runners: Vec<RunOperation>,
@@ -180,13 +183,15 @@ pub(crate) struct Operations {
 
 impl Operations {
     pub(crate) fn new(sides: &Sides, queue: &Arc<str>) -> Operations {
-        let stages = [sides.sqlite(), sides.redis.clone()].map(|inner| {
+        let stages = sides.brokers.clone().map(|inner| {
             let overheard = Arc::new(Overheard { inner, asked: Mutex::default() });
             Stage { inspector: Client::with_broker(overheard.clone()).inspector(), overheard }
         });
         Operations {
             queue: queue.clone(),
             stages,
+            names: sides.names,
+            both_pop: sides.are_alike,
             stage: 0,
             runners: Vec::new(),
             waits: BTreeMap::new(),
@@ -212,14 +217,14 @@ impl Operations {
         let operations = self.stored(sides).await?;
         let last = operations.into_iter().max_by_key(|operation| (operation.is_running(), operation.started_ms, operation.id.clone()));
         match step {
-            Operating::Start { on_redis, kind, filter, detached } => {
+            Operating::Start { on_second, kind, filter, detached } => {
                 let filter = if kind.takes_all() { "" } else { filter };
                 let new = NewOperation::new(*kind, filter.parse().expect("it is a filter")).all();
                 let new = if *detached { new.detached() } else { new };
-                let stage = &self.stages[usize::from(*on_redis)];
+                let stage = &self.stages[usize::from(*on_second)];
                 match stage.inspector.start_operation(&self.queue, &new).await {
                     Ok(started) => {
-                        self.stage = usize::from(*on_redis);
+                        self.stage = usize::from(*on_second);
                         self.started(sides, &new, &started, *detached, all).await?;
                     }
                     Err(Error::OperationUnderWay(_) | Error::Invalid { .. }) => {}
@@ -238,7 +243,7 @@ impl Operations {
                         let jobs = join_all(all.iter().map(|id| broker.show(&self.queue, id))).await;
                         jobs.into_iter().collect::<Result<Vec<_>>>()
                     };
-                    let jobs = show(&sides.sqlite()).await.map_err(text)?;
+                    let jobs = show(&sides.second()).await.map_err(text)?;
                     self.moved(&jobs);
                     self.is_whole(self.runners[at].operation())?;
                     if !goes_on {
@@ -305,7 +310,7 @@ impl Operations {
             let last = job.ended_at.or_else(|| job.errors.last().and_then(|error| error.at));
             let was_there = [job.enqueued_at, last].into_iter().flatten().all(|at| at <= upto);
             if was_there && new.states().contains(&job.state) && new.filter.matches(&job, sides.now()) {
-                let stored = sides.sqlite().show(&self.queue, id).await.map_err(|error| error.to_string())?.ok_or("a job is gone")?;
+                let stored = sides.second().show(&self.queue, id).await.map_err(|error| error.to_string())?.ok_or("a job is gone")?;
                 self.waits.insert(id.clone(), concerned(&stored));
             }
         }
@@ -351,11 +356,10 @@ impl Operations {
                 let request = self.without_pop(stage, request, all).await?;
                 let answer = other.operate(&request).await;
                 if told != text(&answer) {
-                    let names = [["SQLite", "Redis"], ["Redis", "SQLite"]][stage];
                     return Err(format!(
                         "an operation: {} says\n  {told}\nand {}\n  {}\nto {request:?}",
-                        names[0],
-                        names[1],
+                        self.names[stage],
+                        self.names[1 - stage],
                         text(&answer)
                     ));
                 }
@@ -373,6 +377,7 @@ impl Operations {
     async fn without_pop(&self, stage: usize, mut request: Operate, all: &[JobId]) -> Check<Operate> {
         if let OperationDeed::Step(step) = &mut request.deed
             && step.part == OperationPart::Pop
+            && !self.both_pop
         {
             let mut gone = Vec::new();
             for id in all {

@@ -190,6 +190,33 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
+/// Stories that begin with steps which plain scripts serve, and of which some come to others; and all others.
+pub(crate) fn story_for_scripts(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let begun = (vec(plain_step(), 1..=most), vec(prop_oneof![3 => plain_step(), 1 => step()], 0..=most / 2));
+    prop_oneof![
+        3 => vec(plain_step(), 1..=most),
+        3 => begun.prop_map(|(plain, rest)| plain.into_iter().chain(rest).collect()),
+        1 => vec(ordinary_step(), 1..=most),
+        1 => story(most),
+    ]
+}
+
+/// An ordinary step whose jobs are due at once, and succeed in the end.
+fn plain_step() -> impl Strategy<Value = Step> {
+    ordinary_step().prop_map(|mut step| {
+        match &mut step {
+            Step::Enqueue { jobs, .. } => jobs.iter_mut().for_each(|job| job.delay = Duration::ZERO),
+            Step::Turn { finishes, .. } => {
+                for end in finishes.iter_mut().filter(|end| matches!(end.ending, Ending::Bury { .. })) {
+                    end.ending = Ending::Ack { result: None, keep: None };
+                }
+            }
+            _ => {}
+        }
+        step
+    })
+}
+
 /// The same story while watchers follow its queue: from the start or from a later step, now and then or to its end.
 fn followed(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<Step>> {
     let mark = (any::<prop::sample::Index>(), prop::bool::weighted(0.7));

@@ -22,10 +22,6 @@ use crate::{
     world::Sides,
 };
 
-fn same<T: PartialEq + Debug>(what: &str, sqlite: &T, redis: &T) -> Check {
-    if sqlite == redis { Ok(()) } else { Err(format!("{what}: SQLite has\n  {sqlite:?}\nand Redis\n  {redis:?}")) }
-}
-
 const NAMES: [&str; 2] = ["billing", "mail"];
 
 /// How many events a story has at most: those of one page, and fewer than a rewind passes in one step.
@@ -270,8 +266,9 @@ fn event((id, group, known): &(Option<u8>, Option<u8>, bool)) -> NewJob {
 pub(crate) async fn tell(sides: &Sides, story: &[TopicStep]) -> Check {
     let told = |error: queue_core::Error| error.to_string();
     let topic: Arc<str> = format!("story-{:016x}", fastrand::u64(..)).into();
-    let mut sqlite = Side::new(sides.sqlite(), topic.clone()).await.map_err(told)?;
-    let mut redis = Side::new(sides.redis.clone(), topic).await.map_err(told)?;
+    let mut redis = Side::new(sides.brokers[0].clone(), topic.clone()).await.map_err(told)?;
+    let mut sqlite = Side::new(sides.second(), topic).await.map_err(told)?;
+    let same = |what: &str, sqlite: &dyn Debug, redis: &dyn Debug| sides.equal(what, &format!("{redis:?}"), &format!("{sqlite:?}"));
     let mut published = 0;
     for (n, step) in story.iter().enumerate() {
         let events: Vec<NewJob> = match step {

@@ -41,13 +41,50 @@ const NAMED: usize = 12;
 /// When each story begins: in 2033, so that no clock of a machine is right.
 const BEGIN_MS: i64 = 2_000_000_000_000;
 
-/// A server and a database in memory, both empty, whose clocks stand still until they are moved.
+/// The namespace of the broker that uses only full scripts.
+const FULL: &str = "full";
+
+/// All keys of a namespace, and what is in them: the fields of a hash by name.
+const DUMP: &str = r"
+local keys, dump = redis.call('KEYS', ARGV[1] .. ':*'), {}
+table.sort(keys)
+local reads = {
+  string = function(key) return { redis.call('GET', key) } end,
+  hash = function(key)
+    local flat, fields = redis.call('HGETALL', key), {}
+    for at = 1, #flat, 2 do
+      fields[#fields + 1] = flat[at] .. '=' .. flat[at + 1]
+    end
+    table.sort(fields)
+    return fields
+  end,
+  list = function(key) return redis.call('LRANGE', key, 0, -1) end,
+  set = function(key)
+    local members = redis.call('SMEMBERS', key)
+    table.sort(members)
+    return members
+  end,
+  zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
+  stream = function(key) return { cjson.encode(redis.call('XRANGE', key, '-', '+')) } end,
+}
+for _, key in ipairs(keys) do
+  dump[#dump + 1] = string.sub(key, #ARGV[1] + 1) .. ' for ' .. redis.call('PTTL', key)
+  for _, part in ipairs(reads[redis.call('TYPE', key).ok](key)) do
+    dump[#dump + 1] = part
+  end
+end
+return dump
+";
+
+/// Two brokers, both empty, whose clocks stand still until they are moved.
 pub(crate) struct Sides {
-    pub(crate) redis: DynBroker,
+    pub(crate) names: [&'static str; 2],
+    pub(crate) brokers: [DynBroker; 2],
     connection: MultiplexedConnection,
-    sqlite: Arc<SqliteBroker>,
-    /// That of the server.
-    clock: Arc<dyn Fn(i64)>,
+    /// Whether both are on Redis: then nothing is free, and what they have stored is the same.
+    pub(crate) are_alike: bool,
+    /// Moves the clocks to a time and by a time.
+    clock: Box<dyn Fn(i64, Duration)>,
     now_ms: AtomicI64,
 }
 
@@ -57,18 +94,62 @@ impl Sides {
         Arc::new(Server::with_own_clock(Kind::Redis, &["--appendonly", "no"]))
     }
 
-    pub(crate) async fn new(server: &Arc<Server>) -> Sides {
-        server.freeze_clock(BEGIN_MS);
-        server.ask::<()>(&["FLUSHALL"]).expect("a server can be emptied");
+    /// Redis and SQLite.
+    pub(crate) async fn of_brokers(server: &Arc<Server>) -> Sides {
+        let connection = Sides::emptied(server).await;
         let redis = RedisBroker::connect(&server.url()).await.expect("the URL of a server of ours");
         let begin = UNIX_EPOCH + Duration::from_millis(BEGIN_MS.unsigned_abs());
         let sqlite = SqliteBroker::frozen(begin).expect("a database in memory can be opened");
-        let (server, connection) = (server.clone(), server::connect(&server.url()).await);
-        Sides { redis, connection, sqlite, clock: Arc::new(move |at_ms| server.freeze_clock(at_ms)), now_ms: AtomicI64::new(BEGIN_MS) }
+        let (server, moved) = (server.clone(), sqlite.clone());
+        Sides {
+            names: ["Redis", "SQLite"],
+            brokers: [redis, sqlite],
+            connection,
+            are_alike: false,
+            clock: Box::new(move |at_ms, by| {
+                server.freeze_clock(at_ms);
+                moved.advance(by);
+            }),
+            now_ms: AtomicI64::new(BEGIN_MS),
+        }
     }
 
-    pub(crate) fn sqlite(&self) -> DynBroker {
-        self.sqlite.clone()
+    /// Redis by the plain scripts where they will do, and by the full ones alone.
+    pub(crate) async fn of_scripts(server: &Arc<Server>) -> Sides {
+        let connection = Sides::emptied(server).await;
+        let plain = RedisBroker::connect(&server.url()).await.expect("the URL of a server of ours");
+        let full =
+            RedisBroker::__by_full_scripts(&format!("{}?namespace={FULL}", server.url())).await.expect("the URL of a server of ours");
+        let server = server.clone();
+        Sides {
+            names: ["the plain script", "the full one"],
+            brokers: [plain, full],
+            connection,
+            are_alike: true,
+            clock: Box::new(move |at_ms, _| server.freeze_clock(at_ms)),
+            now_ms: AtomicI64::new(BEGIN_MS),
+        }
+    }
+
+    async fn emptied(server: &Server) -> MultiplexedConnection {
+        server.freeze_clock(BEGIN_MS);
+        server.ask::<()>(&["FLUSHALL"]).expect("a server can be emptied");
+        server::connect(&server.url()).await
+    }
+
+    /// The one whose answers are returned where both are the same.
+    pub(crate) fn second(&self) -> DynBroker {
+        self.brokers[1].clone()
+    }
+
+    /// Both namespaces have the same keys, with the same values and lifetimes.
+    async fn store_the_same(&self) -> Check {
+        let dump = async |namespace: &str| {
+            let dumped = redis::cmd("EVAL").arg(DUMP).arg(0).arg(namespace).query_async(&mut self.connection.clone()).await;
+            let dumped: Vec<Vec<u8>> = dumped.expect("the keys of a namespace can be read");
+            dumped.iter().map(|part| format!("{}\n", part.escape_ascii())).collect::<String>()
+        };
+        self.equal("what is stored", &dump("queue").await, &dump(FULL).await)
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -82,12 +163,11 @@ impl Sides {
     /// Time passes, on both sides.
     pub(crate) fn advance(&self, ms: u64) {
         let now = self.now_ms.fetch_add(ms.cast_signed(), Ordering::Relaxed) + ms.cast_signed();
-        (self.clock)(now);
-        self.sqlite.advance(Duration::from_millis(ms));
+        (self.clock)(now, Duration::from_millis(ms));
     }
 }
 
-/// Tells a story. It ends where the order of a line becomes free.
+/// Tells a story. With two brokers it ends where the order of a line becomes free.
 pub(crate) async fn tell(sides: &Sides, story: &[Step]) -> Check {
     let mut world = World::new(sides).await?;
     for (n, step) in story.iter().enumerate() {
@@ -96,7 +176,9 @@ pub(crate) async fn tell(sides: &Sides, story: &[Step]) -> Check {
             Ok(()) => world.same().await,
             problem => problem,
         };
-        if world.is_order_free().await || matches!(step, Step::Wait { .. }) && world.is_burial_free().await {
+        let is_free =
+            async |world: &mut World<'_>| world.is_order_free().await || matches!(step, Step::Wait { .. }) && world.is_burial_free().await;
+        if !sides.are_alike && is_free(&mut world).await {
             return Ok(());
         }
         if let Err(problem) = told {
@@ -239,7 +321,7 @@ impl World<'_> {
             }
             Step::Edit { job, wanted } => {
                 if let Some(id) = self.named(&[*job]).pop()
-                    && let Some(record) = sides.sqlite().show(&queue, &id).await.map_err(|error| error.to_string())?
+                    && let Some(record) = sides.second().show(&queue, &id).await.map_err(|error| error.to_string())?
                 {
                     self.may_return |= self.ages && record.state == JobState::Ready;
                     let request = edit::request(&queue, record, 1, sides.now_ms(), wanted);
@@ -330,6 +412,10 @@ impl World<'_> {
         let now_ms = sides.now_ms();
         let jobs = sides.ask_as("jobs", jobs, |jobs| faces_of_jobs(jobs, now_ms)).await?.map_err(|error| error.to_string())?;
         self.operations.moved(&jobs);
+        if sides.are_alike {
+            sides.store_the_same().await?;
+            return self.is_whole().await;
+        }
         let remarks = async |broker: &DynBroker| {
             let remarks = join_all(self.ids.iter().map(|id| broker.remarks(queue, id, 0))).await;
             remarks.into_iter().collect::<Result<Vec<_>>>()
@@ -376,17 +462,19 @@ impl World<'_> {
             let told = sides.ask_as("transitions", read, |read| (read.lost, read.upto, by_job(read.told))).await?;
             self.followed = Some(told.map_err(|error| error.to_string())?.1);
         }
-        let audit = Audit { repair: false, thorough: true };
-        let damage = sides.read("audit", async |broker| broker.audit(queue, audit).await).await?;
-        if !damage.is_empty() {
-            return Err(format!("an audit of either finds {damage:?}"));
-        }
+        self.is_whole().await?;
         self.is_sound().await
+    }
+
+    async fn is_whole(&self) -> Check {
+        let audit = Audit { repair: false, thorough: true };
+        let damage = self.sides.read("audit", async |broker| broker.audit(&self.queue, audit).await).await?;
+        if damage.is_empty() { Ok(()) } else { Err(format!("an audit of either finds {damage:?}")) }
     }
 
     /// What both brokers might do wrong: a job that may start is said to wait for something, a claim leaves a job behind that may start, or one overtakes another.
     async fn is_sound(&mut self) -> Check {
-        let broker = self.sides.sqlite();
+        let broker = self.sides.second();
         let now = Snapshot::read(&broker, &self.queue, self.ages).await;
         let may_start: BTreeSet<&JobId> = now.may_start(true).into_iter().map(|job| &job.id).collect();
         let ready: Vec<JobId> = now.ready.iter().map(|job| job.id.clone()).collect();
@@ -412,7 +500,7 @@ impl World<'_> {
     /// The jobs that have not ended, on both sides.
     async fn sketch(&self) -> String {
         let mut sketch = String::new();
-        for (name, broker) in [("Redis", self.sides.redis.clone()), ("SQLite", self.sides.sqlite())] {
+        for (name, broker) in self.sides.names.iter().zip(&self.sides.brokers) {
             sketch += &format!("{name} at {}:\n", self.sides.now_ms());
             for standing in broker.standing(&self.queue, &self.ids).await.unwrap_or_default().into_iter().flatten() {
                 let job = standing.job;
@@ -428,7 +516,7 @@ impl World<'_> {
 
     /// A job that releases could not read, and whose time is over, is buried by the next sweep, or a minute later if it ran meanwhile.
     async fn is_burial_free(&self) -> bool {
-        for broker in [self.sides.redis.clone(), self.sides.sqlite()] {
+        for broker in &self.sides.brokers {
             let parked = broker.list(&self.queue, JobState::Parked, 0, 500).await.expect("jobs can be listed");
             let is_over = |job: &StoredJob| job.unreadable.as_ref().is_some_and(|until| until.until_ms <= self.sides.now_ms() + 60_000);
             if parked.jobs.iter().any(is_over) {
@@ -448,7 +536,7 @@ impl World<'_> {
             return true;
         }
         for id in self.ids.iter().filter(|id| gone.iter().any(|gone| gone == id.as_bytes())) {
-            let job = self.sides.redis.show(&self.queue, id).await.expect("a job can be read");
+            let job = self.sides.brokers[0].show(&self.queue, id).await.expect("a job can be read");
             if job.is_some_and(|job| matches!(job.state, JobState::Ready | JobState::Active)) {
                 return true;
             }
@@ -530,7 +618,7 @@ impl World<'_> {
             if turn.finishes.is_empty() && turn.resume.is_empty() && turn.claim > 0 {
                 let mut known = BTreeMap::new();
                 for delivery in &answer.deliveries {
-                    let job = self.sides.sqlite().show(&self.queue, &delivery.id).await.ok().flatten().ok_or("a claimed job is gone")?;
+                    let job = self.sides.second().show(&self.queue, &delivery.id).await.ok().flatten().ok_or("a claimed job is gone")?;
                     known.insert(delivery.id.clone(), Job::of(&job));
                 }
                 self.claim = Some(Claim::new(turn.claim, turn.suspect, &answer, &known));
@@ -596,7 +684,7 @@ impl World<'_> {
     async fn forget(&self) -> Check {
         let mut limits = SweepLimits::default();
         (limits.producers, limits.items) = (1000 * 24 * LONG, 1000);
-        for broker in [self.sides.redis.clone(), self.sides.sqlite()] {
+        for broker in &self.sides.brokers {
             loop {
                 let swept = broker.sweep(&self.queue, &limits).await.map_err(|error| error.to_string())?;
                 if swept == Swept::default() {
