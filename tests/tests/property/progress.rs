@@ -4,6 +4,7 @@
 //! limit keys and suspects, most of which may not start. `QUEUE_TEST_CASES` is 64 times the number of stories per broker, of seeds that differ from
 //! run to run; `QUEUE_TEST_SEED` replays those of a seed. Without both one story is told, which is always the same.
 
+pub(crate) mod reasons;
 pub(crate) mod snapshot;
 mod story;
 

@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::join_all;
 use queue_core::{
-    JobId, LimitKey, LimitRule, LogLevel, Result,
+    Client, JobId, JobRecord, LimitKey, LimitRule, LogLevel, Result,
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, Audit, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, FOLLOWED, Finish, GroupList,
         GroupName, GroupsRecord, JobRemarks, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf, Pausing,
@@ -29,7 +29,10 @@ use crate::{
     edit,
     job::{group_name, new_job, unique_key},
     operate::{Operating, Operations},
-    progress::snapshot::{Claim, Job, Snapshot, overtakes},
+    progress::{
+        reasons::{agree, starts_no_blocked},
+        snapshot::{Claim, Job, Snapshot, overtakes},
+    },
     step::{End, Index, KEYS, LONG, New, Step, TASK},
 };
 
@@ -472,21 +475,19 @@ impl World<'_> {
         if damage.is_empty() { Ok(()) } else { Err(format!("an audit of either finds {damage:?}")) }
     }
 
-    /// What both brokers might do wrong: a job that may start is said to wait for something, a claim leaves a job behind that may start, or one overtakes another.
+    /// What `why` reports of all jobs.
+    async fn reports(&self, broker: &DynBroker) -> Check<Vec<JobRecord>> {
+        let reports = Client::with_broker(broker.clone()).inspector().why_many(&self.queue, &self.ids).await;
+        Ok(reports.map_err(|error| error.to_string())?.into_iter().flatten().collect())
+    }
+
+    /// What both brokers might do wrong: a job that may start is reported as blocked, a claim leaves a job behind that may start, or one overtakes another.
     async fn is_sound(&mut self) -> Check {
         let broker = self.sides.second();
         let now = Snapshot::read(&broker, &self.queue, self.ages).await;
-        let may_start: BTreeSet<&JobId> = now.may_start(true).into_iter().map(|job| &job.id).collect();
-        let ready: Vec<JobId> = now.ready.iter().map(|job| job.id.clone()).collect();
-        let standings = broker.standing(&self.queue, &ready).await.map_err(|error| error.to_string())?;
-        for standing in standings.into_iter().flatten() {
-            let line = standing.line.as_ref().ok_or("a ready job stands in a line")?;
-            // A pause that is over ends with the next claim.
-            let waits = !line.limits.is_empty() || line.group.as_ref().is_some_and(|group| group.is_full() || group.held_by.is_some());
-            // Of a job that costs more than one start its rate may say more.
-            if waits && may_start.contains(&standing.job.id) && !self.has_costs {
-                return Err(format!("a job may start, and is said to wait: {standing:?}"));
-            }
+        // Of a job that costs more than one start its rate may say more.
+        if !self.has_costs {
+            agree(&self.reports(&broker).await?, self.sides.now(), &now)?;
         }
         if let Some((before, claim)) = self.before.take().zip(self.claim.take())
             && !self.has_costs
@@ -610,18 +611,27 @@ impl World<'_> {
     }
 
     async fn send(&mut self, lane: usize, turn: Turn) -> Check {
+        let is_claim = turn.finishes.is_empty() && turn.resume.is_empty() && turn.claim > 0 && turn.seq != self.lanes[lane].answered;
+        let mut reports = Vec::new();
+        if is_claim && !self.sides.are_alike {
+            for broker in &self.sides.brokers {
+                reports.extend(self.reports(broker).await?);
+            }
+        }
         let found = self.sides.ask_turn(&turn, self.has_limits).await?;
         let lane = &mut self.lanes[lane];
         if let Ok(answer) = found
             && turn.seq != lane.answered
         {
-            if turn.finishes.is_empty() && turn.resume.is_empty() && turn.claim > 0 {
+            if is_claim {
                 let mut known = BTreeMap::new();
                 for delivery in &answer.deliveries {
                     let job = self.sides.second().show(&self.queue, &delivery.id).await.ok().flatten().ok_or("a claimed job is gone")?;
                     known.insert(delivery.id.clone(), Job::of(&job));
                 }
-                self.claim = Some(Claim::new(turn.claim, turn.suspect, &answer, &known));
+                let claim = Claim::new(turn.claim, turn.suspect, &answer, &known);
+                starts_no_blocked(&reports, self.sides.now(), &claim)?;
+                self.claim = Some(claim);
             }
             self.deliveries.extend(answer.deliveries.into_iter().map(|delivery| (turn.lane.clone(), delivery)));
             lane.answered = turn.seq;

@@ -158,6 +158,11 @@ impl Snapshot {
         self.groups.get(group).map_or_else(|| GroupRule::new().over(self.others), |(rule, _)| *rule)
     }
 
+    /// Whether the jobs of its group start in order.
+    pub(crate) fn is_ordered(&self, job: &Job) -> bool {
+        job.group.as_ref().is_some_and(|group| !matches!(self.rule(group).order, None | Some(GroupOrder::Any)))
+    }
+
     /// How often a line is served for one time that another one of weight 1 is.
     pub(crate) fn weight(&self, group: Option<&GroupName>) -> f64 {
         f64::from(group.map_or(self.plain, |group| self.rule(group)).weight.unwrap_or(1))
@@ -174,10 +179,9 @@ impl Snapshot {
             let in_line = job.group.as_ref().is_none_or(|group| {
                 let (rule, holder) = (self.rule(group), self.groups.get(group).and_then(|(_, holder)| holder.as_ref()));
                 let room = rule.cap.is_none_or(|cap| self.running.get(group).copied().unwrap_or_default() < cap);
-                let ordered = !matches!(rule.order, None | Some(GroupOrder::Any));
                 // Of an ordered group who holds the line goes first, or else the first that is no suspect.
                 let is_next = match holder {
-                    _ if !ordered => true,
+                    _ if !self.is_ordered(job) => true,
                     Some(holder) => *holder == job.id,
                     None => job.suspect || first.insert(group),
                 };
