@@ -8,8 +8,7 @@ use axum::{
     http::{
         HeaderMap, HeaderValue, Method, StatusCode,
         header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, ORIGIN, REFERER, REFERRER_POLICY,
-            SET_COOKIE,
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, REFERER, REFERRER_POLICY, SET_COOKIE,
         },
         request::Parts,
         uri::Authority,
@@ -55,6 +54,8 @@ pub(crate) struct Viewer {
     pub(crate) read_only: bool,
     /// Whether there is a page to sign in.
     pub(crate) signs_in: bool,
+    /// The page that was asked for, to which a sign-in leads.
+    pub(crate) page: Option<String>,
     /// The page of ours on which a change was made.
     pub(crate) back: Option<String>,
 }
@@ -76,6 +77,7 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
         token,
         read_only: shared.settings.read_only,
         signs_in: shared.settings.sign_in.is_some(),
+        page: None,
         back: None,
     };
     let cookie = is_new.then(|| set(TOKEN, &viewer.token, &viewer.base));
@@ -107,19 +109,15 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     viewer.person = match &shared.settings.sign_in {
         None => (shared.role_of)(parts),
         Some(sign_in) => {
-            if let Some(cookie) = sign_in.by_link(parts) {
-                return Ok(Checked::Answer(
-                    (
-                        [(SET_COOKIE, set(sign_in.cookie(), &cookie, &viewer.base)), (LOCATION, viewer.home().to_owned())],
-                        StatusCode::SEE_OTHER,
-                    )
-                        .into_response(),
-                ));
+            if let Some((session, page)) = sign_in.by_link(parts) {
+                let headers = [(SET_COOKIE, set(sign_in.cookie(), &session, &viewer.base)), (LOCATION, viewer.address(&page))];
+                return Ok(Checked::Answer((StatusCode::SEE_OTHER, headers).into_response()));
             }
             sign_in.knows(parts).then(|| (shared.role_of)(parts)).flatten()
         }
     };
     if parts.method == Method::GET || parts.method == Method::HEAD {
+        viewer.page = parts.uri.path_and_query().map(|page| format!("{}{page}", viewer.base));
         return Ok(Checked::Pass(Body::empty()));
     }
     if parts.method != Method::POST {
@@ -128,9 +126,10 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     let is_form = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|kind| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
     });
-    if !is_form || !is_from_here(&parts.headers, host.as_deref()) {
-        return Err(Problem::origin());
+    if !is_form {
+        return Err(Problem::form());
     }
+    is_from_here(&parts.headers, &shared.settings.hosts)?;
     let most = if parts.uri.path().ends_with("/jobs/edit") { EDIT_MAX } else { FORM_MAX };
     let sent = tokio::time::timeout(ASKS, to_bytes(body, most)).await.map_err(|_| Problem::slow())?;
     let bytes = sent.map_err(|_| Problem::too_large())?;
@@ -190,8 +189,13 @@ fn is_ours(hosts: &Hosts, host: Option<&str>) -> bool {
     match (hosts, host) {
         (Hosts::Any, _) => true,
         (Hosts::These(_), None) => false,
-        (Hosts::These(names), Some(host)) => is_loopback(host) || names.iter().any(|name| name == host),
+        (Hosts::These(names), Some(host)) => is_loopback(host) || names.iter().any(|name| without_port(name) == host),
     }
+}
+
+/// The name or address of `name:port`.
+fn without_port(name: &str) -> &str {
+    name.parse::<Authority>().map_or(name, |authority| &name[..authority.host().len()])
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -199,17 +203,19 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A browser says where a form comes from. Who says nothing is refused.
-fn is_from_here(headers: &HeaderMap, host: Option<&str>) -> bool {
-    match headers.get("sec-fetch-site") {
-        Some(site) => site == "same-origin",
-        None => {
-            let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-            let origin = origin.and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-            let whole = headers.get(HOST).and_then(|host| host.to_str().ok());
-            host.is_some() && origin.zip(whole).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
-        }
+/// Whether a form comes from a page of this dashboard. A browser sends `Sec-Fetch-Site` to a page that it trusts (HTTPS, or a loopback
+/// address), and `Origin` always. `Host` differs from `Origin` behind a proxy that replaces it; then the origin must be one of the hosts.
+fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
+    let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if let Some(site) = header("sec-fetch-site") {
+        return if site == "same-origin" { Ok(()) } else { Err(Problem::site(site)) };
     }
+    let host = header("host").unwrap_or_default();
+    let Some(origin) = header("origin") else { return Err(Problem::no_origin()) };
+    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
+    let is_named = matches!(hosts, Hosts::These(names) if names.iter().any(|name| name.eq_ignore_ascii_case(authority)));
+    let is_same = !host.is_empty() && authority.eq_ignore_ascii_case(host);
+    if is_same || is_named { Ok(()) } else { Err(Problem::origin(authority, host)) }
 }
 
 /// The token of an `Authorization: Bearer` header.
@@ -236,8 +242,8 @@ mod tests {
 
     #[test]
     fn only_known_names_are_ours() {
-        let hosts = Hosts::These(vec!["shop.example".to_owned()]);
-        for host in ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost", "shop.example"] {
+        let hosts = Hosts::These(vec!["shop.example".to_owned(), "ops.example:8080".to_owned()]);
+        for host in ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost", "shop.example", "ops.example"] {
             assert!(is_ours(&hosts, Some(host)), "{host}");
         }
         for host in
@@ -253,7 +259,7 @@ mod tests {
         let from = |pairs: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             pairs.iter().for_each(|(name, value)| drop(headers.insert(*name, HeaderValue::from_static(value))));
-            is_from_here(&headers, Some("localhost"))
+            is_from_here(&headers, &Hosts::These(vec!["ops.example:8080".to_owned()])).is_ok()
         };
         assert!(from(&[("host", "localhost:1"), ("sec-fetch-site", "same-origin")]));
         assert!(from(&[("host", "localhost:1"), ("origin", "http://localhost:1")]));
@@ -262,6 +268,9 @@ mod tests {
         }
         assert!(!from(&[("host", "localhost:1"), ("origin", "http://localhost:2")]));
         assert!(!from(&[("host", "localhost:1"), ("origin", "null")]));
+        assert!(from(&[("host", "localhost:1"), ("origin", "http://ops.example:8080")]), "a proxy replaces the host");
+        assert!(!from(&[("host", "localhost:1"), ("origin", "http://ops.example:8081")]));
+        assert!(!from(&[("host", ""), ("origin", "http://")]));
         assert!(!from(&[("host", "localhost:1")]));
     }
 }

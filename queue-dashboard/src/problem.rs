@@ -64,12 +64,34 @@ impl Problem {
         Problem::new(StatusCode::FORBIDDEN, "Not allowed", format!("This needs the role `{least}`. Nothing was changed."))
     }
 
-    pub(crate) fn origin() -> Self {
-        Problem::new(
-            StatusCode::FORBIDDEN,
-            "From elsewhere",
-            "A change must come from a form of this dashboard, and the browser must send its origin. Nothing was changed.",
+    fn elsewhere(text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::FORBIDDEN, "Not from this dashboard", text)
+    }
+
+    pub(crate) fn form() -> Self {
+        Problem::elsewhere("A change must be sent by a form of this dashboard. Nothing was changed.")
+    }
+
+    pub(crate) fn site(site: &str) -> Self {
+        Problem::elsewhere(format!(
+            "A change must come from a page of this dashboard. The browser reports another page (Sec-Fetch-Site: {site}). Nothing was \
+             changed."
+        ))
+    }
+
+    pub(crate) fn no_origin() -> Self {
+        Problem::elsewhere(
+            "A change must come from a page of this dashboard, and the request does not name its page. If a proxy removes the header \
+             Origin, let it pass. Nothing was changed.",
         )
+    }
+
+    pub(crate) fn origin(origin: &str, host: &str) -> Self {
+        Problem::elsewhere(format!(
+            "The form was sent by a page of “{origin}” (Origin), but to “{host}” (Host). Nothing was changed. If a proxy replaces the \
+             header Host, let it pass the browser's (nginx: `proxy_set_header Host $http_host;`), or allow the address: `--host {origin}` \
+             on the command line, or `.hosts([\"{origin}\"])` in the application."
+        ))
     }
 
     pub(crate) fn token() -> Self {
@@ -107,6 +129,7 @@ impl From<Error> for Problem {
         match error {
             Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or an operator has deleted it."),
             Error::NoSuchSchedule { .. } => Problem::no_schedule(),
+            Error::NoSuchQueue { .. } => Problem::not_found(text),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::NoSuchOperation(_) => Problem::not_found("There is no such operation. The last twenty of a queue are kept."),
             Error::OperationUnderWay(address) => {

@@ -64,8 +64,9 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// Further names under which the dashboard is reached, as `["shop.example.com"]`, without port. A request with another `Host`
-    /// is refused (421). Default: `localhost` and loopback addresses alone.
+    /// Further names under which the dashboard is reached, as `["shop.example.com"]`. A request with another `Host` is refused (421).
+    /// The port of `Host` does not matter. Behind a proxy that replaces `Host`, name the address of the browser with its port, if it
+    /// has one: a change from a page of that address is accepted. Default: `localhost` and loopback addresses alone.
     pub fn hosts<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names = names.into_iter().map(|name| name.into().to_ascii_lowercase());
         match &mut self.settings.hosts {
@@ -93,9 +94,7 @@ impl<Access> Dashboard<Access> {
     /// The path under which browsers see the dashboard, as `/ops/queue`, if a proxy removes a part of it. Default: the path at which
     /// the router is nested.
     pub fn base(mut self, path: impl Into<String>) -> Self {
-        let path = path.into();
-        let path = path.trim_matches('/');
-        self.settings.base = Some(if path.is_empty() { String::new() } else { format!("/{path}") });
+        self.settings.base = Some(path_of_base(&path.into()));
         self
     }
 
@@ -118,6 +117,12 @@ impl<Access> Dashboard<Access> {
         let role_of = Box::new(move |request: &Parts| role_of(request).map(Into::into));
         routes::router(Arc::new(Shared::new(&self.client, role_of, self.settings)))
     }
+}
+
+/// A path as a prefix of others: empty, or as `/ops/queue`.
+pub(crate) fn path_of_base(path: &str) -> String {
+    let path = path.trim_matches('/');
+    if path.is_empty() { String::new() } else { format!("/{path}") }
 }
 
 impl<Access> fmt::Debug for Dashboard<Access> {

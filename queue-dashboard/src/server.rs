@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
-use axum::http::request::Parts;
+use axum::{Router, http::request::Parts};
 use queue_core::Client;
 use tokio::net::TcpListener;
 
@@ -12,6 +12,7 @@ use crate::{
     params::Params,
     role::{Person, Role},
     router,
+    router::path_of_base,
     serve::serve,
 };
 
@@ -31,8 +32,10 @@ pub struct Options {
     pub no_auth: bool,
     /// Lets visitors pause queues and change jobs. Default: false, the dashboard is read-only.
     pub allow_actions: bool,
-    /// Further names under which it is reached, besides `localhost` and loopback addresses.
+    /// Further names under which it is reached, besides `localhost` and loopback addresses, see [`Dashboard::hosts`](crate::Dashboard::hosts).
     pub hosts: Vec<String>,
+    /// The path under which browsers see it, as `/ops/queue`. A proxy may pass this path on or remove it. Default: none.
+    pub base: String,
     /// Further names of fields whose values are hidden, see [`Dashboard::hide`](crate::Dashboard::hide).
     pub hide: Vec<String>,
 }
@@ -40,19 +43,20 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let bind = SocketAddr::from(([127, 0, 0, 1], 7070));
-        Options { bind, token: None, no_auth: false, allow_actions: false, hosts: Vec::new(), hide: Vec::new() }
+        Options { bind, token: None, no_auth: false, allow_actions: false, hosts: Vec::new(), base: String::new(), hide: Vec::new() }
     }
 }
 
 impl fmt::Debug for Options {
     /// Without the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { bind, no_auth, allow_actions, hosts, .. } = self;
+        let Options { bind, no_auth, allow_actions, hosts, base, .. } = self;
         f.debug_struct("Options")
             .field("bind", bind)
             .field("no_auth", no_auth)
             .field("allow_actions", allow_actions)
             .field("hosts", hosts)
+            .field("base", base)
             .finish()
     }
 }
@@ -122,10 +126,11 @@ impl Server {
     /// # Errors
     /// Those of the system.
     pub fn url(&self) -> io::Result<String> {
-        let address = self.address()?;
+        let (address, base) = (self.address()?, path_of_base(&self.options.base));
+        let slash = if base.is_empty() { "/" } else { "" };
         Ok(match &self.token {
-            Some(token) if self.options.token.is_none() => format!("http://{address}/?token={token}"),
-            _ => format!("http://{address}/"),
+            Some(token) if self.options.token.is_none() => format!("http://{address}{base}{slash}?token={token}"),
+            _ => format!("http://{address}{base}{slash}"),
         })
     }
 
@@ -151,7 +156,11 @@ impl Server {
             dashboard.settings.sign_in = Some(SignIn::new(token, address.port())?);
         }
         let who = if self.token.is_some() { "token" } else { "anybody" };
-        let app = dashboard.authorize(move |_: &Parts| Some(Person::new(who, role)));
+        let base = path_of_base(&self.options.base);
+        let mut app = dashboard.base(&*base).authorize(move |_: &Parts| Some(Person::new(who, role)));
+        if !base.is_empty() {
+            app = Router::new().nest(&base, app.clone()).fallback_service(app);
+        }
         serve(self.listener, app, until).await;
         Ok(())
     }
@@ -187,10 +196,12 @@ impl SignIn {
         same(token, &self.0.token).then(|| self.0.session.clone())
     }
 
-    /// The same for a link with the token, which leads to the page without it.
-    pub(crate) fn by_link(&self, parts: &Parts) -> Option<String> {
-        let params = Params::parse(parts.uri.query().filter(|_| parts.uri.path() == "/")?.as_bytes());
-        self.open(params.get("token")?)
+    /// The same for a link with the token, and the page to which it leads, without the token.
+    pub(crate) fn by_link(&self, parts: &Parts) -> Option<(String, String)> {
+        let (path, query) = (parts.uri.path(), parts.uri.query()?);
+        let session = self.open(Params::parse(query.as_bytes()).get("token")?)?;
+        let rest: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("token=")).collect();
+        Some((session, if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) }))
     }
 }
 

@@ -56,6 +56,9 @@ pub use crate::{broker::LONGEST, pending::Pending};
 /// [`with_deadline`](Client::with_deadline) sets another time.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
+/// Between two attempts of [`Client::from_env`] to reach a server.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The URL of the queue of a program without `QUEUE_URL`. It needs the feature `sqlite`.
 pub const DEFAULT_URL: &str = "sqlite://queue.db";
 
@@ -173,12 +176,33 @@ impl Client {
         Ok(Client::with_broker(url::open(url, url::Missing::Made).await?))
     }
 
-    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db` (feature `sqlite`).
+    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db` (feature `sqlite`). While a server
+    /// cannot be reached, it waits, as a worker does, and logs that it waits. To start without the server, use
+    /// [`open`](Self::open) with [`url_from_env`](Self::url_from_env).
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect).
+    /// Those of [`connect`](Self::connect) that do not end by themselves: all but [`Error::Unavailable`].
     pub async fn from_env() -> Result<Client> {
-        Client::connect(&Client::url_from_env()?).await
+        let client = Client::open(&Client::url_from_env()?).await?;
+        let mut waits = false;
+        loop {
+            match client.check().await {
+                Err(error) if error.is_transient() => {
+                    if !waits {
+                        tracing::warn!(%error, "the broker does not answer; the client retries until it answers");
+                    }
+                    waits = true;
+                    on_broker(client.broker(), tokio::time::sleep(PAUSE)).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    if waits {
+                        tracing::warn!(broker = client.info().location, "the broker answers again");
+                    }
+                    return Ok(client);
+                }
+            }
+        }
     }
 
     /// The URL that [`from_env`](Self::from_env) connects to.

@@ -163,6 +163,14 @@ impl Viewer {
         if self.base.is_empty() { "/" } else { &self.base }
     }
 
+    /// The address for a browser of a path that starts with `/`. The base itself with a slash behind it comes here as a path.
+    pub(crate) fn address(&self, page: &str) -> String {
+        let (path, query) = page.split_at(page.find('?').unwrap_or(page.len()));
+        let path = path.trim_end_matches('/');
+        let path = if path == self.base { "" } else { path };
+        if path.is_empty() { format!("{}{query}", self.home()) } else { format!("{}{path}{query}", self.base) }
+    }
+
     /// Whether to offer what needs this role.
     pub(crate) fn may(&self, role: Role) -> bool {
         !self.read_only && self.person.as_ref().is_some_and(|person| person.role() >= role)

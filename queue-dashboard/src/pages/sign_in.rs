@@ -40,18 +40,25 @@ pub(crate) fn page(viewer: &Viewer, wrong: bool) -> Response {
 
 pub(crate) async fn sign_in(
     State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
+    Extension(mut viewer): Extension<Viewer>,
     Extension(form): Extension<Form>,
 ) -> Response {
     let Some(sign_in) = &shared.settings.sign_in else { return StatusCode::NOT_FOUND.into_response() };
     match sign_in.open(form.0.get("token").unwrap_or_default().trim()) {
         Some(session) => {
-            let headers = [(SET_COOKIE, set(sign_in.cookie(), &session, &viewer.base)), (LOCATION, viewer.home().to_owned())];
+            let page = form.0.get("page").filter(|page| is_local(page)).unwrap_or(viewer.home());
+            let headers = [(SET_COOKIE, set(sign_in.cookie(), &session, &viewer.base)), (LOCATION, page.to_owned())];
             (StatusCode::SEE_OTHER, headers).into_response()
         }
         None => {
             tracing::warn!(target: "queue_dashboard::audit", "sign-in failed: invalid token");
+            viewer.page = form.0.get("page").filter(|page| is_local(page)).map(str::to_owned);
             page(&viewer, true)
         }
     }
+}
+
+/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another one.
+fn is_local(page: &str) -> bool {
+    page.starts_with('/') && !page.starts_with("//") && page.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }

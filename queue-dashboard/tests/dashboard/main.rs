@@ -8,4 +8,5 @@ mod live;
 mod million;
 mod pages;
 mod safety;
+mod sign_in;
 mod slow;

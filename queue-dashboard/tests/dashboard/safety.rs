@@ -166,7 +166,7 @@ async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
     }
     let policy = &page.headers["content-security-policy"];
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"), "{policy}");
-    assert!(page.headers["set-cookie"].contains("HttpOnly; SameSite=Strict"));
+    assert!(page.headers["set-cookie"].contains("HttpOnly; SameSite=Lax"));
 }
 
 /// What somebody writes who wants more than to be read.

@@ -19,6 +19,7 @@ pub(super) const HELP: &str = "Examples:
   {bin} dashboard                              read-only, at http://127.0.0.1:7070
   {bin} dashboard --allow-actions              with buttons: pause, requeue, cancel, delete
   {bin} dashboard --bind 10.0.0.5:7070 --token-file token.txt --host queue.internal
+  {bin} dashboard --base /ops/queue            behind a proxy, as https://shop.example.com/ops/queue
 
 A visitor needs the token: of --token-file, else of QUEUE_DASHBOARD_TOKEN, else a random one,
 which is part of the printed address. Another than a loopback address needs a token of yours.
@@ -39,9 +40,12 @@ pub(super) struct DashboardArgs {
     /// Require no token; only on a loopback address. Every program and user of this machine can then use the dashboard
     #[arg(long)]
     insecure_no_auth: bool,
-    /// Also accept this host name besides localhost; repeat the option for several
+    /// Also accept this host name besides localhost, with the port of the browser's address if a proxy replaces the header Host; repeat the option for several
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// The path under which browsers see the dashboard behind a proxy, such as /ops/queue
+    #[arg(long, value_name = "PATH", default_value = "")]
+    base: String,
     /// Also hide the values of fields with this name, besides those that look like secrets; repeat the option for several
     #[arg(long, value_name = "FIELD")]
     hide: Vec<String>,
@@ -55,6 +59,7 @@ pub(super) async fn dashboard(look: impl AsyncFnOnce() -> Result<Client, Error>,
     options.no_auth = args.insecure_no_auth;
     options.allow_actions = args.allow_actions;
     options.hosts.clone_from(&args.host);
+    options.base.clone_from(&args.base);
     options.hide.clone_from(&args.hide);
     let setup = |error: &dyn std::error::Error| Failure::new(Exit::Setup, error.to_string());
     let server = Server::bind(look().await?, options).await.map_err(|error| setup(&error))?;

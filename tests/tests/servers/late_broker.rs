@@ -2,13 +2,21 @@
 
 use std::{
     io::{BufRead, BufReader},
+    net::TcpListener,
     process::{Child, Command, Stdio},
     sync::Arc,
 };
 
 use queue_conformance::failing::{FailingBroker, Fault};
-use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
+use queue_core::{
+    Error,
+    broker::{DynBroker, JobState},
+    prelude::*,
+    registry::Registry,
+    sqlite::SqliteBroker,
+};
 use queue_tests::{
+    folder::folder,
     patience::{WatchBroker, exit, until, wait, wait_for},
     probe::{ask, free_address, until_ready},
     server::{Kind, Server, free_port},
@@ -82,6 +90,22 @@ async fn a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_wh
     assert!(ended(working).await.unwrap().is_clean());
 }
 
+/// As a web application starts that does not choose to start without its broker.
+async fn a_program_that_connects_by_its_environment_waits_for_its_server(kind: Kind) {
+    let mut server = Server::start(kind);
+    server.kill();
+    let (folder, nobody) = (folder(), TcpListener::bind(("127.0.0.1", server.port())).unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronicler"));
+    command.arg("enqueue").env("QUEUE_URL", server.url()).env("QUEUES", "early").env("FIRST", "0");
+    let _process = queue_tests::process::Process::start(command.env("JOURNAL", folder.path().join("journal")));
+    nobody.accept().unwrap();
+    drop(nobody);
+    server.restart();
+    let client = Client::connect(&server.url()).await.unwrap().watched();
+    until("the program enqueues", async || client.inspector().stats("early").await.is_ok_and(|stats| stats.count(JobState::Ready) > 0))
+        .await;
+}
+
 async fn what_waiting_does_not_mend_ends_it_at_once(kind: Kind) {
     let server = Server::with(kind, &["--requirepass", "sesame"]);
     let (worker, _) = worker(Client::open(&server.url()).await.unwrap());
@@ -92,6 +116,7 @@ async fn what_waiting_does_not_mend_ends_it_at_once(kind: Kind) {
 queue_tests::on_servers! {
     a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there
     a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_when_it_is_back
+    a_program_that_connects_by_its_environment_waits_for_its_server
     what_waiting_does_not_mend_ends_it_at_once
 }
 
