@@ -20,7 +20,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+    // `from_str_radix` takes a sign, too.
+    let byte = |at| u8::from_str_radix(text.get(at..at + 2).filter(|pair| !pair.starts_with('+'))?, 16).ok();
+    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 /// The key of the advisory lock of a group. Without a group there is none, and nothing is locked.
@@ -159,6 +161,14 @@ mod tests {
         assert!(Dialect::Sqlite.migration("public").unwrap().contains("CREATE TABLE main.queue_outbox ("));
         for wrong in ["", "a b", "a\"; DROP TABLE x; --", "7a", "ü", &"x".repeat(64)] {
             assert!(matches!(Dialect::Postgres.migration(wrong), Err(Error::Invalid { field: "schema", .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_read_as_they_are_written() {
+        assert_eq!(read_hex(&hex(&[0, 0x0f, 0xff])), Some(vec![0, 0x0f, 0xff]));
+        for wrong in ["+f", "0", "0g", "ü"] {
+            assert_eq!(read_hex(wrong), None, "{wrong}");
         }
     }
 
