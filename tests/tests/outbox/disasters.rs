@@ -15,6 +15,7 @@ use crate::bed::{Bed, Database, Place, job, open, places};
 places! {
     a_broker_that_was_away_for_longer_than_it_keeps_its_producers
     a_relay_that_hangs_while_others_send_changes_nothing
+    a_relay_that_hangs_while_another_sends_its_request_changes_nothing
     a_relay_without_a_route_to_the_broker_leaves_the_lease_to_one_that_has_it
     numbers_that_begin_again_while_rows_wait
     a_number_that_comes_again_puts_no_other_row_off
@@ -66,8 +67,18 @@ async fn a_broker_that_was_away_for_longer_than_it_keeps_its_producers(bed: Bed)
     assert_eq!(bed.runs(10).await.len(), 6 + more.len());
 }
 
-/// Between its take and its answer, for so long that another relay has sent this request and further ones.
+/// The broker has had further requests, and the answer is that this one is old.
 async fn a_relay_that_hangs_while_others_send_changes_nothing(bed: Bed) {
+    a_relay_that_hangs(bed, 3).await;
+}
+
+/// The broker gives the same answer again, and the relay ends a request that another one has ended.
+async fn a_relay_that_hangs_while_another_sends_its_request_changes_nothing(bed: Bed) {
+    a_relay_that_hangs(bed, 0).await;
+}
+
+/// Between its take and its answer, for so long that another relay has sent this request and `further` rows.
+async fn a_relay_that_hangs(bed: Bed, further: usize) {
     let mut ids = bed.put(4).await;
     bed.broker.enqueues.close();
     let hangs = bed.run_relay();
@@ -80,7 +91,7 @@ async fn a_relay_that_hangs_while_others_send_changes_nothing(bed: Bed) {
     assert_eq!(bed.database.drain(&other).await.sent, 4);
     let ran = bed.runs(4).await;
     assert_eq!(ran, ids);
-    ids = bed.put(3).await;
+    ids = bed.put(further).await;
     bed.database.drain(&other).await;
     // A third one has a request in flight when the first one gets its answer.
     let third = FailingBroker::new(bed.broker.inner());
@@ -118,6 +129,20 @@ async fn a_relay_without_a_route_to_the_broker_leaves_the_lease_to_one_that_has_
     let failed = bed.broker.failed();
     wait("it to try again and again").until(async || bed.broker.failed() > failed + 4).await;
     assert_eq!(bed.database.number(until).await, ends, "it has renewed its lease");
+    // It loses its request and takes it again, because a table is away for a moment.
+    bed.database.count_takes().await;
+    let (database, mut away) = (&bed.database, false);
+    let taken = wait("it to take its request again").until(|| {
+        away = !away;
+        let is_away = away;
+        async move {
+            let rename = if is_away { "ALTER TABLE queue_outbox RENAME TO away" } else { "ALTER TABLE away RENAME TO queue_outbox" };
+            database.execute(rename).await;
+            !is_away && database.number("SELECT count(*) FROM takes").await > 0
+        }
+    });
+    taken.await;
+    assert_eq!(bed.database.number(until).await, ends, "it has renewed its lease with the same request");
     // The time of the lease passes.
     let passes = match bed.database {
         Database::Postgres { .. } => "UPDATE queue_relay SET until = until - interval '30 s'",
@@ -133,6 +158,20 @@ async fn a_relay_without_a_route_to_the_broker_leaves_the_lease_to_one_that_has_
 }
 
 impl Database {
+    /// The table `takes` gets a row whenever a relay changes its own.
+    async fn count_takes(&self) {
+        let sql = match self {
+            Database::Postgres { .. } => {
+                "CREATE TABLE takes (n INT); CREATE FUNCTION taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO takes VALUES (1); RETURN NULL; END $$; \
+                 CREATE TRIGGER taken AFTER UPDATE ON queue_relay FOR EACH ROW EXECUTE FUNCTION taken()"
+            }
+            Database::Sqlite { .. } => {
+                "CREATE TABLE takes (n INT); CREATE TRIGGER taken AFTER UPDATE ON queue_relay BEGIN INSERT INTO takes VALUES (1); END"
+            }
+        };
+        self.execute(sql).await;
+    }
+
     /// As in a logical replica that was promoted.
     async fn numbers_begin_again(&self) {
         let sql = match self {
