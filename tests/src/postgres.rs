@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use queue_conformance::{folder::folder, patience, port::Port};
+use queue_conformance::{
+    folder::{folder, on_disk},
+    patience,
+    port::Port,
+};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -86,7 +90,15 @@ impl Postgres {
     /// # Panics
     /// When it cannot be started.
     pub fn with(settings: &[&str]) -> Postgres {
-        Postgres::somewhere(settings, false)
+        Postgres::in_folder(folder(), settings, false)
+    }
+
+    /// Starts a server with the defaults of PostgreSQL, whose data are on a disk.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn on_disk() -> Postgres {
+        Postgres::in_folder(on_disk(), &[], false)
     }
 
     /// Starts a server like [`start`](Self::start) whose clock can be [moved](Self::move_clock).
@@ -94,7 +106,7 @@ impl Postgres {
     /// # Panics
     /// When it cannot be started, or there is no C compiler.
     pub fn with_own_clock() -> Postgres {
-        Postgres::somewhere(&["fsync=off", "full_page_writes=off"], true)
+        Postgres::in_folder(folder(), &["fsync=off", "full_page_writes=off"], true)
     }
 
     /// Moves its clock by this number of milliseconds from the right time, in whole seconds.
@@ -106,8 +118,7 @@ impl Postgres {
         preload::move_clock(&self.folder.path().join("clock"), by_ms).expect("the folder can be written to");
     }
 
-    fn somewhere(settings: &[&str], own_clock: bool) -> Postgres {
-        let folder = folder();
+    fn in_folder(folder: TempDir, settings: &[&str], own_clock: bool) -> Postgres {
         let data = data(folder.path());
         std::fs::create_dir(&data).expect("a folder can be made");
         #[cfg(unix)]

@@ -16,6 +16,7 @@ mod memory;
 #[cfg(feature = "observed")]
 pub(crate) mod observed;
 mod operations;
+mod outbox;
 mod process;
 mod scale;
 mod schedules;
@@ -47,6 +48,7 @@ pub(crate) fn all() -> Vec<Figure> {
         growth::figures(),
         search::figures(),
         operations::figures(),
+        outbox::figures(),
         bounds::figures(),
         instructions::figures(),
         sqlite::figures(),
