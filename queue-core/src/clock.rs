@@ -43,11 +43,13 @@ impl Clock {
     }
 
     /// Whether it is Tokio's clock that moves it.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn is_running(&self) -> bool {
         self.0.as_ref().is_some_and(|own| own.began.is_some())
     }
 
     /// Whether it is not the clock of the machine.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn is_of_test(&self) -> bool {
         self.0.is_some()
     }
