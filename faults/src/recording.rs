@@ -6,14 +6,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Result,
     broker::{
-        self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, ScheduleAnswer, SetSchedule, Subscribe, Turn, TurnAnswer,
+        self, Broker, DynBroker, Extend, Extended, OverdueLane, ScheduleAnswer, SetSchedule, Subscribe, Turn, TurnAnswer, Wrapper,
         subscription_address,
     },
-    delegate_broker, delegate_inspect,
     envelope::Envelope,
 };
 use serde::{Deserialize, Serialize};
@@ -103,9 +101,10 @@ impl fmt::Debug for RecordingBroker {
     }
 }
 
-#[async_trait]
-impl Broker for RecordingBroker {
-    delegate_broker!(self.inner, except turn, extend, fence, set_schedule, subscribe);
+impl Wrapper for RecordingBroker {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
         let subscription = subscription_address(&request.name, &request.topic);
@@ -194,9 +193,4 @@ impl Broker for RecordingBroker {
         self.recorder.note_all(overdue.iter().enumerate().map(|(position, lane)| (phase(position), fence(lane))));
         fenced
     }
-}
-
-#[async_trait]
-impl Inspect for RecordingBroker {
-    delegate_inspect!(self.inner);
 }

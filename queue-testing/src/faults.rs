@@ -5,11 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Error, JobId, Result,
-    broker::{Broker, DynBroker, Extend, Extended, Inspect, StoredJob},
-    delegate_broker, delegate_inspect,
+    broker::{Broker, DynBroker, StoredJob, Wrapper},
 };
 use tokio::sync::Notify;
 
@@ -48,8 +46,14 @@ impl Faulty {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if next.front().is_some_and(concerns) { next.pop_front() } else { None }
     }
+}
 
-    async fn around<T>(&self, verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+impl Wrapper for Faulty {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
+
+    async fn around<T: Send>(&self, verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let broker = || self.inner.info().location;
         match self.take(verb) {
             None => call.await,
@@ -61,23 +65,9 @@ impl Faulty {
             }
         }
     }
-}
-
-#[async_trait]
-impl Broker for Faulty {
-    delegate_broker!(self.inner, through self.around, except extend, watch);
-
-    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
-        self.inner.extend(lanes).await
-    }
 
     async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         self.waits.notify_one();
         self.around("watch", self.inner.watch(queue, id)).await
     }
-}
-
-#[async_trait]
-impl Inspect for Faulty {
-    delegate_inspect!(self.inner, through self.around);
 }

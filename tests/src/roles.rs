@@ -9,8 +9,10 @@ use async_trait::async_trait;
 use queue_conformance::conformance::Storage;
 use queue_core::{
     Result,
-    broker::{Audit, Broker, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered, Scan, Scanned},
-    delegate_broker, delegate_inspect,
+    broker::{
+        Audit, Broker, Caller, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered, Scan, Scanned,
+        VERBS, Wrapper,
+    },
     redis::RedisBroker,
 };
 
@@ -80,12 +82,21 @@ impl fmt::Debug for RolesBroker {
     }
 }
 
-#[async_trait]
-impl Broker for RolesBroker {
-    delegate_broker!(self.producer, only enqueue, enqueue_confirmed);
-    delegate_broker!(self.dashboard, only durability);
-    delegate_broker!(self.admin, only follow);
-    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, durability, follow);
+/// A verb is called by the one with the fewest rights who calls it, except for the verbs below.
+impl Wrapper for RolesBroker {
+    fn inner(&self) -> &dyn Broker {
+        &*self.worker
+    }
+
+    fn route(&self, verb: &'static str) -> &dyn Broker {
+        let verb = VERBS.iter().find(|known| known.name == verb).expect("the list has every verb");
+        match verb.caller {
+            Caller::Producer => &*self.producer,
+            Caller::Viewer => &*self.dashboard,
+            Caller::Operator => &*self.admin,
+            _ => &*self.worker,
+        }
+    }
 
     async fn check(&self) -> Result<()> {
         for broker in [&self.producer, &self.worker, &self.admin, &self.dashboard] {
@@ -100,12 +111,6 @@ impl Broker for RolesBroker {
             _ => self.worker.register(request).await,
         }
     }
-}
-
-#[async_trait]
-impl Inspect for RolesBroker {
-    delegate_inspect!(self.dashboard, only queues, stats, history, failures, list, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations);
-    delegate_inspect!(self.admin, except queues, stats, history, failures, list, scan, transitions, show, standing, remarks, schedules, groups, limits, limit_keys, topics, topic, read_topic, operations, operate, audit);
 
     /// The dashboard searches, and previews operations; an admin who runs one, and a worker that goes on with it, meet the jobs that move.
     async fn scan(&self, request: &Scan) -> Result<Scanned> {

@@ -42,7 +42,7 @@ const ADDED: [(&str, &[&str]); 11] = [
     ("queue-core/src/redis/connection/probe.rs", &["conformance: on_valkey::"]),
     ("queue-core/src/redis/keys/names.rs", &["conformance: on_redis_cluster::"]),
     ("queue-core/src/sqlite/connection/", &["conformance: on_sqlite_memory::"]),
-    ("queue-core/src/broker/delegate.rs", &["conformance: on_a_wrapped_broker::"]),
+    ("queue-core/src/broker/wrapper.rs", &["conformance: on_a_wrapped_broker::"]),
     ("queue-core/src/observe/", &["conformance: on_a_wrapped_broker::"]),
     ("queue-conformance/src/failing/", &["conformance: on_a_wrapped_broker::"]),
     ("docs/acl/", &["conformance: on_redis_with_roles::", "conformance: on_valkey_with_roles::"]),

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use fastrand::Rng;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
@@ -18,9 +17,9 @@ use queue_core::{
     broker::{
         Announcer, Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued,
         Extend, Extended, Followed, Hints, Inspect, JobState, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind,
-        Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
+        Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, Wrapper,
+        history::Report,
     },
-    delegate_broker, delegate_inspect,
     sqlite::SqliteBroker,
 };
 use tokio::task::AbortHandle;
@@ -176,9 +175,12 @@ impl fmt::Debug for Link {
     }
 }
 
-#[async_trait]
-impl Broker for Link {
-    delegate_broker!(self.broker, only alarm, clock, durability, condition, __sealed);
+/// Every call of a worker or a producer meets the weather. What operators ask does not, except for
+/// changes and rewinds: nobody looks while a life goes on.
+impl Wrapper for Link {
+    fn inner(&self) -> &dyn Broker {
+        &*self.broker
+    }
 
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
@@ -320,12 +322,6 @@ impl Broker for Link {
     fn hints(&self, queue: &str) -> Hints {
         self.hear(queue.to_owned(), |broker| broker.hints(queue))
     }
-}
-
-/// Nobody looks while a life goes on: nothing befalls what is asked here, but for the changes and the rewinds.
-#[async_trait]
-impl Inspect for Link {
-    delegate_inspect!(self.broker, except change, rewind);
 
     async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
         let (broker, request) = (self.broker.clone(), request.clone());

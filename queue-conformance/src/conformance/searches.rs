@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Change, Client, Edit, Error, Filter, JobId, NewOperation, OperationKind, RawJob,
     broker::{
-        Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, Inspect, JobState, NewJob, OnConflict, Priority, Scan, Scanned,
-        Unique, UniqueKey,
+        Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, JobState, NewJob, OnConflict, Priority, Scan, Scanned, Unique,
+        UniqueKey, Wrapper,
     },
-    delegate_broker, delegate_inspect,
 };
 
 use super::bed::{Bed, LONG, Lane, Producer, envelope, finish, given};
@@ -389,14 +387,10 @@ impl CountsScans {
     }
 }
 
-#[async_trait]
-impl Broker for CountsScans {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for CountsScans {
-    delegate_inspect!(self.inner, except scan);
+impl Wrapper for CountsScans {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn scan(&self, request: &Scan) -> queue_core::Result<Scanned> {
         self.scans.fetch_add(1, Ordering::Relaxed);

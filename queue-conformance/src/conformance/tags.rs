@@ -5,14 +5,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Change, Client, Edit, Error, Filter, JobAddress, JobId, NewOperation, OperationKind, Publication,
     broker::{
-        Audit, Begin, Broker, BuryReason, DynBroker, Ending, Inspect, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned,
-        Standing, StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, subscription_address,
+        Audit, Begin, Broker, BuryReason, DynBroker, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Standing,
+        StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, Wrapper, subscription_address,
     },
-    delegate_broker, delegate_inspect,
     envelope::Envelope,
 };
 
@@ -241,14 +239,10 @@ impl Noting {
     }
 }
 
-#[async_trait]
-impl Broker for Noting {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for Noting {
-    delegate_inspect!(self.inner, except list, scan, standing);
+impl Wrapper for Noting {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn list(&self, _: &str, state: JobState, _: u64, _: usize) -> queue_core::Result<StoredPage> {
         Err(Error::Internal(format!("the jobs that are {state} are listed, with and without the tag")))

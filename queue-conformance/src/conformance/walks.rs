@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Client, Error, JobId, NewOperation, OperationKind, OperationState,
     broker::{
-        Broker, Change, DynBroker, Ending, Inspect, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart,
-        OperationStep, Scan,
+        Broker, Change, DynBroker, Ending, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart, OperationStep,
+        Scan, Wrapper,
     },
-    delegate_broker, delegate_inspect,
     envelope::Envelope,
 };
 
@@ -182,14 +180,10 @@ struct Dies {
     steps_left: AtomicUsize,
 }
 
-#[async_trait]
-impl Broker for Dies {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for Dies {
-    delegate_inspect!(self.inner, except operate);
+impl Wrapper for Dies {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
         let changes = changes(request);
@@ -331,14 +325,10 @@ struct Loses {
     steps: AtomicUsize,
 }
 
-#[async_trait]
-impl Broker for Loses {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for Loses {
-    delegate_inspect!(self.inner, except operate);
+impl Wrapper for Loses {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
         let answer = self.inner.operate(request).await;

@@ -11,14 +11,12 @@ use std::{
     },
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Error, Result,
     broker::{
-        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, OverdueLanes, Party, Register, Registered, SweepLimits, Swept,
-        Turn, TurnAnswer,
+        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, OverdueLanes, Party, Register, Registered, SweepLimits, Swept, Turn,
+        TurnAnswer, Wrapper,
     },
-    delegate_broker, delegate_inspect,
 };
 use tokio::sync::watch;
 
@@ -152,11 +150,6 @@ impl FailingBroker {
         }
         answer
     }
-
-    async fn around<T>(&self, _verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        self.before()?;
-        self.after(call.await)
-    }
 }
 
 impl fmt::Debug for FailingBroker {
@@ -165,9 +158,15 @@ impl fmt::Debug for FailingBroker {
     }
 }
 
-#[async_trait]
-impl Broker for FailingBroker {
-    delegate_broker!(self.inner, through self.around, except register, enqueue, turn, extend, overdue, sweep);
+impl Wrapper for FailingBroker {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
+
+    async fn around<T: Send>(&self, _: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.before()?;
+        self.after(call.await)
+    }
 
     async fn register(&self, request: &Register) -> Result<Registered> {
         self.registered.fetch_add(1, Ordering::SeqCst);
@@ -214,9 +213,4 @@ impl Broker for FailingBroker {
         assert!(!self.take(Fault::Panic), "it was made to panic");
         self.around("sweep", self.inner.sweep(queue, limits)).await
     }
-}
-
-#[async_trait]
-impl Inspect for FailingBroker {
-    delegate_inspect!(self.inner, through self.around);
 }

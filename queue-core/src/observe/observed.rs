@@ -5,13 +5,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{CallOutcome, Observe};
 use crate::{
-    broker::{Broker, DynBroker, Inspect},
-    delegate_broker, delegate_inspect,
+    broker::{Broker, DynBroker, Extend, Extended, Wrapper},
     error::{Error, Result},
     outcome::drop_walled,
 };
@@ -75,15 +73,18 @@ impl<T> Answer for Vec<Result<T>> {
     }
 }
 
-// No verb is written by hand: what the tables gain is timed.
-#[async_trait]
-impl Broker for Observed {
-    delegate_broker!(self.inner, through self.timed);
-}
+impl Wrapper for Observed {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
-#[async_trait]
-impl Inspect for Observed {
-    delegate_inspect!(self.inner, through self.timed);
+    async fn around<T: Send>(&self, verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.timed(verb, call).await
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        self.timed("extend", self.inner.extend(lanes)).await
+    }
 }
 
 impl fmt::Debug for Observed {

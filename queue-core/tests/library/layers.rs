@@ -63,9 +63,6 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What the root hands on is for users; these names are macros, which have no other place.
-const MACROS: [&str; 2] = ["delegate_broker", "delegate_inspect"];
-
 fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|(_, modules)| modules.contains(&module))
 }
@@ -189,7 +186,6 @@ fn wrong(name: &Path, source: &File) -> Vec<String> {
         Some(layer) => {
             Some(format!("{}: `{path}` is of a layer above: {} must not import from {}", name.display(), LAYERS[own].0, LAYERS[layer].0))
         }
-        None if MACROS.contains(&module.as_str()) => None,
         None => Some(format!("{}: write `{path}` with the module that it is in", name.display())),
     };
     named.modules.into_iter().filter_map(problem).collect()

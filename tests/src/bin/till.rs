@@ -22,11 +22,9 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Client, Done,
-    broker::{Broker, DynBroker, Enqueue, Enqueued, Inspect, Turn, TurnAnswer},
-    delegate_broker, delegate_inspect,
+    broker::{Broker, DynBroker, Enqueue, Enqueued, Turn, TurnAnswer, Wrapper},
     prelude::*,
 };
 use queue_outbox::{Outbox, Relay, postgres, sqlite};
@@ -80,9 +78,10 @@ struct Stepped {
     inner: DynBroker,
 }
 
-#[async_trait]
-impl Broker for Stepped {
-    delegate_broker!(self.inner, except enqueue, turn);
+impl Wrapper for Stepped {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn enqueue(&self, request: &Enqueue) -> queue_core::Result<Vec<Enqueued>> {
         reaches("taken").await;
@@ -100,11 +99,6 @@ impl Broker for Stepped {
         }
         answer
     }
-}
-
-#[async_trait]
-impl Inspect for Stepped {
-    delegate_inspect!(self.inner);
 }
 
 async fn client() -> Result<Client, Fault> {

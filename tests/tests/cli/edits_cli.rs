@@ -9,11 +9,9 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use queue_core::{
     Edit, Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
-    broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Inspect},
-    delegate_broker, delegate_inspect,
+    broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Wrapper},
     envelope::Envelope,
     prelude::*,
     sqlite::SqliteBroker,
@@ -137,19 +135,15 @@ impl LosesAnswers {
     }
 }
 
-#[async_trait]
-impl Broker for LosesAnswers {
-    delegate_broker!(self.inner, except enqueue);
+impl Wrapper for LosesAnswers {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         let answer = self.inner.enqueue(request).await;
         self.answer(answer)
     }
-}
-
-#[async_trait]
-impl Inspect for LosesAnswers {
-    delegate_inspect!(self.inner, except edit);
 
     async fn edit(&self, request: &EditJob) -> Result<EditedJob> {
         let answer = self.inner.edit(request).await;

@@ -11,9 +11,8 @@ use std::{
 
 use queue_core::{
     Client, JobState, NewOperation, OperationKind, OperationState,
-    broker::{Broker, DynBroker, Inspect, Operate, Operated, OperationDeed},
+    broker::{Broker, DynBroker, Operate, Operated, OperationDeed, Wrapper},
     client::RawJob,
-    delegate_broker, delegate_inspect,
 };
 use queue_tests::{
     folder::folder,
@@ -218,14 +217,10 @@ struct StartsInSilence {
     inner: DynBroker,
 }
 
-#[async_trait::async_trait]
-impl Broker for StartsInSilence {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait::async_trait]
-impl Inspect for StartsInSilence {
-    delegate_inspect!(self.inner, except operate);
+impl Wrapper for StartsInSilence {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
         self.inner.operate(request).await?;
@@ -251,14 +246,10 @@ struct LosesAnswers {
     asked: AtomicUsize,
 }
 
-#[async_trait::async_trait]
-impl Broker for LosesAnswers {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait::async_trait]
-impl Inspect for LosesAnswers {
-    delegate_inspect!(self.inner, except operate);
+impl Wrapper for LosesAnswers {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn operate(&self, request: &Operate) -> queue_core::Result<Operated> {
         let answer = self.inner.operate(request).await;

@@ -10,16 +10,14 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use proptest::{collection::vec, prelude::*};
 use queue_core::{
     Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Priority, Result, RunOperation,
     broker::{
         Broker, Change, DynBroker, Inspect, JobState, Operate, Operated, OperationDeed, OperationPart, OperationStep, Scan, Scanned,
-        StoredJob,
+        StoredJob, Wrapper,
     },
-    delegate_broker, delegate_inspect,
 };
 
 use crate::{
@@ -107,14 +105,10 @@ impl fmt::Debug for Overheard {
     }
 }
 
-#[async_trait]
-impl Broker for Overheard {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for Overheard {
-    delegate_inspect!(self.inner, except scan, operate);
+impl Wrapper for Overheard {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
         let mut request = request.clone();
@@ -283,7 +277,7 @@ impl Operations {
                         problem: None,
                     };
                     let request = Operate::new(self.queue.clone(), &*operation.id, OperationDeed::Step(step));
-                    let answer = self.stages[self.stage].overheard.operate(&request).await.map_err(text)?;
+                    let answer = Inspect::operate(&*self.stages[self.stage].overheard, &request).await.map_err(text)?;
                     if matches!(answer, Operated::Done { .. }) {
                         self.foreign = Some((operation.id, number));
                     }

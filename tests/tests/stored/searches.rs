@@ -5,12 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use async_trait::async_trait;
 use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
     Client, Error, JobId, Search,
-    broker::{Broker, DynBroker, Inspect, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing},
-    delegate_broker, delegate_inspect,
+    broker::{Broker, DynBroker, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing, Wrapper},
     sqlite::SqliteBroker,
 };
 use std::time::Duration;
@@ -40,14 +38,10 @@ impl Noting {
     }
 }
 
-#[async_trait]
-impl Broker for Noting {
-    delegate_broker!(self.inner);
-}
-
-#[async_trait]
-impl Inspect for Noting {
-    delegate_inspect!(self.inner, except stats, scan, standing);
+impl Wrapper for Noting {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
 
     async fn stats(&self, queue: &str) -> queue_core::Result<QueueStats> {
         if queue == "replaced" {

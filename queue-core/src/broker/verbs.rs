@@ -1,0 +1,422 @@
+//! Every verb of a broker, declared once: what it does, who calls it, whether it reads or changes,
+//! its arguments and its answer.
+//!
+//! A line `viewer read fn stats(queue: &str) -> Result<QueueStats>` becomes a method
+//! `async fn stats(&self, queue: &str) -> Result<QueueStats>` of the trait, which both brokers
+//! implement, a method of [`Wrapper`] that passes the call on, and an entry of [`VERBS`].
+//! `wrapper.rs` has the macro.
+
+use std::{fmt::Debug, time::Duration};
+
+use super::{
+    history::{FailureKind, History, HistorySpan, Report},
+    wrapper::contract,
+    *,
+};
+use crate::{BoxFuture, address::JobId, alarm::Alarm, clock::Clock, error::Result};
+
+contract! {
+    /// A store of jobs: Redis, SQLite, or a wrapper around another broker.
+    ///
+    /// Every method is one atomic transition, or a bounded series of them if its documentation
+    /// states so. Each has a deadline of its own: without an answer it returns
+    /// [`Error::Ambiguous`](crate::Error::Ambiguous). A method retries a request only if the
+    /// request was certainly not carried out. Requests over [`MAX_ITEMS`] are a caller's mistake
+    /// and are refused.
+    ///
+    /// The trait is sealed until 1.0: methods will be added.
+    trait Broker: Inspect;
+
+    local {
+        /// The kind and the location of this broker.
+        fn info() -> BrokerInfo;
+
+        /// Runs a task on the broker's own I/O thread: heartbeats, lanes, batching. It must never
+        /// block.
+        fn spawn(task: BoxFuture<'static, ()>);
+
+        /// A timer for a task on the I/O thread; call it there. [`Alarm::default`] is as precise as
+        /// the runtime's clock.
+        fn alarm() -> Alarm;
+
+        /// The clock of its clients: that of the machine, unless a test owns the time of the
+        /// broker.
+        fn clock() -> Clock;
+
+        /// Announcements that `ready` of a queue is no longer empty, or that a job has become the
+        /// earliest to be due. A hint may be lost or wrong; only a poll is certain.
+        fn hints(queue: &str) -> Hints;
+
+        /// Announcements that a schedule of a queue is due at a time before all others, or now. A
+        /// hint may be lost.
+        fn tick_hints(queue: &str) -> Hints;
+
+        /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may
+        /// have. A hint may be lost or wrong.
+        fn ending_hints(queue: &str, id: &JobId) -> Hints;
+
+        /// Announcements that a program [watches](Self::watch) a job of a queue, or that a job of
+        /// it was cancelled while it ran: its worker receives the cancel with its next
+        /// [heartbeat](Self::extend). Not every mark is announced, but one in a second at least. A
+        /// hint may be lost.
+        fn watch_hints(queue: &str) -> Hints;
+
+        /// Announcements of new progress or log lines of this job, if it is [watched](Self::watch).
+        /// A hint may be lost or wrong.
+        fn remark_hints(queue: &str, id: &JobId) -> Hints;
+
+        #[doc(hidden)]
+        fn __sealed(seal: sealed::Seal);
+    }
+    verbs {
+        /// Connects to the broker and checks what work needs: version, credentials, schema, and
+        /// settings that would lose jobs (an eviction policy).
+        ///
+        /// # Errors
+        /// An error that names the change to make;
+        /// [`Error::Unavailable`](crate::Error::Unavailable) when it cannot be reached.
+        producer read fn check() -> Result<()>;
+
+        /// Registers a lane or a producer, and returns its name and the broker's time (R1). Not
+        /// idempotent: a repeated request creates a second name, which is not used and is removed
+        /// after its lease. Also adds the queue to the list of all queues.
+        ///
+        /// The first lane of a worker in a queue stores the worker's [record](WorkerInfo) there.
+        /// The record stays as it is until the worker has no lane in this queue any more, however
+        /// its lanes went.
+        producer change fn register(request: &Register) -> Result<Registered>;
+
+        /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job,
+        /// in order.
+        ///
+        /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that
+        /// exists is answered, not stored. Then the [key](NewJob::unique) is asked for: a job whose
+        /// key another one holds is skipped, changes that one, or waits for it as `held`. Jobs of
+        /// one request are processed in order, so that they see the keys of those before them.
+        ///
+        /// At the [address of a topic](topic_address) the jobs are events: each is appended to the
+        /// log of the topic, and answered `Stored`. The client also calls this on the application's
+        /// threads, in any runtime or in none.
+        ///
+        /// # Errors
+        /// `Forgotten` if the producer is unknown; `Old` if `seq` is below the last; `BrokerFull`
+        /// if there is no room, and then nothing was stored.
+        producer change fn enqueue(request: &Enqueue) -> Result<Vec<Enqueued>>;
+
+        /// Enqueues, then waits until the jobs are as durable as `confirm` asks, for two seconds at
+        /// most. Returns how durable they are.
+        ///
+        /// # Errors
+        /// Those of [`enqueue`](Self::enqueue). Jobs that are less durable than asked are no error.
+        producer change fn enqueue_confirmed(request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)>;
+
+        /// What acknowledged jobs survive, at least. A server whose settings cannot be read may
+        /// keep more.
+        viewer read fn durability() -> Result<Durability>;
+
+        /// How much room there is, and whether the broker refuses new jobs. Workers ask about once
+        /// per beat, people with `status` and `doctor`. A broker that cannot determine it returns
+        /// [`Condition::default`].
+        worker read fn condition() -> Result<Condition>;
+
+        /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to
+        /// [`Turn::claim`] jobs, in one transition (R2 to R5).
+        ///
+        /// An ending whose tag is no longer stored is stale: it changes nothing, and its position
+        /// is in [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) it first reads
+        /// on in the log of the topic, while fewer jobs could start than [`Turn::claim`] asks for
+        /// and fewer than [`MOST_TAKEN`] have not ended, and makes a job of each entry. A full
+        /// broker does without that, and carries out the rest.
+        ///
+        /// A replay (`seq` = last) writes nothing and returns the same stale positions and
+        /// deliveries. In a replay, a delivery whose tag is no longer stored is
+        /// [`void`](Delivery::void).
+        ///
+        /// # Errors
+        /// `Forgotten` if the lane has no entry, or `seq` is more than one above the last; `Old` if
+        /// it is below the last.
+        worker change fn turn(turn: &Turn) -> Result<TurnAnswer>;
+
+        /// Whether a queue has waiting jobs. If it has none, a turn would find nothing to claim. A
+        /// broker for which the question costs about as much as a turn answers `true`.
+        worker read fn has_work(queue: &str) -> Result<bool>;
+
+        /// Renews the leases of several lanes, of any queues (R6). Never creates an entry. Works on
+        /// a full broker.
+        ///
+        /// One answer per lane, in order: `Forgotten` if the entry is gone or older than the last
+        /// answered turn.
+        worker change fn extend(lanes: &[Extend]) -> Vec<Result<Extended>>;
+
+        /// The overdue lanes of a queue (R7, first check): lanes whose lease is over, and lanes
+        /// whose lease ends later than a renewal would end now; at most `limit` of each. And how
+        /// many lanes are fenced already.
+        worker read fn overdue(queue: &str, limit: usize) -> Result<OverdueLanes>;
+
+        /// Fences each lane whose deadline is unchanged since the first check and which is still
+        /// overdue (R7, second check): its entry is removed. Returns for each lane, in order,
+        /// whether it was fenced. At most [`MAX_ITEMS`].
+        worker change fn fence(queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>>;
+
+        /// Reclaims the jobs of every fenced lane in bounded steps: → `retry`, `ready` or `dead`,
+        /// by the [`CrashRule`] (R7). Forgets a fenced lane only after one whole pass over the
+        /// active jobs that began after its fencing. Any reclaimer can continue what another has
+        /// begun.
+        worker change fn reclaim(queue: &str, rule: &CrashRule) -> Result<Reclaimed>;
+
+        /// One bounded round of housekeeping: removes idle producers, remembered ids, and records
+        /// past their retention.
+        worker change fn sweep(queue: &str, limits: &SweepLimits) -> Result<Swept>;
+
+        /// Adds what a worker has counted to the [history](history) of its queue and to its
+        /// [failures](Inspect::failures), and notes how deep the queue is. It grows what is stored,
+        /// up to a bound, so that a full broker refuses it. It may be sent again, unchanged: a
+        /// replay changes nothing.
+        ///
+        /// # Errors
+        /// `BrokerFull`, and then nothing was added.
+        worker change fn report(report: &Report) -> Result<()>;
+
+        /// The schedules of a queue that are due, at most `limit`, the first due first. They are
+        /// handed out: no other worker gets them for [`HANDED_OUT`], so that only one of many
+        /// workers ticks. That saves work and no more: what they decide is compared when it is
+        /// [set](Self::set_schedule).
+        worker change fn due_schedules(queue: &str, limit: usize) -> Result<DueSchedules>;
+
+        /// Changes a schedule and stores the jobs of its ticks, in one transition, if its state is
+        /// the one that was read. The jobs of a request are no producer's: their ids decide whether
+        /// they exist.
+        ///
+        /// # Errors
+        /// `BrokerFull` for a request with jobs or a definition, and then nothing was written.
+        worker change fn set_schedule(request: &SetSchedule) -> Result<ScheduleAnswer>;
+
+        /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same
+        /// transition the mark that somebody waits for its end: for [`WATCHED`], unless the job has
+        /// ended. While a mark is valid, the end of the job is [announced](Self::ending_hints), and
+        /// removes the mark. Whoever waits for longer sets it again. No more than [`MOST_WATCHED`]
+        /// jobs of a queue are marked, and none while a worker of an older release serves the
+        /// queue: who waits must look now and then as well.
+        ///
+        /// If the job is acknowledged without retention while the mark is valid, it is kept for
+        /// [`WATCHED_KEEP`], with its result if the ending has one. Workers send results while
+        /// [announcements](Self::watch_hints) show that a job of the queue is watched.
+        ///
+        /// # Errors
+        /// `BrokerFull`, and then no mark was set.
+        producer change fn watch(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+
+        /// Stores the progress and the log lines of a lane's jobs. One answer per job, in order:
+        /// whether it was stored. If its tag is no longer stored, nothing is changed. Everything is
+        /// numbered within its delivery, so that a request that comes again changes nothing, and
+        /// one that comes late puts no progress back. It renews no lease.
+        ///
+        /// If somebody [watches](Self::watch) the job, the change is
+        /// [announced](Self::remark_hints). No handler waits for it, and no job depends on it.
+        ///
+        /// # Errors
+        /// `Forgotten` if the lane has no entry; `BrokerFull`, and then nothing was stored;
+        /// `FeatureUnknown` while a worker of an older release serves the queue.
+        worker change fn remark(remarks: &Remarks) -> Result<Vec<bool>>;
+
+        /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most:
+        /// until then the broker keeps the last [`TRANSITIONS_KEPT`]
+        /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; the one that is
+        /// valid the longest applies. Without a mark no transition is noted.
+        ///
+        /// # Errors
+        /// `BrokerFull`, and then no mark was set; `FeatureUnknown` while a worker of an older
+        /// release serves the queue.
+        operator change fn follow(queue: &str, stands: Duration) -> Result<Followed>;
+
+        /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True:
+        /// it was made. An existing subscription keeps its cursor, and ignores the start in the
+        /// request.
+        ///
+        /// # Errors
+        /// `BrokerFull`, and then nothing was changed.
+        worker change fn subscribe(request: &Subscribe) -> Result<bool>;
+
+        /// One bounded step of removing what the [retention](Retention) of a topic does not keep:
+        /// the oldest entries of its log, at most [`TRIM_STEP`]. An unread entry of a subscription
+        /// is kept up to the limit of the lag. If it goes nevertheless, that subscription has lost
+        /// it, which is counted.
+        worker change fn trim_topic(topic: &str) -> Result<Trimmed>;
+    }
+
+    /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
+    trait Inspect: Debug;
+
+    local {}
+    verbs {
+        /// The registered queues, sorted by name.
+        viewer read fn queues() -> Result<Vec<String>>;
+
+        /// Depth and counters of a queue.
+        viewer read fn stats(queue: &str) -> Result<QueueStats>;
+
+        /// What happened in a queue up to now, as its workers [reported](Broker::report) it.
+        /// Empty for an unknown queue.
+        viewer read fn history(queue: &str, span: HistorySpan) -> Result<History>;
+
+        /// How runs of a queue have failed, as its workers [reported](Broker::report) it:
+        /// what was seen last comes first. Empty for an unknown queue.
+        viewer read fn failures(queue: &str) -> Result<Vec<FailureKind>>;
+
+        /// The workers with a lane in this queue: their records, lanes and leases. The lease of
+        /// some may have run out. Empty for an unknown queue.
+        viewer read fn workers(queue: &str) -> Result<Vec<WorkerRecord>>;
+
+        /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the
+        /// `next` of the page before, a number of jobs to leave out, or [`LAST`](LAST). A
+        /// page may be empty although `next` is set.
+        viewer read fn list(queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
+
+        /// One bounded step through the jobs of some states, in an order of the broker's own. A job
+        /// that is in one of the states from the first step to the last, and stays in its place, is
+        /// found once, although other jobs come and go meanwhile. Where the scan [meets those that
+        /// move](Scan::meeting_movers), a job that is in one of the states all the time is found
+        /// wherever it goes, at least once.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
+        viewer read fn scan(request: &Scan) -> Result<Scanned>;
+
+        /// Everything about one job; `None` if the broker does not have it.
+        viewer read fn show(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+
+        /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker
+        /// does not have the job. At most [`MAX_ITEMS`](MAX_ITEMS). Numbers of jobs that go
+        /// first are exact among a hundred, and may be larger than the truth beyond.
+        viewer read fn standing(queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
+
+        /// The [progress](Broker::remark) of a job, and the lines of its log from this
+        /// number on; 0 for all stored lines. `None` if the broker does not have the job.
+        viewer read fn remarks(queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
+
+        /// Schedules of a queue, with their definitions and states.
+        viewer read fn schedules(queue: &str, which: &ScheduleList) -> Result<SchedulePage>;
+
+        /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason`
+        /// as the note of the job; other changes have none.
+        operator change fn change(queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
+
+        /// Edits a job that waits, if it is as it was seen, in one transition. Its key, its group
+        /// and its limits are given back and taken with it. A job that is ready comes to the tail
+        /// of its line when its priority, group or limits change, and keeps its place otherwise.
+        ///
+        /// # Errors
+        /// `BrokerFull`, and then nothing was changed; `FeatureUnknown` for a priority, a group or
+        /// limits while a worker of an older release serves the queue.
+        operator change fn edit(request: &EditJob) -> Result<EditedJob>;
+
+        /// Who holds a key; `None` if it is free.
+        viewer read fn key_holder(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
+
+        /// Releases a key, and returns the job that held it. The job that held the key continues.
+        /// The job that is `held` for the key gets it, and may start.
+        operator change fn release_key(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
+
+        /// Groups of a queue, with their rules.
+        viewer read fn groups(queue: &str, which: &GroupList) -> Result<GroupPage>;
+
+        /// Sets the rule of a group, of all groups, or of plain jobs, if it is the one that was
+        /// read. It holds from the next claim on: a smaller cap stops no job that runs. A rule that
+        /// is removed takes no job with it.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for a rule that cannot be, and for one more
+        /// than the [most](GROUP_RULES) of a queue; `BrokerFull`.
+        operator change fn set_group(request: &SetGroup) -> Result<GroupSet>;
+
+        /// The limits of a queue, all or the one of this name, by name.
+        viewer read fn limits(queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
+
+        /// Keys of limits: who holds them, and when they let the next job start. It is what holds a
+        /// job back, asked for the keys that a job has.
+        viewer read fn limit_keys(queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>>;
+
+        /// Changes a limit, if it is stored as it was read. It holds from the next claim on: a
+        /// smaller concurrency stops no job that runs. A limit that is removed takes no job with
+        /// it.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for one more than the [most](LIMIT_RULES) of a
+        /// queue; `BrokerFull`.
+        operator change fn set_limit(request: &SetLimit) -> Result<LimitSet>;
+
+        /// Changes how often jobs of a queue rise that wait, if what is stored is what was read.
+        /// Jobs that come to wait from then on rise by it. When nothing holds any more, none of
+        /// those that wait rises further; they keep the priority to which they have risen.
+        ///
+        /// # Errors
+        /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
+        operator change fn set_aging(request: &SetAging) -> Result<AgingSet>;
+
+        /// The names of all topics to which something was published or somebody subscribed, sorted.
+        viewer read fn topics() -> Result<Vec<String>>;
+
+        /// A topic with its subscriptions; `None` if there is nothing of it.
+        viewer read fn topic(topic: &str) -> Result<Option<StoredTopic>>;
+
+        /// Entries of the log of a topic behind this position, or from the oldest on, at most
+        /// `limit` and [`ENTRIES_READ`](ENTRIES_READ).
+        viewer read fn read_topic(topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>>;
+
+        /// Sets what a topic keeps. What is `None` stays as it is.
+        operator change fn set_retention(topic: &str, retention: Retention) -> Result<()>;
+
+        /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has
+        /// taken stays in its queue. False: there is none.
+        operator change fn unsubscribe(topic: &str, subscription: &str) -> Result<bool>;
+
+        /// Sends a request to a worker that has reported its load in this queue with a heartbeat.
+        /// It receives the request with its next heartbeat of that kind. The request goes with the
+        /// last lane of the worker in this queue. Works on a full broker.
+        operator change fn ask_worker(request: &AskWorker) -> Result<WorkerAsked>;
+
+        /// One bounded step of a [rewind](Rewind) of a subscription.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for a mark that is no position of this log.
+        operator change fn rewind(request: &Rewind) -> Result<Rewound>;
+
+        /// The pauses of a queue and its tasks. The pause of a group is part of its rule.
+        viewer read fn pauses(queue: &str) -> Result<Pauses>;
+
+        /// Pauses or resumes a queue, a group or a task; enqueues and endings continue. What is
+        /// paused gets the new end and reason. When an end has come, the next turn that is made
+        /// after it ends the pause. [`next_due`](TurnAnswer::next_due) takes the end into
+        /// account, so that idle lanes come in time.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for an end that has passed by the broker's
+        /// clock, and for one [rule](GROUP_RULES) of a group or one [paused task](PAUSED_TASKS) too
+        /// many; `FeatureUnknown` for an end, or a task, while a lane of an older library is
+        /// registered.
+        operator change fn set_pause(request: &SetPause) -> Result<()>;
+
+        /// Transitions of a queue behind that of a number, about `limit` of them, in their order.
+        /// While no watcher [follows](Broker::follow) the queue there are no new ones, and
+        /// those that are kept may go. That a record goes of a job that has ended is no transition.
+        viewer read fn transitions(queue: &str, after: u64, limit: usize) -> Result<Transitions>;
+
+        /// The operations of a queue: that which is under way, and those that have ended and are
+        /// kept. In no order.
+        viewer read fn operations(queue: &str) -> Result<Vec<Operation>>;
+
+        /// One transition of an [operation](Operate), with the jobs that it changes. It may be sent
+        /// again, unchanged: a replay changes nothing. Works on a full broker.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for what [`Operate::check`] refuses.
+        operator change fn operate(request: &Operate) -> Result<Operated>;
+
+        /// Searches a queue for damage that another program did, and repairs it if `how` allows, in
+        /// bounded steps between which others work.
+        worker change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
+
+        /// Checks the list of all queues, and repairs it if `repair` is true.
+        operator change fn audit_queues(repair: bool) -> Result<Vec<Damage>>;
+    }
+}
