@@ -40,23 +40,23 @@ const USUAL: (u64, u32) = (1, 24);
 
 #[test]
 fn both_brokers_agree() {
-    tell(&story(STEPS), Sides::of_brokers, world::tell);
+    tell(&story(STEPS), &Sides::of_brokers, &world::tell);
 }
 
 #[test]
 fn both_brokers_agree_on_topics() {
-    tell(&topic_story(STEPS), Sides::of_brokers, topics::tell);
+    tell(&topic_story(STEPS), &Sides::of_brokers, &topics::tell);
 }
 
 #[test]
 fn plain_and_full_scripts_leave_the_same_state() {
-    tell(&story_for_scripts(STEPS), Sides::of_scripts, world::tell);
+    tell(&story_for_scripts(STEPS), &Sides::of_scripts, &world::tell);
 }
 
 fn tell<T: Debug + Clone>(
     stories: &impl Strategy<Value = Vec<T>>,
-    sides: impl AsyncFn(&Arc<Server>) -> Sides,
-    one: impl AsyncFn(&Sides, &[T]) -> Check,
+    sides: &impl AsyncFn(&Arc<Server>) -> Sides,
+    one: &impl AsyncFn(&Sides, &[T]) -> Check,
 ) {
     let (runtime, mut runner, seed) = teller();
     let server = Sides::server();
