@@ -12,6 +12,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    mutants,
     run::{cargo, output, root},
     suites::{self, Built, Outcome, Program, Setting, bounded},
     test::{Servers, print_ran},
@@ -157,6 +158,13 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         let run = Box::new(|| tests(program, setting, &[("QUEUE_TEST_PART".to_owned(), "0/1".to_owned())], &[]));
         Step { group: "corrupt", name: "every request on every damaged state".to_owned(), seed: None, run }
     }));
+    let mutants = || mutants::try_all(&built.programs, setting).map_or_else(Ended::Failed, Ended::Held);
+    steps.push(Step {
+        group: "mutants",
+        name: "each removed safeguard is found by its test".to_owned(),
+        seed: None,
+        run: Box::new(mutants),
+    });
     let soak = built.programs.iter().find(|program| program.name.ends_with("/stored")).ok_or("the build has no program `stored`")?;
     for broker in ["redis", "sqlite"] {
         let run = Box::new(move || {
