@@ -362,6 +362,7 @@ macro_rules! __conformance_cases {
             times:
                 a_delayed_job_is_never_early
                 a_failed_job_is_never_early
+                a_due_job_does_not_wait_until_no_other_is_ready
                 a_job_due_in_the_past_is_ready
                 a_job_due_at_a_time_is_scheduled_for_it
                 a_registration_tells_the_time

@@ -49,6 +49,16 @@ pub async fn a_failed_job_is_never_early(bed: Bed) {
     assert!(delivered >= due, "delivered at {delivered}, due at {due}");
 }
 
+/// Ready jobs do not hold up a job whose time has come.
+pub async fn a_due_job_does_not_wait_until_no_other_is_ready(bed: Bed) {
+    bed.put(8).await;
+    let id = bed.put_later(SOON).await;
+    let due = bed.show(&id).await.expect("it is scheduled").at_ms.expect("with a time");
+    eventually("it is due", async || (now(&bed).await >= due).then_some(())).await;
+    assert_eq!(bed.lane().await.claim(1).await.len(), 1);
+    assert_eq!(bed.state(&id).await, Some(JobState::Ready));
+}
+
 /// A time that has passed is now.
 pub async fn a_job_due_in_the_past_is_ready(bed: Bed) {
     for at in [0, 1, -5, i64::MIN] {

@@ -58,8 +58,6 @@ mutants! {
             in conformance "on_redis::turns::a_turn_that_skips_ahead_is_forgotten";
         "plain turn: it is for queues without rare features": " or string.find(bits, C.not_plain_turn)" => ""
             in conformance "on_redis::turns::a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for";
-        "plain turn: it waits for no job": "if due <= now or not bits" => "if not bits"
-            in conformance "on_redis::times::a_delayed_job_is_never_early";
         "plain turn: an ack needs its tag": "if active[at] ~= tag then" => "if false then"
             in conformance "on_redis::turns::a_finish_of_another_lane_is_stale";
         "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => ""
