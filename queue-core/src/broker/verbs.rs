@@ -13,7 +13,7 @@ use super::{
     wrapper::contract,
     *,
 };
-use crate::{BoxFuture, address::JobId, alarm::Alarm, clock::Clock, error::Result};
+use crate::{address::JobId, alarm::Alarm, clock::Clock, error::Result, io::BoxFuture};
 
 contract! {
     /// A store of jobs: Redis, SQLite, or a wrapper around another broker.
