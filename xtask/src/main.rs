@@ -1,5 +1,5 @@
 //! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`, `cargo xtask api`, `cargo xtask apps`, `cargo xtask bench`,
-//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask resolve`, `cargo xtask screenshots`.
+//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask publish`, `cargo xtask resolve`, `cargo xtask screenshots`.
 
 mod api;
 mod apps;
@@ -10,6 +10,7 @@ mod gate;
 mod load;
 mod mutants;
 mod peers;
+mod publish;
 mod quick;
 mod resolve;
 mod run;
@@ -49,6 +50,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker
   cargo xtask foreign                           programs in Python and Node publish events
   cargo xtask mutants fence                     safeguards whose name has this in it
+  cargo xtask publish                           builds and checks the packages as an upload would do
   cargo xtask resolve                           applications to which the crates can be added
   cargo xtask screenshots                       the dashboard, in target/screenshots";
 
@@ -72,6 +74,8 @@ enum Command {
     Foreign,
     /// Takes one safeguard out at a time, and shows that a test fails without it.
     Mutants(mutants::Arguments),
+    /// Sets the addresses that are known at publication, and checks or publishes the packages.
+    Publish(publish::Arguments),
     /// Resolves kinds of applications that add the crates, with crates.io in reach.
     Resolve,
     /// Makes pictures of the dashboard: every page, at three sizes, in light and in dark.
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Command::Faults(arguments) => faults::main(&arguments),
         Command::Foreign => foreign::main(),
         Command::Mutants(arguments) => mutants::main(&arguments),
+        Command::Publish(arguments) => publish::main(&arguments),
         Command::Resolve => resolve::main(),
         Command::Screenshots(arguments) => screenshots::main(&arguments),
     }
