@@ -201,6 +201,18 @@ pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
     assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
 }
 
+/// More lanes than a look gives have longer leases than the one whose lease ends later than it can.
+pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
+    let mut alive = Vec::new();
+    for _ in 0..4 {
+        alive.push(bed.lane().await);
+    }
+    let lane = bed.dying_lane().await;
+    assert!(bed.broker.extend(&[lane.beat(3 * LONG)]).await[0].is_ok());
+    let ahead = bed.broker.overdue(&bed.queue, 3).await.unwrap().ahead;
+    assert!(ahead.iter().any(|ahead| ahead.lane.name == lane.name), "{ahead:?}");
+}
+
 /// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline is the one that was seen.
 pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     bed.put(1).await;

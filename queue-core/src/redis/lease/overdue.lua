@@ -6,10 +6,12 @@ local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', '
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))
 end
--- While the clock is right and all leases are equally long, no lane lies beyond the shortest term.
+-- While the clock is right and all leases are equally long, no lane lies beyond the shortest term. The farthest come first: lanes with
+-- longer leases, which are alive, hide none that lies beyond the longest term.
 local ahead, shortest = {}, call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
 if shortest then
-  local far = call('ZRANGEBYSCORE', K.leases, '(' .. ms(now + whole(shortest)), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
+  local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', '0', ARGV[1], 'WITHSCORES')
   for i = 1, #far, 2 do
     local term = is_ahead(far[i], far[i + 1])
     if term then
