@@ -116,9 +116,10 @@ impl<'a> Tx<'a> {
     /// Writes what was gathered; gives the hints to be rung after the commit.
     pub(crate) fn finish(self) -> rusqlite::Result<HintsOut> {
         for ((queue, name), value) in &self.counters {
+            // Within the bounds of the column: a refusal here would undo the operations of other callers, too.
             self.sql(
                 "INSERT INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value",
+                 ON CONFLICT (queue, name) DO UPDATE SET value = max(-9007199254740992, min(9007199254740992, value + excluded.value))",
             )?
             .execute(params![queue, name, value])?;
         }
