@@ -25,6 +25,7 @@ use crate::{
     problem::Problem,
     role::Person,
     serve::ASKS,
+    server::without_token,
     shared::{Hosts, Shared},
 };
 
@@ -117,7 +118,8 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
         }
     };
     if parts.method == Method::GET || parts.method == Method::HEAD {
-        viewer.page = parts.uri.path_and_query().map(|page| format!("{}{page}", viewer.base));
+        let is_page = parts.uri.path() != "/sign-in";
+        viewer.page = is_page.then(|| viewer.address(&without_token(&parts.uri)));
         return Ok(Checked::Pass(Body::empty()));
     }
     if parts.method != Method::POST {
@@ -204,7 +206,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Whether a form comes from a page of this dashboard. A browser sends `Sec-Fetch-Site` to a page that it trusts (HTTPS, or a loopback
-/// address), and `Origin` always. `Host` differs from `Origin` behind a proxy that replaces it; then the origin must be one of the hosts.
+/// address), and `Origin` always. Behind a proxy that replaces `Host`, the origin must be one of the hosts.
 fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(site) = header("sec-fetch-site") {
@@ -213,8 +215,10 @@ fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let host = header("host").unwrap_or_default();
     let Some(origin) = header("origin") else { return Err(Problem::no_origin()) };
     let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-    let is_named = matches!(hosts, Hosts::These(names) if names.iter().any(|name| name.eq_ignore_ascii_case(authority)));
     let is_same = !host.is_empty() && authority.eq_ignore_ascii_case(host);
+    // Another port of the same host is another program.
+    let is_replaced = !without_port(authority).eq_ignore_ascii_case(without_port(host));
+    let is_named = is_replaced && matches!(hosts, Hosts::These(names) if names.iter().any(|name| name.eq_ignore_ascii_case(authority)));
     if is_same || is_named { Ok(()) } else { Err(Problem::origin(authority, host)) }
 }
 
@@ -271,6 +275,7 @@ mod tests {
         assert!(from(&[("host", "localhost:1"), ("origin", "http://ops.example:8080")]), "a proxy replaces the host");
         assert!(!from(&[("host", "localhost:1"), ("origin", "http://ops.example:8081")]));
         assert!(!from(&[("host", ""), ("origin", "http://")]));
+        assert!(!from(&[("host", "ops.example:7070"), ("origin", "http://ops.example:8080")]), "another program on the same host");
         assert!(!from(&[("host", "localhost:1")]));
     }
 }

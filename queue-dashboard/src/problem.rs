@@ -88,9 +88,10 @@ impl Problem {
 
     pub(crate) fn origin(origin: &str, host: &str) -> Self {
         Problem::elsewhere(format!(
-            "The form was sent by a page of “{origin}” (Origin), but to “{host}” (Host). Nothing was changed. If a proxy replaces the \
-             header Host, let it pass the browser's (nginx: `proxy_set_header Host $http_host;`), or allow the address: `--host {origin}` \
-             on the command line, or `.hosts([\"{origin}\"])` in the application."
+            "The form was sent by a page of “{origin}” (Origin), but to “{host}” (Host). Nothing was changed. If “{origin}” is where you \
+             open this dashboard, a proxy replaces the header Host: let it pass the browser's (nginx: `proxy_set_header Host \
+             $http_host;`), or allow the address with `--host {origin}` on the command line, or `.hosts([\"{origin}\"])` in the \
+             application. Otherwise another site has sent the form."
         ))
     }
 

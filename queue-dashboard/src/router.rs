@@ -65,8 +65,8 @@ impl<Access> Dashboard<Access> {
     }
 
     /// Further names under which the dashboard is reached, as `["shop.example.com"]`. A request with another `Host` is refused (421).
-    /// The port of `Host` does not matter. Behind a proxy that replaces `Host`, name the address of the browser with its port, if it
-    /// has one: a change from a page of that address is accepted. Default: `localhost` and loopback addresses alone.
+    /// The port of `Host` does not matter. Behind a proxy that replaces `Host`, name the host and port in the browser's address bar:
+    /// a change from a page of that address is accepted. Default: `localhost` and loopback addresses alone.
     pub fn hosts<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names = names.into_iter().map(|name| name.into().to_ascii_lowercase());
         match &mut self.settings.hosts {

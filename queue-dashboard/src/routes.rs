@@ -121,20 +121,13 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>(shared: Arc<Shared>) -> R
         .fallback(no_such_page)
         .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| to_a_person(&viewer, Problem::method()))
         .layer(from_fn_with_state(shared.clone(), guard::guard))
-        // Behind the guard: a probe signs in nowhere, and its `Host` is the address of a container.
-        .route("/health", get(health))
         .with_state(shared)
-}
-
-/// This process answers, whatever its broker does.
-async fn health() -> &'static str {
-    "ok\n"
 }
 
 /// A path with a slash at its end leads to the one without it.
 async fn no_such_page(Extension(viewer): Extension<Viewer>, uri: Uri) -> Response {
     let path = uri.path().trim_end_matches('/');
-    if path != uri.path() && !path.starts_with("//") {
+    if path != uri.path() {
         let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
         return (StatusCode::PERMANENT_REDIRECT, [(LOCATION, viewer.address(&format!("{path}{query}")))]).into_response();
     }

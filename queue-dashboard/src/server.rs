@@ -2,7 +2,11 @@
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
-use axum::{Router, http::request::Parts};
+use axum::{
+    Router,
+    http::{Method, Uri, request::Parts},
+    routing::get,
+};
 use queue_core::Client;
 use tokio::net::TcpListener;
 
@@ -97,6 +101,12 @@ impl Server {
                 bind.port()
             )));
         }
+        if !options.base.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte)) {
+            return Err(SetupError(format!(
+                "the base `{}` has other characters than letters, digits, `/`, `.`, `_`, `~` and `-`; name a path such as /ops/queue",
+                options.base
+            )));
+        }
         if options.token.as_deref().is_some_and(|token| token.chars().count() < SHORTEST) {
             return Err(SetupError(format!(
                 "the token of the dashboard is shorter than {SHORTEST} characters; `openssl rand -hex 16` makes one"
@@ -145,8 +155,7 @@ impl Server {
         let role = if self.options.allow_actions { Role::Admin } else { Role::View };
         let mut hosts = self.options.hosts.clone();
         if !address.ip().is_unspecified() {
-            let ip = address.ip();
-            hosts.push(if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
+            hosts.push(address.to_string());
         }
         let mut dashboard = router(self.client).hosts(hosts).hide(&self.options.hide).until(until.clone());
         if !self.options.allow_actions {
@@ -158,6 +167,8 @@ impl Server {
         let who = if self.token.is_some() { "token" } else { "anybody" };
         let base = path_of_base(&self.options.base);
         let mut app = dashboard.base(&*base).authorize(move |_: &Parts| Some(Person::new(who, role)));
+        // Behind no guard: a probe signs in nowhere, and its `Host` is the address of a container.
+        app = app.route("/health", get(async || "ok\n"));
         if !base.is_empty() {
             app = Router::new().nest(&base, app.clone()).fallback_service(app);
         }
@@ -198,11 +209,17 @@ impl SignIn {
 
     /// The same for a link with the token, and the page to which it leads, without the token.
     pub(crate) fn by_link(&self, parts: &Parts) -> Option<(String, String)> {
-        let (path, query) = (parts.uri.path(), parts.uri.query()?);
-        let session = self.open(Params::parse(query.as_bytes()).get("token")?)?;
-        let rest: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("token=")).collect();
-        Some((session, if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) }))
+        let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+        let query = parts.uri.query().filter(|_| reads)?;
+        Some((self.open(Params::parse(query.as_bytes()).get("token")?)?, without_token(&parts.uri)))
     }
+}
+
+/// The path and the query of an address, without a token.
+pub(crate) fn without_token(uri: &Uri) -> String {
+    let is_token = |pair: &str| form_urlencoded::parse(pair.as_bytes()).next().is_some_and(|(name, _)| name == "token");
+    let rest: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_token(pair)).collect();
+    if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{}", uri.path(), rest.join("&")) }
 }
 
 impl fmt::Debug for SignIn {

@@ -157,6 +157,11 @@ impl Stale {
     }
 }
 
+/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another one.
+pub(crate) fn is_local(address: &str) -> bool {
+    address.starts_with('/') && !address.starts_with("//") && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
 impl Viewer {
     /// The address of the overview: a router that is nested at `/queue` has no page at `/queue/`.
     pub(crate) fn home(&self) -> &str {
@@ -168,7 +173,8 @@ impl Viewer {
         let (path, query) = page.split_at(page.find('?').unwrap_or(page.len()));
         let path = path.trim_end_matches('/');
         let path = if path == self.base { "" } else { path };
-        if path.is_empty() { format!("{}{query}", self.home()) } else { format!("{}{path}{query}", self.base) }
+        let address = if path.is_empty() { format!("{}{query}", self.home()) } else { format!("{}{path}{query}", self.base) };
+        if is_local(&address) { address } else { self.home().to_owned() }
     }
 
     /// Whether to offer what needs this role.

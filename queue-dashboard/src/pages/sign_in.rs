@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{Content, framed};
+use super::{Content, framed, is_local};
 use crate::{
     cookie::set,
     guard::{Form, Viewer},
@@ -56,9 +56,4 @@ pub(crate) async fn sign_in(
             page(&viewer, true)
         }
     }
-}
-
-/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another one.
-fn is_local(page: &str) -> bool {
-    page.starts_with('/') && !page.starts_with("//") && page.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }

@@ -40,7 +40,7 @@ pub(super) struct DashboardArgs {
     /// Require no token; only on a loopback address. Every program and user of this machine can then use the dashboard
     #[arg(long)]
     insecure_no_auth: bool,
-    /// Also accept this host name besides localhost, with the port of the browser's address if a proxy replaces the header Host; repeat the option for several
+    /// Also accept this host name besides localhost, with the port in the browser's address bar if a proxy replaces the header Host; repeat the option for several
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// The path under which browsers see the dashboard behind a proxy, such as /ops/queue
