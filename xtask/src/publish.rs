@@ -1,4 +1,4 @@
-//! `cargo xtask publish`: sets what is not known before the publication, and publishes the packages.
+//! `cargo xtask publish`: sets the repository and the contacts, which are known at publication, and publishes the packages.
 
 use std::{
     fs,
@@ -22,8 +22,9 @@ pub(crate) struct Arguments {
     /// Where violations of the code of conduct are reported: an e-mail address or a URL
     #[arg(long, value_name = "CONTACT")]
     conduct: Option<String>,
-    /// Upload the packages; without it, they are built and checked as an upload would do
-    #[arg(long)]
+    /// Upload the packages, once the files with the repository and the contacts are committed; without it, they are built and checked
+    /// as an upload would do
+    #[arg(long, conflicts_with_all = ["repository", "security", "conduct"])]
     execute: bool,
 }
 
@@ -64,6 +65,13 @@ fn unknown(arguments: &Arguments) -> [Unknown<'_>; 3] {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    let missing = missing(&root(), arguments);
+    for option in &missing {
+        eprintln!("{}: {option} is missing", if arguments.execute { "error" } else { "warning" });
+    }
+    if arguments.execute && !missing.is_empty() {
+        return ExitCode::from(2);
+    }
     match set(&root(), arguments) {
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -79,15 +87,20 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// Sets what the files lack, and gives their names. If a value is missing or cannot be one, no file is changed.
+/// The options of what the files lack.
+fn missing(root: &Path, arguments: &Arguments) -> Vec<&'static str> {
+    let lacks = |unknown: &Unknown<'_>| fs::read_to_string(root.join(unknown.file)).is_ok_and(|text| text.contains(unknown.find));
+    unknown(arguments).iter().filter(|unknown| unknown.value.is_none() && lacks(unknown)).map(|unknown| unknown.option).collect()
+}
+
+/// Sets the given values, and gives the names of the files that have changed. If a value cannot be one, no file is changed.
 fn set(root: &Path, arguments: &Arguments) -> Result<Vec<String>, String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"));
     let (mut texts, mut problems) = (Vec::new(), Vec::new());
     for Unknown { option, value, file, find, replace } in unknown(arguments) {
         let text = read(file)?;
         match (value, text.matches(find).count()) {
-            (None, 0) => {}
-            (None, _) => problems.push(format!("{option} is missing: {file} does not have it")),
+            (None, _) => {}
             (Some(value), 1) if is_contact(value) => texts.push((file.to_owned(), text.replace(find, &replace.replace("{}", value)))),
             (Some(value), 1) => problems.push(format!("{option} is `{value}`: it must be an e-mail address or start with `https://`")),
             (Some(_), _) => problems.push(format!("{option} is set already: edit {file} to change it")),
@@ -138,25 +151,32 @@ mod tests {
         Arguments { repository, security, conduct, execute: false }
     }
 
-    /// The files that are changed at publication.
-    fn copy(name: &str) -> PathBuf {
+    /// Files as they are before the publication.
+    fn workspace(name: &str) -> PathBuf {
         let folder = crate::run::target().join("publish").join(name);
         drop(fs::remove_dir_all(&folder));
-        let files = ["Cargo.toml", "SECURITY.md", "CODE_OF_CONDUCT.md"].map(str::to_owned);
-        for file in files.into_iter().chain(packages(&root()).unwrap()) {
-            let to = folder.join(&file);
-            fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::copy(root().join(&file), to).unwrap();
+        fs::create_dir_all(folder.join("core")).unwrap();
+        for Unknown { file, find, .. } in unknown(&arguments([None; 3])) {
+            fs::write(folder.join(file), format!("before\n{find}\nbehind\n")).unwrap();
         }
+        fs::write(folder.join("core/Cargo.toml"), "[package]\nlicense.workspace = true\n").unwrap();
         folder
     }
 
     #[test]
-    fn nothing_is_published_without_what_readers_need() {
-        let folder = copy("without");
+    fn the_files_of_the_project_lack_a_value_or_have_it() {
+        let lacking = missing(&root(), &arguments([None; 3]));
+        let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert_eq!(lacking.contains(&"--repository URL"), !manifest.contains("\nrepository = "), "{lacking:?}");
+        assert!(packages(&root()).unwrap().contains(&"queue-core/Cargo.toml".to_owned()));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_a_wrong_value_changes_nothing() {
+        let folder = workspace("without");
         let before = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-        let refused = set(&folder, &arguments([Some("https://code.example.com/queue"), None, None])).unwrap_err();
-        assert!(refused.contains("--security CONTACT is missing") && refused.contains("--conduct CONTACT is missing"), "{refused}");
+        let some = arguments([Some("https://code.example.com/queue"), None, None]);
+        assert_eq!(missing(&folder, &some), ["--security CONTACT", "--conduct CONTACT"]);
         for wrong in ["queue", "http://code.example.com", "https://a\"b", ""] {
             let refused = set(&folder, &arguments([Some(wrong), Some("a@example.com"), Some("b@example.com")])).unwrap_err();
             assert!(refused.contains("--repository URL"), "{refused}");
@@ -166,15 +186,15 @@ mod tests {
 
     #[test]
     fn what_was_not_known_is_set_once() {
-        let folder = copy("with");
+        let folder = workspace("with");
         let all = arguments([Some("https://code.example.com/queue"), Some("security@example.com"), Some("https://example.com/conduct")]);
         let changed = set(&folder, &all).unwrap();
-        assert!(changed.len() > 8 && changed.contains(&"queue-core/Cargo.toml".to_owned()), "{changed:?}");
+        assert_eq!(changed, ["Cargo.toml", "SECURITY.md", "CODE_OF_CONDUCT.md", "core/Cargo.toml"]);
         let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
         assert!(read("Cargo.toml").contains("\nrepository = \"https://code.example.com/queue\"\n"));
-        assert!(read("queue-core/Cargo.toml").contains("\nrepository.workspace = true\n"));
+        assert!(read("core/Cargo.toml").contains("\nrepository.workspace = true\n"));
         assert!(read("SECURITY.md").contains("Report to security@example.com."));
         assert!(read("CODE_OF_CONDUCT.md").contains("in private: https://example.com/conduct."));
-        assert_eq!(set(&folder, &arguments([None; 3])).unwrap(), Vec::<String>::new(), "the next publication asks for nothing");
+        assert_eq!(missing(&folder, &arguments([None; 3])), Vec::<&str>::new(), "the next publication asks for nothing");
     }
 }

@@ -117,7 +117,7 @@ contract! {
         /// How much room there is, and whether the broker refuses new jobs. Workers ask about once
         /// per beat, people with `status` and `doctor`. A broker that cannot determine it returns
         /// [`Condition::default`].
-        worker read fn condition() -> Result<Condition>;
+        viewer read fn condition() -> Result<Condition>;
 
         /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to
         /// [`Turn::claim`] jobs, in one transition (R2 to R5).

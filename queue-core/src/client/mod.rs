@@ -24,7 +24,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub use self::{
@@ -181,10 +181,10 @@ impl Client {
     /// [`open`](Self::open) with [`url_from_env`](Self::url_from_env).
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect) that do not end by themselves: all but [`Error::Unavailable`].
+    /// Those of [`connect`](Self::connect), except for the [transient](Error::is_transient) ones.
     pub async fn from_env() -> Result<Client> {
         let client = Client::open(&Client::url_from_env()?).await?;
-        let mut waits = false;
+        let (mut waits, begun) = (false, Instant::now());
         loop {
             match client.check().await {
                 Err(error) if error.is_transient() => {
@@ -197,7 +197,7 @@ impl Client {
                 Err(error) => return Err(error),
                 Ok(()) => {
                     if waits {
-                        tracing::warn!(broker = client.info().location, "the broker answers again");
+                        tracing::warn!(broker = client.info().location, lasted = ?begun.elapsed(), "the broker answers again");
                     }
                     return Ok(client);
                 }

@@ -62,14 +62,14 @@ pub(super) fn text(condition: &Condition) -> String {
 
 /// What a doctor has to say of it.
 pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
-    if let Some(trouble) = &condition.trouble {
-        return vec![Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out())];
-    }
+    let trouble = condition.trouble.as_ref().map(|trouble| Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out()));
     let log = large_log(condition).map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
-    let soon = condition.percent().filter(|percent| *percent >= SOON_FULL);
+    let soon = condition.percent().filter(|percent| trouble.is_none() && *percent >= SOON_FULL);
     let room = soon.and(condition.room());
-    room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"))
+    let room = room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"));
+    trouble
         .into_iter()
+        .chain(room)
         .chain(log)
         .chain(condition.advice.iter().map(|Advice { problem, way_out }| Problem::advice(None, problem, *way_out)))
         .collect()
