@@ -11,7 +11,7 @@ pub(crate) struct Baseline(BTreeMap<String, f64>);
 /// How much a number may differ: in part of it, and at least by so much. Names carry a number of varying length, and an allocation
 /// more or less falls to the order in which two threads run.
 const TOLERANCE: f64 = 0.02;
-const LEAST: f64 = 0.05;
+const LEAST: f64 = 0.02;
 
 impl Baseline {
     pub(crate) fn new(costs: Costs) -> Self {
