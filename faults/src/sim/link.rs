@@ -175,8 +175,9 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Every call of a worker or a producer meets the weather. What operators ask does not, except for
-/// changes and rewinds: nobody looks while a life goes on.
+/// Every call of a worker or a producer meets the weather, except for `audit`, `condition` and
+/// `durability`. Calls of operators do not, except for changes and rewinds: no operator reads while
+/// a life goes on.
 impl Wrapper for Link {
     fn inner(&self) -> &dyn Broker {
         &*self.broker
@@ -331,5 +332,20 @@ impl Wrapper for Link {
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         let (broker, queue, reason, ids) = (self.broker.clone(), queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
         self.call(async move { broker.change(&queue, change, reason.as_deref(), &ids).await }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::broker::{Caller, VERBS};
+
+    /// A verb that is not written here passes without weather.
+    #[test]
+    fn each_call_of_a_worker_or_a_producer_meets_the_weather() {
+        let source = include_str!("link.rs");
+        let is_calm = |name| ["audit", "condition", "durability"].contains(&name);
+        let calls = VERBS.iter().filter(|verb| matches!(verb.caller, Caller::Worker | Caller::Producer) && !is_calm(verb.name));
+        let missing: Vec<_> = calls.filter(|verb| !source.contains(&format!("async fn {}(", verb.name))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 }
