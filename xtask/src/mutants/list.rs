@@ -158,7 +158,7 @@ mutants! {
             in stored "keys::on_redis::a_key_is_counted_anew_from_the_jobs";
         "groups: a phantom slot is found": "if call('ZSCORE', K.holders, ARGV[i]) and" => "if false and"
             in features "groups::on_redis::slots_and_turns_are_counted_anew_from_the_jobs";
-        "limits: a key at which nobody will look is found": "call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key)" => "false"
+        "limits: a key with room that no claim would examine is found": "call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key)" => "false"
             in features "limits::on_redis::slots_and_chains_are_counted_anew_from_the_jobs";
     }
     "queue-core/src/sqlite/turn/lane.sql" {
