@@ -43,16 +43,16 @@ contract! {
         /// broker.
         fn clock() -> Clock;
 
-        /// Announcements that `ready` of a queue is no longer empty, or that a job has become the
-        /// earliest to be due. A hint may be lost or wrong; only a poll is certain.
+        /// Announcements that the first job of a queue is ready, or that the earliest due time of
+        /// its jobs has changed. A hint may be lost or wrong; only a poll is certain.
         fn hints(queue: &str) -> Hints;
 
         /// Announcements that a schedule of a queue is due at a time before all others, or now. A
         /// hint may be lost.
         fn tick_hints(queue: &str) -> Hints;
 
-        /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may
-        /// have. A hint may be lost or wrong.
+        /// Announcements that this job has ended, or may have ended, while a program
+        /// [watches](Self::watch) it. A hint may be lost or wrong.
         fn ending_hints(queue: &str, id: &JobId) -> Hints;
 
         /// Announcements that a program [watches](Self::watch) a job of a queue, or that a job of
@@ -100,7 +100,7 @@ contract! {
         ///
         /// # Errors
         /// `Forgotten` if the producer is unknown; `Old` if `seq` is below the last; `BrokerFull`
-        /// if there is no room, and then nothing was stored.
+        /// for a full broker, which has stored nothing.
         producer change fn enqueue(request: &Enqueue) -> Result<Vec<Enqueued>>;
 
         /// Enqueues, then waits until the jobs are as durable as `confirm` asks, for two seconds at
@@ -122,14 +122,14 @@ contract! {
         /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to
         /// [`Turn::claim`] jobs, in one transition (R2 to R5).
         ///
-        /// An ending whose tag is no longer stored is stale: it changes nothing, and its position
-        /// is in [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) it first reads
-        /// on in the log of the topic, while fewer jobs could start than [`Turn::claim`] asks for
-        /// and fewer than [`MOST_TAKEN`] have not ended, and makes a job of each entry. A full
-        /// broker does without that, and carries out the rest.
+        /// An ending whose tag the broker does not have is stale: it changes nothing, and its
+        /// position is in [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) the
+        /// turn first reads on in the log of the topic, while fewer jobs could start than
+        /// [`Turn::claim`] asks for and fewer than [`MOST_TAKEN`] have not ended, and makes a job
+        /// of each entry. A full broker does not read on, and carries out the rest.
         ///
         /// A replay (`seq` = last) writes nothing and returns the same stale positions and
-        /// deliveries. In a replay, a delivery whose tag is no longer stored is
+        /// deliveries. In a replay, a delivery whose tag the broker does not have is
         /// [`void`](Delivery::void).
         ///
         /// # Errors
@@ -192,11 +192,11 @@ contract! {
         worker change fn set_schedule(request: &SetSchedule) -> Result<ScheduleAnswer>;
 
         /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same
-        /// transition the mark that somebody waits for its end: for [`WATCHED`], unless the job has
-        /// ended. While a mark is valid, the end of the job is [announced](Self::ending_hints), and
-        /// removes the mark. Whoever waits for longer sets it again. No more than [`MOST_WATCHED`]
-        /// jobs of a queue are marked, and none while a worker of an older release serves the
-        /// queue: who waits must look now and then as well.
+        /// transition the mark that a program waits for its end: for [`WATCHED`], unless the job
+        /// has ended. While a mark is valid, the end of the job is [announced](Self::ending_hints), and
+        /// removes the mark. A program that waits for longer sets it again. No more than
+        /// [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an older release
+        /// serves the queue, so a waiting program must also poll.
         ///
         /// If the job is acknowledged without retention while the mark is valid, it is kept for
         /// [`WATCHED_KEEP`], with its result if the ending has one. Workers send results while
@@ -332,8 +332,8 @@ contract! {
         /// The limits of a queue, all or the one of this name, by name.
         viewer read fn limits(queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
 
-        /// Keys of limits: who holds them, and when they let the next job start. It is what holds a
-        /// job back, asked for the keys that a job has.
+        /// Keys of limits: which jobs hold them, and when the next job may start. For the keys of
+        /// one job, this is what holds the job back.
         viewer read fn limit_keys(queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>>;
 
         /// Changes a limit, if it is stored as it was read. It holds from the next claim on: a
