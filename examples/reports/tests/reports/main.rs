@@ -1,4 +1,4 @@
-//! Nights pass in milliseconds: the broker's clock belongs to the test.
+//! The broker's clock belongs to the test: a night takes about two seconds.
 
 mod commands;
 
@@ -11,10 +11,13 @@ use queue_core::{Client, ScheduleAddress, sqlite::SqliteBroker};
 use queue_worker::Worker;
 use reports::{Archive, leave, sign_up};
 
-/// A noon in 2026 by UTC: far from any night, so that a number of days has as many of them.
-const NOON: Duration = Duration::from_secs(1_795_608_000);
+/// An evening in 2026, at 23:00 by UTC.
+const EVENING: Duration = Duration::from_secs(1_795_608_000 + 11 * 3600);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// From 23:00 to 08:00 by UTC: it has two in the morning in Berlin and in New York.
+const NIGHT: Duration = Duration::from_secs(9 * 3600);
 
 /// A worker runs while `during` does.
 async fn while_working(client: &Client, archive: &Arc<Archive>, during: Duration) {
@@ -24,11 +27,14 @@ async fn while_working(client: &Client, archive: &Arc<Archive>, during: Duration
 
 #[tokio::test(start_paused = true)]
 async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_worked_in() {
-    let broker = SqliteBroker::running(UNIX_EPOCH + NOON).unwrap();
+    let broker = SqliteBroker::running(UNIX_EPOCH + EVENING).unwrap();
     let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
     sign_up(&client, 7, "Europe/Berlin").await.unwrap();
     sign_up(&client, 8, "America/New_York").await.unwrap();
-    while_working(&client, &archive, DAY * 2).await;
+    for _ in 0..2 {
+        while_working(&client, &archive, NIGHT).await;
+        tokio::time::sleep(DAY - NIGHT).await;
+    }
     assert_eq!((archive.nights(7).len(), archive.nights(8).len()), (2, 2));
 
     // Nobody works for five nights: the last two of them are made up for.
@@ -44,14 +50,14 @@ async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_wor
 
     leave(&client, 7).await.unwrap();
     let before = archive.nights(7).len();
-    while_working(&client, &archive, DAY * 2).await;
+    while_working(&client, &archive, NIGHT).await;
     assert_eq!(archive.nights(7).len(), before);
     assert!(archive.nights(8).len() > before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_program_declares_is_there_when_a_worker_has_started() {
-    let broker = SqliteBroker::running(UNIX_EPOCH + NOON).unwrap();
+    let broker = SqliteBroker::running(UNIX_EPOCH + EVENING).unwrap();
     let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
     while_working(&client, &archive, Duration::from_secs(5)).await;
     let all = client.schedules().list("reports").await.unwrap();
