@@ -173,6 +173,26 @@ struct AboutFirstSteps;
 struct AboutTasks;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/task-crate.md")]
+struct AboutTaskCrates;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/bulk.md")]
+struct AboutBulkEnqueue;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/long-jobs.md")]
+struct AboutLongJobs;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/idempotency.md")]
+struct AboutIdempotency;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/retries.md")]
+struct AboutRetries;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/guarantees.md")]
 struct AboutGuarantees;
 
