@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::common::{self, Bed, Site, Stream, encode, eventually};
 use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, OutboxDepth, OutboxRecord, Schedule,
@@ -1000,18 +1002,21 @@ async fn lists_say_that_they_could_not_be_read_while_the_broker_is_away_on_redis
     }
     server.kill();
     eventually(&knows, "", "The broker does not answer.").await;
-    for (path, nothing) in [("/jobs?state=ready", "Nothing waits"), ("/queues", "No queue yet")] {
-        let page = knows_nothing.get(path).await.body;
+    // Each page waits for the broker as long as its deadline: all are asked for at once.
+    let unread = async |site: &Site, path, nothing| {
+        let page = site.get(path).await.body;
         assert!(page.contains("could not be read") && !page.contains(nothing), "{path} claims that there is nothing: {page}");
-    }
-    for (path, nothing) in claims {
-        for site in [&knows, &knows_nothing] {
-            let page = site.get(path).await.body;
-            assert!(page.contains("The broker does not answer.") && page.contains("could not be read"), "{path}: {page}");
-            assert!(!page.contains(nothing) && !page.contains("0 kinds"), "{path} claims that there is nothing: {page}");
-            assert_eq!(page.contains("mail could not be read"), std::ptr::eq(site, &knows), "{path} names the queue that it knows: {page}");
-        }
-    }
+        page
+    };
+    let asked = [("/jobs?state=ready", "Nothing waits"), ("/queues", "No queue yet")];
+    join_all(asked.map(|(path, nothing)| unread(&knows_nothing, path, nothing))).await;
+    let asked = claims.iter().flat_map(|claim| [&knows, &knows_nothing].map(|site| (site, claim)));
+    join_all(asked.map(async |(site, (path, nothing))| {
+        let page = unread(site, path, nothing).await;
+        assert!(page.contains("The broker does not answer.") && !page.contains("0 kinds"), "{path}: {page}");
+        assert_eq!(page.contains("mail could not be read"), std::ptr::eq(site, &knows), "{path} names the queue that it knows: {page}");
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
