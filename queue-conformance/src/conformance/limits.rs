@@ -173,17 +173,17 @@ pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
     let other = key("other", "");
     concurrency(&bed, "api", 1).await;
     concurrency(&bed, "other", 9).await;
-    set(&bed, "slow", |rule| (rule.rate, rule.burst) = ("10/1s".parse().ok(), Some(1))).await;
+    // One job each may start, and no other until all of them wait.
+    let rates = ["slow", "slower"];
+    for limit in rates {
+        set(&bed, limit, |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
+    }
     let mut lane = bed.lane().await;
-    for (limit, group) in [("api", ""), ("api", "a"), ("slow", ""), ("slow", "a")] {
+    for (limit, group) in [("api", ""), ("api", "a"), (rates[0], ""), (rates[1], "a")] {
         let of = key(limit, "");
         let holder = limited(group, &[of]);
         bed.producer().await.stored(vec![holder]).await;
         let holder = eventually("it starts", async || claim_all(&mut lane, 1).await.pop()).await;
-        if limit == "slow" {
-            // No job may start until all of them wait.
-            set(&bed, limit, |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
-        }
         let mut ids = Vec::new();
         for (priority, keys) in
             [(Priority::Low, &[of][..]), (Priority::Normal, &[of, other]), (Priority::Low, &[of, other]), (Priority::Critical, &[of])]
@@ -195,7 +195,7 @@ pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
             assert!(claim_all(&mut lane, 5).await.is_empty(), "it waits for the limit");
         }
         lane.ack(&[holder]).await;
-        if limit == "slow" {
+        if rates.contains(&limit) {
             set(&bed, limit, |rule| (rule.rate, rule.burst) = ("10/1s".parse().ok(), Some(1))).await;
         }
         for at in [3, 1, 0, 2] {
