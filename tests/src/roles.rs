@@ -90,7 +90,7 @@ impl Wrapper for RolesBroker {
 
     fn route(&self, verb: &'static str) -> &dyn Broker {
         let verb = VERBS.iter().find(|known| known.name == verb).expect("the list has every verb");
-        match verb.caller {
+        match verb.callers[0] {
             Caller::Producer => &*self.producer,
             Caller::Viewer => &*self.dashboard,
             Caller::Operator => &*self.admin,

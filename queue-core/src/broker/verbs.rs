@@ -1,10 +1,10 @@
 //! Every verb of a broker, declared once: what it does, who calls it, whether it reads or changes,
 //! its arguments and its answer.
 //!
-//! A line `viewer read fn stats(queue: &str) -> Result<QueueStats>` becomes a method
+//! A line `viewer|worker read fn stats(queue: &str) -> Result<QueueStats>` becomes a method
 //! `async fn stats(&self, queue: &str) -> Result<QueueStats>` of the trait, which both brokers
 //! implement, a method of [`Wrapper`] that passes the call on, and an entry of [`VERBS`].
-//! `wrapper.rs` has the macro.
+//! `wrapper.rs` has the macro. Operators also call all verbs of viewers.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -84,7 +84,7 @@ contract! {
         /// The first lane of a worker in a queue stores the worker's [record](WorkerInfo) there.
         /// The record stays as it is until the worker has no lane in this queue any more, however
         /// its lanes went.
-        producer change fn register(request: &Register) -> Result<Registered>;
+        producer|worker|operator change fn register(request: &Register) -> Result<Registered>;
 
         /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job,
         /// in order.
@@ -101,7 +101,7 @@ contract! {
         /// # Errors
         /// `Forgotten` if the producer is unknown; `Old` if `seq` is below the last; `BrokerFull`
         /// for a full broker, which has stored nothing.
-        producer change fn enqueue(request: &Enqueue) -> Result<Vec<Enqueued>>;
+        producer|operator change fn enqueue(request: &Enqueue) -> Result<Vec<Enqueued>>;
 
         /// Enqueues, then waits until the jobs are as durable as `confirm` asks, for two seconds at
         /// most. Returns how durable they are.
@@ -112,12 +112,12 @@ contract! {
 
         /// What acknowledged jobs survive, at least. A server whose settings cannot be read may
         /// keep more.
-        viewer read fn durability() -> Result<Durability>;
+        viewer|producer read fn durability() -> Result<Durability>;
 
         /// How much room there is, and whether the broker refuses new jobs. Workers ask about once
         /// per beat, people with `status` and `doctor`. A broker that cannot determine it returns
         /// [`Condition::default`].
-        viewer read fn condition() -> Result<Condition>;
+        viewer|worker read fn condition() -> Result<Condition>;
 
         /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to
         /// [`Turn::claim`] jobs, in one transition (R2 to R5).
@@ -166,7 +166,7 @@ contract! {
 
         /// One bounded round of housekeeping: removes idle producers, remembered ids, and records
         /// past their retention.
-        worker change fn sweep(queue: &str, limits: &SweepLimits) -> Result<Swept>;
+        worker|operator change fn sweep(queue: &str, limits: &SweepLimits) -> Result<Swept>;
 
         /// Adds what a worker has counted to the [history](history) of its queue and to its
         /// [failures](Inspect::failures), and notes how deep the queue is. It grows what is stored,
@@ -189,7 +189,7 @@ contract! {
         ///
         /// # Errors
         /// `BrokerFull` for a request with jobs or a definition, and then nothing was written.
-        worker change fn set_schedule(request: &SetSchedule) -> Result<ScheduleAnswer>;
+        worker|operator change fn set_schedule(request: &SetSchedule) -> Result<ScheduleAnswer>;
 
         /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same
         /// transition the mark that a program waits for its end: for [`WATCHED`], unless the job
@@ -204,7 +204,7 @@ contract! {
         ///
         /// # Errors
         /// `BrokerFull`, and then no mark was set.
-        producer change fn watch(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+        producer|operator change fn watch(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
         /// Stores the progress and the log lines of a lane's jobs. One answer per job, in order:
         /// whether it was stored. If its tag is no longer stored, nothing is changed. Everything is
@@ -235,13 +235,13 @@ contract! {
         ///
         /// # Errors
         /// `BrokerFull`, and then nothing was changed.
-        worker change fn subscribe(request: &Subscribe) -> Result<bool>;
+        worker|operator change fn subscribe(request: &Subscribe) -> Result<bool>;
 
         /// One bounded step of removing what the [retention](Retention) of a topic does not keep:
         /// the oldest entries of its log, at most [`TRIM_STEP`]. An unread entry of a subscription
         /// is kept up to the limit of the lag. If it goes nevertheless, that subscription has lost
         /// it, which is counted.
-        worker change fn trim_topic(topic: &str) -> Result<Trimmed>;
+        worker|operator change fn trim_topic(topic: &str) -> Result<Trimmed>;
     }
 
     /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
@@ -253,7 +253,7 @@ contract! {
         viewer read fn queues() -> Result<Vec<String>>;
 
         /// Depth and counters of a queue.
-        viewer read fn stats(queue: &str) -> Result<QueueStats>;
+        viewer|worker read fn stats(queue: &str) -> Result<QueueStats>;
 
         /// What happened in a queue up to now, as its workers [reported](Broker::report) it.
         /// Empty for an unknown queue.
@@ -265,7 +265,7 @@ contract! {
 
         /// The workers with a lane in this queue: their records, lanes and leases. The lease of
         /// some may have run out. Empty for an unknown queue.
-        viewer read fn workers(queue: &str) -> Result<Vec<WorkerRecord>>;
+        viewer|worker read fn workers(queue: &str) -> Result<Vec<WorkerRecord>>;
 
         /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the
         /// `next` of the page before, a number of jobs to leave out, or [`LAST`](LAST). A
@@ -280,10 +280,10 @@ contract! {
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
-        viewer read fn scan(request: &Scan) -> Result<Scanned>;
+        viewer|worker read fn scan(request: &Scan) -> Result<Scanned>;
 
         /// Everything about one job; `None` if the broker does not have it.
-        viewer read fn show(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+        viewer|producer|worker read fn show(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
         /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker
         /// does not have the job. At most [`MAX_ITEMS`](MAX_ITEMS). Numbers of jobs that go
@@ -292,10 +292,10 @@ contract! {
 
         /// The [progress](Broker::remark) of a job, and the lines of its log from this
         /// number on; 0 for all stored lines. `None` if the broker does not have the job.
-        viewer read fn remarks(queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
+        viewer|producer read fn remarks(queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
 
         /// Schedules of a queue, with their definitions and states.
-        viewer read fn schedules(queue: &str, which: &ScheduleList) -> Result<SchedulePage>;
+        viewer|worker read fn schedules(queue: &str, which: &ScheduleList) -> Result<SchedulePage>;
 
         /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason`
         /// as the note of the job; other changes have none.
@@ -318,7 +318,7 @@ contract! {
         operator change fn release_key(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
         /// Groups of a queue, with their rules.
-        viewer read fn groups(queue: &str, which: &GroupList) -> Result<GroupPage>;
+        viewer|worker read fn groups(queue: &str, which: &GroupList) -> Result<GroupPage>;
 
         /// Sets the rule of a group, of all groups, or of plain jobs, if it is the one that was
         /// read. It holds from the next claim on: a smaller cap stops no job that runs. A rule that
@@ -327,10 +327,10 @@ contract! {
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a rule that cannot be, and for one more
         /// than the [most](GROUP_RULES) of a queue; `BrokerFull`.
-        operator change fn set_group(request: &SetGroup) -> Result<GroupSet>;
+        operator|worker change fn set_group(request: &SetGroup) -> Result<GroupSet>;
 
         /// The limits of a queue, all or the one of this name, by name.
-        viewer read fn limits(queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
+        viewer|worker read fn limits(queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
 
         /// Keys of limits: which jobs hold them, and when the next job may start. For the keys of
         /// one job, this is what holds the job back.
@@ -343,7 +343,7 @@ contract! {
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for one more than the [most](LIMIT_RULES) of a
         /// queue; `BrokerFull`.
-        operator change fn set_limit(request: &SetLimit) -> Result<LimitSet>;
+        operator|worker change fn set_limit(request: &SetLimit) -> Result<LimitSet>;
 
         /// Changes how often jobs of a queue rise that wait, if what is stored is what was read.
         /// Jobs that come to wait from then on rise by it. When nothing holds any more, none of
@@ -351,13 +351,13 @@ contract! {
         ///
         /// # Errors
         /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
-        operator change fn set_aging(request: &SetAging) -> Result<AgingSet>;
+        operator|worker change fn set_aging(request: &SetAging) -> Result<AgingSet>;
 
         /// The names of all topics to which something was published or somebody subscribed, sorted.
         viewer read fn topics() -> Result<Vec<String>>;
 
         /// A topic with its subscriptions; `None` if there is nothing of it.
-        viewer read fn topic(topic: &str) -> Result<Option<StoredTopic>>;
+        viewer|worker read fn topic(topic: &str) -> Result<Option<StoredTopic>>;
 
         /// Entries of the log of a topic behind this position, or from the oldest on, at most
         /// `limit` and [`ENTRIES_READ`](ENTRIES_READ).
@@ -403,18 +403,18 @@ contract! {
 
         /// The operations of a queue: that which is under way, and those that have ended and are
         /// kept. In no order.
-        viewer read fn operations(queue: &str) -> Result<Vec<Operation>>;
+        viewer|worker read fn operations(queue: &str) -> Result<Vec<Operation>>;
 
         /// One transition of an [operation](Operate), with the jobs that it changes. It may be sent
         /// again, unchanged: a replay changes nothing. Works on a full broker.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for what [`Operate::check`] refuses.
-        operator change fn operate(request: &Operate) -> Result<Operated>;
+        operator|worker change fn operate(request: &Operate) -> Result<Operated>;
 
         /// Searches a queue for damage that another program did, and repairs it if `how` allows, in
         /// bounded steps between which others work.
-        worker change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
+        worker|operator change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
 
         /// Checks the list of all queues, and repairs it if `repair` is true.
         operator change fn audit_queues(repair: bool) -> Result<Vec<Damage>>;

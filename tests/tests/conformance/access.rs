@@ -8,7 +8,7 @@ use queue_conformance::{
 };
 use queue_core::{
     Client, Edit, Error, JobId, NewOperation, OperationKind,
-    broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob, Retention},
+    broker::{Audit, CrashRule, DynBroker, Ending, Inspect, MOST_WATCHED, NewJob, Retention},
     prelude::*,
     redis::RedisBroker,
 };
@@ -29,6 +29,7 @@ on_servers! {
     an_admin_edits_and_copies_jobs
     an_admin_publishes_to_a_log_that_keeps_so_many_bytes
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
+    a_producer_watches_its_job_where_the_marks_of_others_have_expired
     a_password_in_a_file_can_be_replaced_while_we_run
     the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair
     a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin
@@ -175,6 +176,17 @@ async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind
     assert!(is_denied(&client.inspector().queues().await));
     let elsewhere = Client::connect(&format!("{}?namespace=other", roles::url(&server, "producer"))).await.unwrap().watched();
     assert!(is_denied(&note::job(2).enqueue(&elsewhere).await));
+}
+
+async fn a_producer_watches_its_job_where_the_marks_of_others_have_expired(kind: Kind) {
+    let server = admitted(kind).await;
+    let client = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
+    let job = note::job(1).enqueue(&client).await.unwrap();
+    let most = MOST_WATCHED.to_string();
+    server.command(&["EVAL", "for n = 1, ARGV[1] do redis.call('ZADD', KEYS[1], 1, n) end", "1", "queue:{access}:watched", &most]);
+    assert!(client.broker().watch("access", &job.address().id).await.unwrap().is_some());
+    let expired: Option<f64> = server.ask(&["ZSCORE", "queue:{access}:watched", "1"]).unwrap();
+    assert_eq!(expired, None, "an expired mark makes room");
 }
 
 async fn a_password_in_a_file_can_be_replaced_while_we_run(kind: Kind) {

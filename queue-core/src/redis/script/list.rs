@@ -288,7 +288,7 @@ pub(super) fn fragments() -> impl Iterator<Item = (&'static str, &'static str)> 
 }
 
 macro_rules! scripts {
-    ($($name:ident: $file:literal, $flags:literal;)*) => {
+    ($($name:ident: $file:literal, $flags:literal, [$($verb:ident),*];)*) => {
         $(pub(in crate::redis) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($file, $flags));)*
 
         /// All scripts.
@@ -296,70 +296,80 @@ macro_rules! scripts {
         pub(super) fn all() -> Vec<&'static Script> {
             vec![$(&$name,)*]
         }
+
+        /// The verbs that run a script. Any verb may run one that has none here.
+        #[cfg(test)]
+        pub(super) fn verbs_of(script: &Script) -> &'static [&'static str] {
+            $(if std::ptr::eq(script, &**$name) {
+                return &[$(stringify!($verb)),*];
+            })*
+            unreachable!("the list has every script")
+        }
     };
 }
 
+// Name, file, flags, and the verbs that run the script: `docs/acl` allows their callers its commands.
 // Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
 scripts! {
-    TURN: "turn/turn", "flags=allow-oom";
-    TURN_PLAIN: "turn/turn_plain", "flags=allow-oom";
-    ENQUEUE: "enqueue/enqueue", "";
-    ENQUEUE_PLAIN: "enqueue/enqueue_plain", "";
-    REGISTER: "lease/register", "flags=allow-oom";
-    EXTEND: "lease/extend", "flags=allow-oom";
-    OVERDUE: "lease/overdue", "flags=no-writes";
-    FENCE: "lease/fence", "flags=allow-oom";
-    ALIVE: "lease/alive", "flags=no-writes";
-    RECLAIM: "lease/reclaim", "flags=allow-oom";
-    FORGET: "lease/forget", "flags=allow-oom";
-    CANCEL: "people/cancel", "flags=allow-oom";
-    REQUEUE: "people/requeue", "flags=allow-oom";
-    PROMOTE: "people/promote", "flags=allow-oom";
-    DELETE: "people/delete", "flags=allow-oom";
-    EDIT: "people/edit", "";
-    AGING: "people/aging", "";
-    PAUSE: "people/pause", "flags=allow-oom";
-    SET_OPERATION: "operation/set", "flags=allow-oom";
-    STEP_OPERATION: "operation/step", "flags=allow-oom";
-    ASK_WORKER: "people/ask_worker", "flags=allow-oom";
-    PAUSES: "people/pauses", "flags=no-writes";
-    KEY: "people/key", "flags=no-writes";
-    RELEASE_KEY: "people/release_key", "flags=allow-oom";
-    GROUPS: "groups/list", "flags=no-writes";
-    SET_GROUP: "groups/set", "";
-    CLEAR_GROUP: "groups/set", "flags=allow-oom";
-    REVIEW_GROUPS: "groups/review", "flags=allow-oom";
-    LIMITS: "limits/list", "flags=no-writes";
-    LIMIT_KEYS: "limits/keys", "flags=no-writes";
-    SET_LIMIT: "limits/set", "";
-    REMOVE_LIMIT: "limits/set", "flags=allow-oom";
-    REVIEW_LIMIT: "limits/review", "flags=allow-oom";
-    SHOW: "people/show", "flags=no-writes";
-    SCAN: "people/scan", "flags=no-writes";
-    TAGGED: "people/tagged", "flags=no-writes";
-    STANDING: "people/standing", "flags=no-writes";
-    WATCH: "people/watch", "";
-    FOLLOW: "people/follow", "";
-    TRANSITIONS: "people/transitions", "flags=no-writes";
-    REMARK: "remark/remark", "";
-    REMARKS: "remark/read", "flags=no-writes";
-    STATS: "people/stats", "flags=no-writes";
-    WORKERS: "people/workers", "flags=no-writes";
-    SWEEP: "audit/sweep", "flags=allow-oom";
-    AUDIT: "audit/audit", "flags=allow-oom";
-    REPORT: "history/report", "";
-    HISTORY: "history/history", "flags=no-writes";
-    FAILURES: "history/failures", "flags=no-writes";
-    DUE_SCHEDULES: "schedule/due", "flags=allow-oom";
-    SCHEDULES: "schedule/list", "flags=no-writes";
-    SET_SCHEDULE: "schedule/set", "";
-    CHANGE_SCHEDULE: "schedule/set", "flags=allow-oom";
-    PUBLISH: "topic/publish", "";
-    SUBSCRIBE: "topic/subscribe", "";
-    FEED: "topic/feed", "";
-    TOPIC: "topic/show", "flags=no-writes";
-    TRIM_TOPIC: "topic/trim", "flags=allow-oom";
-    REWIND: "topic/rewind", "flags=allow-oom";
-    TYPES: "audit/types", "flags=no-writes";
-    ASIDE: "audit/aside", "flags=allow-oom";
+    TURN: "turn/turn", "flags=allow-oom", [turn];
+    TURN_PLAIN: "turn/turn_plain", "flags=allow-oom", [turn];
+    ENQUEUE: "enqueue/enqueue", "", [enqueue];
+    ENQUEUE_PLAIN: "enqueue/enqueue_plain", "", [enqueue];
+    REGISTER: "lease/register", "flags=allow-oom", [register];
+    EXTEND: "lease/extend", "flags=allow-oom", [extend];
+    OVERDUE: "lease/overdue", "flags=no-writes", [overdue];
+    FENCE: "lease/fence", "flags=allow-oom", [fence];
+    ALIVE: "lease/alive", "flags=no-writes", [reclaim];
+    RECLAIM: "lease/reclaim", "flags=allow-oom", [reclaim];
+    FORGET: "lease/forget", "flags=allow-oom", [reclaim];
+    CANCEL: "people/cancel", "flags=allow-oom", [change];
+    REQUEUE: "people/requeue", "flags=allow-oom", [change];
+    PROMOTE: "people/promote", "flags=allow-oom", [change];
+    DELETE: "people/delete", "flags=allow-oom", [change];
+    EDIT: "people/edit", "", [edit];
+    AGING: "people/aging", "", [set_aging];
+    PAUSE: "people/pause", "flags=allow-oom", [set_pause];
+    SET_OPERATION: "operation/set", "flags=allow-oom", [operate];
+    STEP_OPERATION: "operation/step", "flags=allow-oom", [operate];
+    ASK_WORKER: "people/ask_worker", "flags=allow-oom", [ask_worker];
+    PAUSES: "people/pauses", "flags=no-writes", [pauses];
+    KEY: "people/key", "flags=no-writes", [key_holder];
+    RELEASE_KEY: "people/release_key", "flags=allow-oom", [release_key];
+    GROUPS: "groups/list", "flags=no-writes", [groups];
+    SET_GROUP: "groups/set", "", [set_group];
+    CLEAR_GROUP: "groups/set", "flags=allow-oom", [set_group];
+    REVIEW_GROUPS: "groups/review", "flags=allow-oom", [set_group];
+    LIMITS: "limits/list", "flags=no-writes", [limits];
+    LIMIT_KEYS: "limits/keys", "flags=no-writes", [limit_keys];
+    SET_LIMIT: "limits/set", "", [set_limit];
+    REMOVE_LIMIT: "limits/set", "flags=allow-oom", [set_limit];
+    REVIEW_LIMIT: "limits/review", "flags=allow-oom", [set_limit];
+    SHOW: "people/show", "flags=no-writes", [show];
+    SCAN: "people/scan", "flags=no-writes", [scan];
+    TAGGED: "people/tagged", "flags=no-writes", [scan];
+    STANDING: "people/standing", "flags=no-writes", [standing];
+    WATCH: "people/watch", "", [watch];
+    FOLLOW: "people/follow", "", [follow];
+    TRANSITIONS: "people/transitions", "flags=no-writes", [transitions];
+    REMARK: "remark/remark", "", [remark];
+    REMARKS: "remark/read", "flags=no-writes", [remarks];
+    STATS: "people/stats", "flags=no-writes", [stats];
+    WORKERS: "people/workers", "flags=no-writes", [workers];
+    SWEEP: "audit/sweep", "flags=allow-oom", [sweep];
+    AUDIT: "audit/audit", "flags=allow-oom", [audit, sweep];
+    REPORT: "history/report", "", [report];
+    HISTORY: "history/history", "flags=no-writes", [history];
+    FAILURES: "history/failures", "flags=no-writes", [failures];
+    DUE_SCHEDULES: "schedule/due", "flags=allow-oom", [due_schedules];
+    SCHEDULES: "schedule/list", "flags=no-writes", [schedules];
+    SET_SCHEDULE: "schedule/set", "", [set_schedule];
+    CHANGE_SCHEDULE: "schedule/set", "flags=allow-oom", [set_schedule];
+    PUBLISH: "topic/publish", "", [enqueue];
+    SUBSCRIBE: "topic/subscribe", "", [subscribe];
+    FEED: "topic/feed", "", [turn];
+    TOPIC: "topic/show", "flags=no-writes", [topic];
+    TRIM_TOPIC: "topic/trim", "flags=allow-oom", [trim_topic];
+    REWIND: "topic/rewind", "flags=allow-oom", [rewind];
+    TYPES: "audit/types", "flags=no-writes", [];
+    ASIDE: "audit/aside", "flags=allow-oom", [audit_queues];
 }

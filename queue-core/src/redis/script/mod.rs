@@ -73,12 +73,13 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::{
-        list::{all, fragments},
+        list::{all, fragments, verbs_of},
         *,
     };
+    use crate::broker::{Caller, VERBS};
 
     /// The hash tag of a key, which decides its slot.
     fn tag(key: &str) -> &str {
@@ -123,6 +124,72 @@ mod tests {
                 assert!(script.body.contains(&format!("local function {name}(")), "{} calls `{name}`, which it does not have", script.name);
             }
         }
+    }
+
+    /// The commands that a script may call, as access-control files write them. Of those, the server
+    /// refuses changes to a script that only reads.
+    fn commands(script: &Script) -> BTreeSet<String> {
+        const CHANGES: [&str; 16] = [
+            "hdel", "hincrby", "hset", "lpop", "lpush", "lset", "ltrim", "renamenx", "rpush", "sadd", "spublish", "srem", "xadd", "xtrim",
+            "zadd", "zrem",
+        ];
+        let name = |rest: &str| -> Option<(String, String)> {
+            let (name, behind) = rest.split_once('\'')?;
+            (name.len() > 2 && name.bytes().all(|byte| byte.is_ascii_uppercase())).then(|| (name.to_ascii_lowercase(), behind.to_owned()))
+        };
+        let called = script.body.split("('").skip(1).filter_map(name).filter_map(|(command, behind)| match &*command {
+            "memory" | "xinfo" => Some(format!("{command}|{}", name(behind.strip_prefix(", '")?)?.0)),
+            _ => Some(command),
+        });
+        called.filter(|command| !script.only_reads || !CHANGES.contains(&command.as_str())).collect()
+    }
+
+    /// What the code calls outside of scripts.
+    fn called_by_all(role: Caller) -> Vec<&'static str> {
+        let connecting = ["ping", "info", "role", "cluster|info", "cluster|slots", "asking", "time"];
+        let scripts =
+            ["eval_ro", "evalsha_ro"].into_iter().chain(["eval", "evalsha", "ssubscribe"].into_iter().filter(|_| role != Caller::Viewer));
+        let own: &[&str] = match role {
+            Caller::Producer => &["sadd", "sismember", "wait"],
+            Caller::Worker => &["zscan"],
+            Caller::Operator => &["sadd", "sismember", "zscan"],
+            Caller::Viewer => &["hscan", "sismember", "zscan"],
+        };
+        connecting.into_iter().chain(scripts).chain(own.iter().copied()).collect()
+    }
+
+    #[test]
+    fn the_access_control_files_allow_what_each_role_calls_and_nothing_else() {
+        let (mut problems, mut named) = (Vec::new(), BTreeSet::new());
+        for script in all() {
+            for verb in verbs_of(script) {
+                assert!(VERBS.iter().any(|known| known.name == *verb), "{}: `{verb}` is not a verb", script.name);
+                named.insert(*verb);
+            }
+        }
+        for (role, file) in
+            [(Caller::Producer, "producer"), (Caller::Worker, "worker"), (Caller::Operator, "admin"), (Caller::Viewer, "dashboard")]
+        {
+            let calls = |name: &str| {
+                let verb = VERBS.iter().find(|verb| verb.name == name).expect("it was checked");
+                verb.callers.contains(&role) || role == Caller::Operator && verb.callers.contains(&Caller::Viewer)
+            };
+            let mut needed: BTreeMap<String, String> =
+                called_by_all(role).into_iter().map(|command| (command.to_owned(), "the connection".to_owned())).collect();
+            for script in all().into_iter().filter(|script| verbs_of(script).is_empty() || verbs_of(script).iter().any(|verb| calls(verb)))
+            {
+                needed.extend(commands(script).into_iter().map(|command| (command, script.name.to_owned())));
+            }
+            let text =
+                std::fs::read_to_string(format!("{}/../docs/acl/{file}.acl", env!("CARGO_MANIFEST_DIR"))).expect("the file is there");
+            let allowed: BTreeSet<&str> = text.split_whitespace().filter_map(|word| word.strip_prefix('+')).collect();
+            let missing = needed.iter().filter(|(command, _)| !allowed.contains(command.as_str()));
+            problems.extend(missing.map(|(command, script)| format!("{file}.acl lacks +{command}, which {script} needs")));
+            let idle = allowed.iter().filter(|command| !needed.contains_key(**command));
+            problems.extend(idle.map(|command| format!("{file}.acl has +{command}, which nothing needs")));
+        }
+        assert!(problems.is_empty(), "{problems:#?}");
+        assert!(named.len() > 40, "only {} verbs run a script", named.len());
     }
 
     /// Each is an input of every call, and costs time.
