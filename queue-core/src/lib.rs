@@ -172,6 +172,9 @@ pub mod payload;
 mod pending;
 pub mod prelude;
 mod priority;
+#[cfg(feature = "process")]
+#[doc(hidden)]
+pub mod process;
 #[cfg(feature = "redis")]
 #[doc(hidden)]
 pub mod redis;

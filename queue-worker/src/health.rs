@@ -2,18 +2,12 @@
 //! reaches its broker. A restart can repair a process, but not an unavailable broker, so an outage
 //! does not change `/health`.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Instant,
-};
+use std::{sync::atomic::Ordering, time::Instant};
 
+use queue_core::process::{Answer, DROPPED_LINES};
 use serde::Serialize;
 
-use crate::{engine::Shared, http::Answer, time::now, tuning::STALLED};
-
-/// Log lines of the command line that were dropped in this process because standard error was not
-/// read.
-pub(crate) static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
+use crate::{engine::Shared, time::now, tuning::STALLED};
 
 /// The body of both answers.
 #[derive(Serialize)]

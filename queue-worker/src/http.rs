@@ -14,37 +14,10 @@ use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    sync::oneshot,
-};
+use queue_core::process::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond};
+use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::{
-    duty::Pass,
-    engine::Shared,
-    health, metrics,
-    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST, REFUSED_PAUSE},
-};
-
-/// An answer: the status line, the type of the body, and the body.
-pub(crate) struct Answer {
-    pub(crate) status: &'static str,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    pub(crate) fn json(status: &'static str, body: impl Into<String>) -> Self {
-        Answer { status, content_type: "application/json", body: body.into() }
-    }
-
-    /// The text format of Prometheus.
-    #[cfg(any(feature = "cli", feature = "prometheus"))]
-    pub(crate) fn metrics(body: String) -> Self {
-        Answer { status: "200 OK", content_type: "text/plain; version=0.0.4; charset=utf-8", body }
-    }
-}
+use crate::{duty::Pass, engine::Shared, health, metrics, tuning::CLIENT_PATIENCE};
 
 /// Takes the address, before the worker starts anything.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -139,52 +112,4 @@ async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         None => Answer::json("405 Method Not Allowed", r#"{"error":"only GET"}"#),
     };
     respond(&mut stream, &request, answer).await
-}
-
-/// A request line.
-pub(crate) struct Asked(String);
-
-impl Asked {
-    fn method(&self) -> Option<&str> {
-        self.0.split_whitespace().next()
-    }
-
-    /// The path of a request for a page; `None`: it is another request.
-    pub(crate) fn path(&self) -> Option<&str> {
-        let path = self.0.split_whitespace().nth(1)?;
-        matches!(self.method(), Some("GET" | "HEAD")).then(|| path.split('?').next().unwrap_or_default())
-    }
-}
-
-/// Reads the request of a client.
-pub(crate) async fn asked(stream: &mut TcpStream) -> io::Result<Asked> {
-    Ok(Asked(read_request(stream).await?))
-}
-
-/// Answers a client, and closes the connection.
-pub(crate) async fn respond(stream: &mut TcpStream, request: &Asked, answer: Answer) -> io::Result<()> {
-    let Answer { status, content_type, body } = answer;
-    let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    if request.method() != Some("HEAD") {
-        stream.write_all(body.as_bytes()).await?;
-    }
-    stream.shutdown().await
-}
-
-/// The request line. The headers are read, too: closing a socket with unread bytes would tear the answer from the client.
-async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
-    let mut request = Vec::new();
-    let mut chunk = [0; 1024];
-    while request.len() < LONGEST_REQUEST && !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        match stream.read(&mut chunk).await? {
-            0 => break,
-            n => request.extend_from_slice(&chunk[..n]),
-        }
-    }
-    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).into_owned())
 }

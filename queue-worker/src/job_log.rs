@@ -115,7 +115,7 @@ fn level_of(level: Level) -> LogLevel {
 
 /// Events of the worker about a job are not part of the job's log.
 fn is_ours(target: &str) -> bool {
-    ["queue_core", "queue_worker"].contains(&target.split("::").next().unwrap_or_default())
+    ["queue_core", "queue_worker", "queue_cli"].contains(&target.split("::").next().unwrap_or_default())
 }
 
 /// The origin of a line of the crate `log`, in the fields of `tracing-log`.

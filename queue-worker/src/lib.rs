@@ -90,12 +90,13 @@
 //   a dead letter is one line of the log, and an outage two.
 //
 // `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes. `run` runs the jobs,
-// on the runtime that called `Worker::run`. `cli` is the command line: it uses the `Worker` as any application does.
+// on the runtime that called `Worker::run`. `command_line` adds `work` to the commands of `queue-cli`: it uses
+// the `Worker` as any application does.
 
 mod arrival;
 mod block_on;
 #[cfg(feature = "cli")]
-mod cli;
+mod command_line;
 mod config;
 mod declarer;
 mod duty;
@@ -134,7 +135,7 @@ mod usage;
 mod worker;
 
 #[cfg(feature = "cli")]
-pub use self::cli::{operate, run};
+pub use self::command_line::run;
 #[cfg(feature = "job-log")]
 pub use self::job_log::JobLogLayer;
 pub use self::{

@@ -22,13 +22,13 @@ use queue_core::{
     Client,
     broker::{self, JobState, history::OTHERS},
     observe::{CallOutcome, Observe},
+    process::DROPPED_LINES,
 };
 
 use self::{limits::LimitGauges, subscriptions::SubscriptionGauges};
 use crate::{
     duty::{Pass, Supervisor},
     engine::Shared,
-    health,
     tallies::Ran,
     tuning::QUEUES_READ,
 };
@@ -187,7 +187,7 @@ pub(crate) fn used(load: &broker::WorkerLoad) {
 
 /// How many lines the log has dropped so far.
 fn dropped() {
-    metrics::counter!("queue_log_lines_dropped_total").absolute(health::DROPPED_LINES.load(Ordering::Relaxed));
+    metrics::counter!("queue_log_lines_dropped_total").absolute(DROPPED_LINES.load(Ordering::Relaxed));
 }
 
 /// The broker answers again. It is rare.
@@ -340,7 +340,7 @@ mod prometheus {
 
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-    use crate::http::Answer;
+    use queue_core::process::Answer;
 
     /// From 1 ms to 10 minutes.
     const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 600.0];
@@ -377,7 +377,7 @@ mod prometheus {
 /// Somebody else exports.
 #[cfg(not(feature = "prometheus"))]
 mod prometheus {
-    use crate::http::Answer;
+    use queue_core::process::Answer;
 
     pub(crate) fn install() {}
 

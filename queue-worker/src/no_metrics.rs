@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use queue_core::Client;
 
-use crate::{duty::Supervisor, engine::Shared, http::Answer, tallies::Ran};
+use queue_core::process::Answer;
+
+use crate::{duty::Supervisor, engine::Shared, tallies::Ran};
 
 pub(crate) struct TaskMetrics;
 

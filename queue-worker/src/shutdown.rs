@@ -1,16 +1,12 @@
-//! Stopping in two stages, and the end of the process.
+//! Stopping in two stages.
 
-#[cfg(unix)]
-use std::task::{Context, Poll};
 use std::{
-    io, mem, process,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    thread,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use queue_core::process::{Signal, Signals, exit_after};
 use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The stages of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,34 +132,6 @@ fn advance(stage: &watch::Sender<Stage>, to: Stage) {
 /// A stopping process exits within this time after its grace time, or after the second signal.
 const EXIT: Duration = Duration::from_secs(3);
 
-/// A process that is asked to exit and does not is aborted after this time.
-const ABORT: Duration = Duration::from_secs(1);
-
-/// Exits the process with this code after this time, even if other threads hang, unless the
-/// returned guard is dropped before.
-pub(crate) fn exit_after(time: Duration, code: i32) -> mpsc::Sender<()> {
-    let (armed, disarmed) = mpsc::channel();
-    let ends = move || {
-        if disarmed.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // `exit` runs what C libraries have registered for it, and flushes standard output, which may block.
-            let _ = thread::Builder::new().spawn(|| {
-                thread::sleep(ABORT);
-                process::abort();
-            });
-            process::exit(code);
-        }
-    };
-    if let Err(error) = thread::Builder::new().name("queue-exit".to_owned()).spawn(ends) {
-        tracing::error!(%error, "cannot start the thread that ends this process after the grace time; it ends when its handlers have ended");
-    }
-    armed
-}
-
-/// The same without a way back.
-pub(crate) fn exit_soon(time: Duration, code: i32) {
-    mem::forget(exit_after(time, code));
-}
-
 /// Stops a worker at the first signal, and hurries at the second. With an exit code, the process ends in time even if the thread of the broker is blocked.
 pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Duration, exit: Option<i32>) {
     let Signal { name, .. } = signals.next().await;
@@ -175,82 +143,4 @@ pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Dur
     let _later = exit.map(|code| exit_after(EXIT, code));
     tracing::warn!("{name} again: releasing the running jobs");
     std::future::pending::<()>().await;
-}
-
-/// Listens for the signals that end a process, until what it returns is dropped. It has a thread of its own: a handler that blocks its
-/// runtime delays no signal.
-pub(crate) fn listen<F: Future<Output = ()>>(serve: impl FnOnce(Signals) -> F + Send + 'static) -> io::Result<DropGuard> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new()?
-    };
-    let over = CancellationToken::new();
-    let ends = over.clone();
-    thread::Builder::new().name("queue-signals".to_owned()).spawn(move || {
-        runtime.block_on(ends.run_until_cancelled(serve(signals)));
-    })?;
-    Ok(over.drop_guard())
-}
-
-/// A signal that ends a process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Signal {
-    pub(crate) name: &'static str,
-    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "commands exit with it"))]
-    pub(crate) number: i32,
-}
-
-/// SIGTERM, SIGINT, SIGHUP and SIGQUIT, as often as they come.
-#[cfg(unix)]
-pub(crate) struct Signals(Vec<(Signal, tokio::signal::unix::Signal)>);
-
-#[cfg(unix)]
-impl Signals {
-    fn new() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let kinds = [
-            ("SIGTERM", SignalKind::terminate()),
-            ("SIGINT", SignalKind::interrupt()),
-            ("SIGHUP", SignalKind::hangup()),
-            ("SIGQUIT", SignalKind::quit()),
-        ];
-        let kinds = kinds.into_iter().filter(|(_, kind)| *kind != SignalKind::hangup() || !is_ignored(*kind));
-        let listens = |(name, kind): (_, SignalKind)| Ok((Signal { name, number: kind.as_raw_value() }, signal(kind)?));
-        Ok(Signals(kinds.map(listens).collect::<io::Result<_>>()?))
-    }
-
-    /// The next one.
-    pub(crate) async fn next(&mut self) -> Signal {
-        let next = |context: &mut Context<'_>| {
-            let came = self.0.iter_mut().find_map(|(kind, signal)| signal.poll_recv(context).is_ready().then_some(*kind));
-            came.map_or(Poll::Pending, Poll::Ready)
-        };
-        std::future::poll_fn(next).await
-    }
-}
-
-/// Whether this process was started with the signal ignored, as by `nohup`. Known on Linux alone.
-#[cfg(unix)]
-fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|ignored| ignored >> (kind.as_raw_value() - 1) & 1 == 1)
-}
-
-#[cfg(not(unix))]
-pub(crate) struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Signals)
-    }
-
-    pub(crate) async fn next(&mut self) -> Signal {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        Signal { name: "Ctrl-C", number: 2 }
-    }
 }

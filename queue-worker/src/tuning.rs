@@ -195,15 +195,5 @@ pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(500);
 /// A client of the HTTP endpoint has this long to ask, and as long to listen.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes, at most, of an HTTP request that are read.
-pub(crate) const LONGEST_REQUEST: usize = 8192;
-
-/// HTTP clients, at most, at once; for a further one, the first gives its place up.
-pub(crate) const CLIENTS: usize = 32;
-
-/// After an HTTP client could not be let in, before the next. Without it, a process that is out of file descriptors would
-/// take a core.
-pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-
 /// A run that starts later than this after its job could start has a trace of its own.
 pub(crate) const ONE_TRACE: Duration = Duration::from_secs(60);

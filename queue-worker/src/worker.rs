@@ -17,6 +17,7 @@ use queue_core::{
     handler::Runnable,
     middleware::Stack,
     outcome::keep_panic_places,
+    process::listen,
     registry::Registry,
     task::TaskDef,
 };
@@ -407,7 +408,7 @@ impl Worker {
     pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
         let (shutdown, grace, exit) = (Shutdown::new(), self.settings.grace, self.settings.exit);
         let stopped = shutdown.clone();
-        let listening = shutdown::listen(move |signals| shutdown::stop_at(signals, stopped, grace, exit));
+        let listening = listen(move |signals| shutdown::stop_at(signals, stopped, grace, exit));
         let _listening = listening.map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
         self.run_with(shutdown).await
     }

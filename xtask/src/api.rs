@@ -12,14 +12,14 @@ use clap::Args;
 use crate::run::{cargo, root, target};
 
 /// The libraries whose items the page names.
-const LIBRARIES: [&str; 5] = ["queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
+const LIBRARIES: [&str; 6] = ["queue_cli", "queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
 
 /// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
 
 /// The packages for users that are libraries.
-const DOCUMENTED: [&str; 7] =
-    ["queue-calendar", "queue-core", "queue-dashboard", "queue-macros", "queue-outbox", "queue-testing", "queue-worker"];
+const DOCUMENTED: [&str; 8] =
+    ["queue-calendar", "queue-cli", "queue-core", "queue-dashboard", "queue-macros", "queue-outbox", "queue-testing", "queue-worker"];
 
 /// Options of `cargo xtask api`.
 #[derive(Args)]

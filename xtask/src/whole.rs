@@ -31,8 +31,9 @@ const RESULTS: &str = "docs/whole-tier.jsonl";
 const PAGE: &str = "docs/whole-tier.md";
 
 /// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 4] = [
+const FEATURES: [(&str, &[&str]); 5] = [
     ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
+    ("queue-cli", &["", "dashboard", "outbox-postgres", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
     ("queue-dashboard", &[""]),
     ("queue-outbox", &["", "postgres", "sqlite", "postgres,tls"]),
     (

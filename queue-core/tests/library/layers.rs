@@ -36,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "pauses",
             "pending",
             "priority",
+            "process",
             "sources",
             "text",
             "unique",

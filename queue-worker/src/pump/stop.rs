@@ -14,6 +14,7 @@ use futures_util::{
 use queue_core::{
     broker::{Extend, Turn, WorkerMode},
     context::CancelCause,
+    process::exit_soon,
 };
 
 use super::Pump;
@@ -21,7 +22,7 @@ use crate::{
     config::{LAST_DEEDS, LAST_TURNS, STUCK},
     historian,
     letters::{self, address},
-    shutdown::{self, Stage},
+    shutdown::Stage,
     time::now,
     worker::Stopped,
 };
@@ -86,7 +87,7 @@ impl Pump {
     }
 
     /// How long endings may be handed in once the worker stops waiting for handlers. A process that is about to exit has less time: with what
-    /// [`leave`](Self::leave) takes, it ends before it is [ended](shutdown::stop_at).
+    /// [`leave`](Self::leave) takes, it ends before it is [ended](crate::shutdown::stop_at).
     fn last_turns(&self) -> Duration {
         match self.shared.settings.exit {
             Some(_) if self.stopping.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
@@ -99,7 +100,7 @@ impl Pump {
     /// scheduled.
     fn give_up(&self) {
         if let Some(code) = self.shared.settings.exit {
-            shutdown::exit_soon(LAST_DEEDS, code);
+            exit_soon(LAST_DEEDS, code);
         }
         for held in self.slots.iter().flatten() {
             let Some(handler) = &held.handler else { continue };

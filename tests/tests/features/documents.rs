@@ -190,7 +190,7 @@ fn the_reference_has_every_feature_flag_with_its_default() {
         let features = features.split("\n[").next().unwrap_or(features);
         let features: Vec<(&str, &str)> = features.lines().filter_map(|line| line.split_once(" = ")).collect();
         let (_, default) = features.iter().find(|(name, _)| *name == "default").expect("it has a default");
-        for (name, _) in features.iter().filter(|(name, _)| !name.starts_with('#') && !["default", "fuzz"].contains(name)) {
+        for (name, _) in features.iter().filter(|(name, _)| !name.starts_with('#') && !["default", "fuzz", "process"].contains(name)) {
             let is_default = default.contains(&format!("\"{name}\""));
             for (table, text) in [("the reference", rows), ("its README", readme.as_str())] {
                 let names = |line: &str| {
@@ -269,7 +269,7 @@ fn a_message_that_a_page_quotes_is_one_of_ours() {
         }
     }
     let mut source = String::new();
-    for package in ["calendar", "core", "dashboard", "worker"] {
+    for package in ["calendar", "cli", "core", "dashboard", "worker"] {
         walk(&root().join(format!("queue-{package}/src")), &mut source);
     }
     let [faq, on_call, dashboard, logs] = ["faq", "on-call", "dashboard", "logs"].map(|page| read(&format!("docs/{page}.md")));
@@ -343,7 +343,7 @@ fn the_reference_has_every_field_of_the_json_output() {
     ]
     .map(|path| root().join(path))
     .to_vec();
-    walk(&root().join("queue-worker/src/cli"), &mut sources);
+    walk(&root().join("queue-cli/src"), &mut sources);
     let (page, mut count, mut missing) = (read("docs/json.md"), 0, Vec::new());
     for path in sources {
         let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -17,10 +17,10 @@ use std::{
     time::Duration,
 };
 
-use queue_core::LogLevel;
+use queue_core::process::DROPPED_LINES;
 use tracing::Subscriber;
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    EnvFilter, Layer, Registry,
     fmt::{self, MakeWriter},
     prelude::*,
     registry::LookupSpan,
@@ -29,7 +29,6 @@ use tracing_subscriber::{
 use super::exit::{Exit, Failure};
 #[cfg(feature = "otel")]
 use super::traces::Traces;
-use crate::{JobLogLayer, health::DROPPED_LINES};
 
 /// Lines, and bytes of lines, at most, that wait for standard error.
 const WAITING: usize = 8192;
@@ -38,18 +37,24 @@ const WAITING_BYTES: usize = 16 << 20;
 /// How long the lines that are left may take at the end of a command.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
+/// A layer below all others.
+pub type AllEvents = Box<dyn Layer<Registry> + Send + Sync>;
+
 /// The log of a command, until it ends.
-pub(super) struct Log {
+#[derive(Debug)]
+pub struct Log {
     lines: Lines,
     #[cfg(feature = "otel")]
     traces: Option<Traces>,
 }
 
 impl Log {
-    /// Puts what handlers log, at this level and above, into the logs of their jobs, if that is wanted. Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging. Spans are exported then as the
-    /// application does it.
-    pub(super) fn begin(of_jobs: Option<LogLevel>) -> Result<Log, Failure> {
-        let jobs = of_jobs.map(|level| JobLogLayer::new().level(level));
+    /// Logs at level `info`, or as `RUST_LOG` has it, unless the application has set up its own
+    /// logging: spans are then exported as the application does it. `jobs` gets all events, too.
+    ///
+    /// # Errors
+    /// An invalid `RUST_LOG`, or an exporter of spans that cannot be set up.
+    pub fn begin(jobs: Option<AllEvents>) -> Result<Log, Failure> {
         let filter = filter()?;
         let lines = Lines::to(io::stderr())?;
         #[cfg(not(feature = "otel"))]
@@ -62,7 +67,7 @@ impl Log {
         #[cfg(feature = "otel")]
         {
             let (traces, spans) = Traces::begin()?.unzip();
-            let is_ours = tracing_subscriber::registry().with(spans).with(jobs).with(layer(lines.clone(), filter)).try_init().is_ok();
+            let is_ours = tracing_subscriber::registry().with(jobs).with(spans).with(layer(lines.clone(), filter)).try_init().is_ok();
             if is_ours {
                 panic::set_hook(Box::new(log_panic));
             }
@@ -72,7 +77,7 @@ impl Log {
 
     /// Exports the spans and writes the lines that are left.
     #[cfg_attr(not(feature = "otel"), allow(clippy::unused_async, reason = "there is nothing to wait for"))]
-    pub(super) async fn end(self) {
+    pub async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces {
             traces.end().await;
@@ -92,6 +97,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 /// What the thread of the log is given.
+#[derive(Debug)]
 enum Next {
     Line(Vec<u8>),
     /// To be answered once everything before it is written.
@@ -99,7 +105,7 @@ enum Next {
 }
 
 /// Takes lines, and never waits.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Lines {
     next: SyncSender<Next>,
     /// How many were dropped, and not reported yet.

@@ -1,18 +1,17 @@
 //! The arguments of the command line.
 
 use std::{
-    net::SocketAddr,
     process::ExitCode,
     time::{Duration, SystemTime},
 };
 
 use clap::{
-    CommandFactory, FromArgMatches, Parser, Subcommand,
+    Args as _, FromArgMatches, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use queue_core::{
     Aging,
-    broker::{JobState, LogLevel, Priority},
+    broker::{JobState, Priority},
 };
 
 use super::{
@@ -20,39 +19,18 @@ use super::{
     schedules::SchedulesCommand, tasks::TasksArgs, topics::TopicsCommand,
 };
 
-/// Run background jobs, and administer them.
-#[derive(Debug, Parser)]
-#[command(after_help = "Examples:
-  {bin}                                        run jobs until Ctrl-C
-  {bin} tasks                                  list the tasks and their parameters
-  {bin} enqueue greet --args '{\"name\":\"Ada\"}'  store a job
-  {bin} status                                 counts of waiting, running and failed jobs
-  {bin} jobs list --state dead                 jobs that will not run again
-  QUEUE_URL=redis://127.0.0.1:6379 {bin}       the same on Redis
-
-Exit codes:
-  0 done                      3 no such job, queue or     6 invalid setup
-                                database file
-  1 unexpected error      4 wrong state, or id taken  7 stopped, and jobs were given back
-  2 wrong command line        5 broker away or full       8 no answer: it may have been done
-  9 doctor: unrepaired fault (advice alone is 0); others: another program wrote to a key, run doctor")]
+/// The options and commands of every program.
+#[derive(Debug, clap::Parser)]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
-    pub(super) url: Option<String>,
+    url: Option<String>,
     #[command(subcommand)]
-    pub(super) command: Option<Command>,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run jobs until SIGTERM or Ctrl-C; a second signal releases the running jobs at once [default command]
-    #[command(after_help = "Examples:
-  {bin} work
-  {bin} work --concurrency 200 --health 127.0.0.1:8080
-  {bin} work --queue orders=3 --queue mail     orders gets three times the slots of mail
-  RUST_LOG=debug {bin} work                    log in detail")]
-    Work(WorkArgs),
     /// List the tasks in this program, with their queues and parameters; pause and resume tasks
     #[command(after_help = "Examples:
   {bin} tasks
@@ -195,31 +173,6 @@ Exit codes:
     Completions(super::completions::CompletionsArgs),
 }
 
-impl Default for Command {
-    fn default() -> Self {
-        Command::Work(WorkArgs::default())
-    }
-}
-
-#[derive(Debug, Default, clap::Args)]
-pub(super) struct WorkArgs {
-    /// Serve this queue, with this weight, instead of the queues of the program; repeat the option for several queues
-    #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
-    pub(super) queue: Vec<(String, u32)>,
-    /// Most jobs that run at once
-    #[arg(long, value_name = "JOBS")]
-    pub(super) concurrency: Option<usize>,
-    /// Grace time of running jobs after a signal; handlers are cancelled one second before it ends
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(super) grace: Option<Duration>,
-    /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(super) health: Option<SocketAddr>,
-    /// Copy lines that handlers log with `tracing`, at this level and above, into the logs of their jobs
-    #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
-    pub(super) job_log: Option<LogLevel>,
-}
-
 #[derive(Debug, clap::Args)]
 pub(super) struct Format {
     /// Print JSON instead of a table
@@ -298,15 +251,32 @@ pub(super) struct DoctorArgs {
     pub(super) format: Format,
 }
 
-/// Reads the arguments of this process. `Err`: help was printed, or a mistake told.
-pub(super) fn read() -> Result<Args, ExitCode> {
-    read_by(Args::command())
+/// What the arguments of this process ask for.
+pub(super) struct Read<W> {
+    pub(super) url: Option<String>,
+    /// The options of `work`, or another command.
+    pub(super) command: Result<W, Command>,
 }
 
-/// The same for a program without tasks: called without a command, it helps.
-pub(super) fn read_or_help() -> Result<Args, ExitCode> {
-    let about = "Inspect and repair background jobs";
-    read_by(Args::command().about(about).subcommand_required(true).arg_required_else_help(true).after_help(OPERATOR_HELP))
+/// `work` in a program without tasks, which takes all options and fails.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Operator {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
+}
+
+/// Adds all commands to a program that has `work`.
+pub(super) fn with_commands(program: clap::Command) -> clap::Command {
+    Args::augment_args(program).subcommand_required(false).arg_required_else_help(false)
+}
+
+/// The program `queue`: called without a command, it helps.
+pub(super) fn operator_command() -> clap::Command {
+    let work = Operator::augment_args(clap::Command::new("work"))
+        .about("Not in this program, which has no tasks: start the worker binary of your application")
+        .after_help("Examples:\n  shop-worker work");
+    let program = clap::Command::new("queue").about("Inspect and repair background jobs").after_help(OPERATOR_HELP);
+    Args::augment_args(program.subcommand(work)).arg_required_else_help(true)
 }
 
 const OPERATOR_HELP: &str = "Examples:
@@ -317,12 +287,13 @@ const OPERATOR_HELP: &str = "Examples:
 
 The queue is the one of --url, else of the environment variable QUEUE_URL, else sqlite://queue.db.";
 
-fn read_by(command: clap::Command) -> Result<Args, ExitCode> {
+/// Reads the arguments of this process. `Err`: help was printed, or a mistake was reported.
+pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Read<W>, ExitCode> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.is_empty() {
         arguments.push("worker".into());
     }
-    named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
+    named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
             super::output::remark(&told(&error.render().to_string(), &arguments));
@@ -331,6 +302,15 @@ fn read_by(command: clap::Command) -> Result<Args, ExitCode> {
         }
         ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })
     })
+}
+
+fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>, clap::Error> {
+    let command = match matches.subcommand() {
+        None => Ok(W::default()),
+        Some(("work", options)) => Ok(W::from_arg_matches(options)?),
+        Some(_) => Err(Command::from_arg_matches(matches)?),
+    };
+    Ok(Read { url: matches.get_one::<String>("url").cloned(), command })
 }
 
 /// What clap says of a mistake, without the password of a URL that it repeats.
@@ -346,7 +326,7 @@ pub(super) fn program() -> String {
 }
 
 /// Writes the program's own name into the examples.
-fn named(command: clap::Command, bin: &str) -> clap::Command {
+pub(super) fn named(command: clap::Command, bin: &str) -> clap::Command {
     let command = match command.get_after_help().map(ToString::to_string) {
         Some(help) => command.after_help(help.replace("{bin}", bin)),
         None => command,
@@ -358,16 +338,16 @@ pub(super) fn state_parser() -> impl TypedValueParser<Value = JobState> {
     PossibleValuesParser::new(JobState::ALL.map(JobState::name)).try_map(|name| name.parse::<JobState>())
 }
 
-fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
-    PossibleValuesParser::new(LogLevel::ALL.map(LogLevel::name)).try_map(|name| name.parse::<LogLevel>())
-}
-
 pub(super) fn priority_parser() -> impl TypedValueParser<Value = Priority> {
     PossibleValuesParser::new(Priority::ALL.map(Priority::name))
         .try_map(|name| Priority::ALL.into_iter().find(|priority| priority.name() == name).ok_or("is unknown"))
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+/// A duration as the command line has it.
+///
+/// # Errors
+/// What is wrong, and an example.
+pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
         Ok(_) => format!("the number has no unit; write for example `{0}s` or `{0}m`", text.trim()),
         Err(_) => format!("{error}; write for example `10s`, `1h 30m` or `2days`"),
@@ -399,16 +379,6 @@ fn limit(text: &str) -> Result<(String, Option<String>), String> {
         Some((_, "")) => Err("it has no key after the `=`; write NAME, or NAME=KEY".to_owned()),
         Some((name, key)) => Ok((name.to_owned(), Some(key.to_owned()))),
         None => Ok((text.to_owned(), None)),
-    }
-}
-
-fn weighted(text: &str) -> Result<(String, u32), String> {
-    match text.split_once('=') {
-        None => Ok((text.to_owned(), 1)),
-        Some((queue, weight)) => match weight.parse() {
-            Ok(weight) => Ok((queue.to_owned(), weight)),
-            Err(_) => Err(format!("the weight `{weight}` is not an integer; write for example `{queue}=3`")),
-        },
     }
 }
 

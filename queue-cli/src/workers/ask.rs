@@ -14,7 +14,7 @@ use queue_core::{
 use serde_json::{Value, json};
 
 use super::{alive, known, missing, named};
-use crate::cli::{
+use crate::{
     args::{Format, duration},
     exit::{Exit, Failure, note},
     output::{print, print_json, short},

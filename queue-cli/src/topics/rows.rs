@@ -8,7 +8,7 @@ use std::{
 use queue_core::{Begin, EventInfo, SubscriptionInfo, TopicInfo};
 use serde::Serialize;
 
-use crate::cli::output::utc;
+use crate::output::utc;
 
 /// A topic, as JSON.
 #[derive(Serialize)]

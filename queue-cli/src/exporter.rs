@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::{Client, Inspector, outcome::error_text};
+use queue_core::{
+    Client, Inspector,
+    outcome::error_text,
+    process::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond},
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex, Semaphore},
@@ -17,10 +21,6 @@ use super::{
     log::Log,
     output::print,
     stop::asked_to_stop,
-};
-use crate::{
-    http::{Answer, asked, respond},
-    tuning::{CLIENTS, REFUSED_PAUSE},
 };
 
 pub(super) const HELP: &str = "Examples:

@@ -5,20 +5,29 @@ use std::{io, process::ExitCode};
 use queue_core::{Error, outcome::error_text};
 
 use super::output::remark;
-use crate::WorkerError;
 
-/// What a script can tell apart. The numbers are documented at [`run`](super::run) and never change.
+/// What a script can tell apart. The numbers are documented in docs/command-line.md and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
+pub enum Exit {
+    /// It is done.
     Done = 0,
+    /// An unexpected error.
     Unforeseen = 1,
+    /// The command line is invalid.
     Usage = 2,
+    /// There is no such thing.
     NotFound = 3,
+    /// The state does not allow it.
     WrongState = 4,
+    /// The broker is unreachable or full.
     Unavailable = 5,
+    /// The setup is invalid.
     Setup = 6,
+    /// Jobs were released at the end of a worker.
     GivenBack = 7,
+    /// There was no answer.
     Unknown = 8,
+    /// There is damage.
     Sick = 9,
 }
 
@@ -30,13 +39,14 @@ impl From<Exit> for ExitCode {
 
 /// Why a command ends early.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub struct Failure {
     exit: Exit,
     message: Option<String>,
 }
 
 impl Failure {
-    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+    /// With this code and message.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Failure { exit, message: Some(message.into()) }
     }
 
@@ -51,7 +61,7 @@ impl Failure {
     }
 
     /// Its code.
-    pub(super) fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         self.exit
     }
 
@@ -61,7 +71,7 @@ impl Failure {
     }
 
     /// Prints it and gives the code.
-    pub(super) fn tell(self) -> ExitCode {
+    pub fn tell(self) -> ExitCode {
         if let Some(message) = &self.message {
             tell(message);
         }
@@ -129,16 +139,6 @@ impl From<Error> for Failure {
             error => error_text(error),
         };
         Failure::new(exit_of(&error), message)
-    }
-}
-
-impl From<WorkerError> for Failure {
-    fn from(error: WorkerError) -> Self {
-        match error {
-            WorkerError::Queue(error) => error.into(),
-            error @ WorkerError::Setup(_) => Failure::new(Exit::Setup, error.to_string()),
-            error => Failure::new(Exit::Unforeseen, error_text(&error)),
-        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use queue_core::{Inspector, Retention, SubscriptionInfo, TopicInfo, broker::CLEANUP_BEHIND};
 
 use super::{Problem, WORTH_A_WORD};
-use crate::cli::output::coarse;
+use crate::output::coarse;
 
-pub(in crate::cli) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+pub(crate) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for topic in inspector.topics().await? {
         problems.extend(closed(&topic));
         problems.extend(overdue(&topic));

@@ -7,8 +7,8 @@ fn the_arguments_are_consistent_and_every_command_has_examples() {
         assert!(help.contains("Examples:\n"), "`{}` has no examples", command.get_name());
         command.get_subcommands().for_each(examples);
     }
-    Args::command().debug_assert();
-    examples(&Args::command());
+    operator_command().debug_assert();
+    examples(&operator_command());
 }
 
 #[test]
@@ -16,11 +16,4 @@ fn a_duration_without_a_unit_is_told_what_it_needs() {
     assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
     assert!(duration("10").unwrap_err().contains("`10s`"));
     assert!(duration("soon").unwrap_err().contains("`10s`"));
-}
-
-#[test]
-fn a_queue_may_have_a_weight() {
-    assert_eq!(weighted("mail"), Ok(("mail".to_owned(), 1)));
-    assert_eq!(weighted("mail=3"), Ok(("mail".to_owned(), 3)));
-    assert!(weighted("mail=x").unwrap_err().contains("`x`"));
 }

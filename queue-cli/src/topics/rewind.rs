@@ -6,7 +6,7 @@ use queue_core::{Client, Mark, RewindPreview, Rewinding};
 use serde::Serialize;
 
 use super::{Named, begin};
-use crate::cli::{
+use crate::{
     args::Format,
     exit::{Failure, note},
     output::{print, print_json},
@@ -16,7 +16,7 @@ use crate::cli::{
 const TOLD_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct RewindArgs {
+pub(crate) struct RewindArgs {
     /// The subscription and the topic
     #[arg(value_name = "SUBSCRIPTION@TOPIC")]
     subscription: Named,

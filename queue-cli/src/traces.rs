@@ -5,9 +5,12 @@ use std::{path::Path, time::Duration};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
-use tracing_subscriber::{EnvFilter, Layer, Registry};
+use tracing_subscriber::{EnvFilter, Layer, Registry, layer::Layered};
 
-use super::exit::{Exit, Failure};
+use super::{
+    exit::{Exit, Failure},
+    log::AllEvents,
+};
 
 /// Where spans go. Without one of these variables none are exported.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
@@ -16,9 +19,10 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 const EXPORTED: &str = "info,queue_core::observe=debug";
 
 /// A part of the program's subscriber.
-type Spans = Box<dyn Layer<Registry> + Send + Sync>;
+type Spans = Box<dyn Layer<Layered<Option<AllEvents>, Registry>> + Send + Sync>;
 
 /// Those that wait to be exported.
+#[derive(Debug)]
 pub(super) struct Traces(SdkTracerProvider);
 
 /// How long the last spans may take.

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use queue_core::process::{exit_soon, listen};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::exit::{Exit, Failure};
-use crate::shutdown::{exit_soon, listen};
 
 /// How long a command may take that ends in order.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,7 +24,10 @@ static STOPPED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::n
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Ends this process at a signal, until what it returns is dropped: at once, with the code of a shell, unless the command [listens](asked_to_stop).
-pub(super) fn at_signals() -> Result<DropGuard, Failure> {
+///
+/// # Errors
+/// When the system gives no thread, or does not report its signals.
+pub fn at_signals() -> Result<DropGuard, Failure> {
     let listening = listen(async |mut signals| {
         let code = 128 + signals.next().await.number;
         if !ENDS.load(Ordering::SeqCst) {

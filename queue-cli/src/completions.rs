@@ -1,13 +1,8 @@
 //! `completions`: the completion script of a shell.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{
-    args::{Args, program},
-    exit::Failure,
-    output::print,
-};
+use super::{args::program, exit::Failure, output::print};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
@@ -15,8 +10,8 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(super) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), program(), &mut script);
+    clap_complete::generate(args.shell, &mut command, program(), &mut script);
     Ok(print(&String::from_utf8_lossy(&script))?)
 }
