@@ -175,6 +175,14 @@ impl Server {
         Ok(())
     }
 
+    /// Appends each write to a file from now on, and syncs it as this word of `appendfsync` says.
+    pub(crate) fn append(&self, fsync: &str) -> Result<(), Error> {
+        redis::cmd("CONFIG").arg(&["SET", "appendfsync", fsync, "appendonly", "yes"]).query::<()>(&mut self.connection()?)?;
+        let begun = wait("the server to append").every(Duration::from_millis(20));
+        let is_begun = || (self.info("persistence", "aof_rewrite_in_progress").ok()? == 0.0).then_some(());
+        Ok(begun.try_block_some(is_begun)?)
+    }
+
     pub(crate) fn flush(&self) -> Result<(), Error> {
         Ok(redis::cmd("FLUSHALL").query(&mut self.connection()?)?)
     }

@@ -1,9 +1,14 @@
 //! How fast jobs are run.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use queue_core::Client;
+use queue_tests::folder::on_disk;
 
 use super::enqueue;
 use crate::{
@@ -28,6 +33,12 @@ pub(crate) fn figures() -> Vec<Figure> {
         at("process_c64", "The same with concurrency 64, the default.", 64, 200_000),
         at("process_c10", "The same with 100,000 jobs and concurrency 10.", 10, 100_000),
         at("process_c1", "The same with 20,000 jobs, one after the other.", 1, 20_000),
+        Figure::program(
+            "persisted",
+            "`enqueue_c50` and `process_c64` with `appendonly yes`, on a disk: with `appendfsync everysec`, the default of Redis, and with \
+             `always`; beside the same on a server that persists nothing in the same run.",
+            |program| persisted(program).boxed(),
+        ),
         Figure::redis("retention", "`process` with every job kept for an hour, beside `process` in the same run.", |server| {
             retention(server).boxed()
         }),
@@ -61,6 +72,28 @@ pub(crate) async fn drain_queues(url: &str, concurrency: usize, n: usize, queues
     let rate = drain(&running, begun, n).await?;
     running.stop().await;
     Ok(rate)
+}
+
+async fn persisted(program: &Path) -> Readings {
+    let mut readings = Vec::new();
+    let mut usual = None;
+    for fsync in ["", "everysec", "always"] {
+        let server = Server::run(Command::new(program), on_disk())?;
+        if !fsync.is_empty() {
+            server.append(fsync)?;
+        }
+        let enqueued = enqueue::concurrently(&server.url(), 50, 200_000).await?;
+        // It finds the jobs of the producers, and one with which they began.
+        let processed = drain_all(&server.url(), 64, 200_001).await?;
+        let (enqueued_in_memory, processed_in_memory) = *usual.get_or_insert((enqueued, processed));
+        if !fsync.is_empty() {
+            let beside = |name: &str, rate, usual| {
+                Reading::new(format!("_{fsync}_{name}"), rate, "jobs/s").beside(usual, "a server that persists nothing in the same run")
+            };
+            readings.extend([beside("enqueue_c50", enqueued, enqueued_in_memory), beside("process_c64", processed, processed_in_memory)]);
+        }
+    }
+    Ok(readings)
 }
 
 async fn retention(server: &Server) -> Readings {
