@@ -375,3 +375,26 @@ fn the_examples_of_transactions_are_those_that_are_compiled() {
     }
     assert_eq!(page.matches("```rust\n").count() + page.matches("```rust,no_run\n").count(), 3, "rustdoc compiles the others");
 }
+
+/// A path that begins with the name of a crate of its row is complete; others begin in one of these folders.
+#[test]
+fn the_places_in_the_tables_of_the_architecture_exist() {
+    const FOLDERS: [&str; 6] =
+        ["", "queue-core/src", "queue-worker/src", "queue-core/src/redis", "queue-core/src/sqlite", "queue-conformance/src"];
+    let (page, mut count, mut missing) = (read("ARCHITECTURE.md"), 0, Vec::new());
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let words: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let of_row = words.iter().map(|word| root().join(word)).filter(|path| path.is_dir());
+        let folders: Vec<PathBuf> =
+            of_row.flat_map(|path| [path.join("src"), path]).chain(FOLDERS.map(|folder| root().join(folder))).collect();
+        for place in words.iter().filter(|word| word.ends_with(".rs") || word.contains('/') && !word.contains(' ')) {
+            count += 1;
+            let is_there = |folder: &PathBuf| ["", ".rs", ".lua"].iter().any(|end| folder.join(format!("{place}{end}")).exists());
+            if !folders.iter().any(is_there) {
+                missing.push(*place);
+            }
+        }
+    }
+    assert!(count > 100, "only {count} places were found");
+    assert!(missing.is_empty(), "ARCHITECTURE.md names places that do not exist: {missing:?}");
+}
