@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use queue_core::{Change, Client, Filter, JobRecord, JobState, Running, UniqueKey};
+use queue_core::{Change, Client, Filter, JobRecord, JobState, Running};
 
 use super::{
     again::Again,
@@ -11,7 +11,7 @@ use super::{
     edit::{self, DuplicateArgs, EditArgs},
     exit::{Exit, Failure, note},
     logs,
-    output::{coarse, print, print_json, relative, short, table, write},
+    output::{coarse, print, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
     search::{self, SearchArgs},
@@ -132,19 +132,6 @@ Exit codes: 0 all are done; 3 no such job, or the job or its result was not kept
     /// Copy a job under a new id, in the same or another queue; the original is unchanged
     #[command(after_help = edit::DUPLICATE_HELP)]
     Duplicate(DuplicateArgs),
-    /// Release a unique key from the job that holds it, so that another job with this key can be enqueued; the job continues
-    #[command(after_help = "Examples:
-  {bin} jobs release-key orders 4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
-  {bin} jobs list 'unique=shop-7'                                   which jobs have a key")]
-    ReleaseKey {
-        /// The queue
-        queue: String,
-        /// The key: 32 hexadecimal digits
-        #[arg(value_parser = key)]
-        key: UniqueKey,
-        #[command(flatten)]
-        format: Format,
-    },
     /// Delete jobs that are not running, with their records
     #[command(after_help = "Examples:
   {bin} jobs delete orders/close-17
@@ -197,8 +184,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         | JobsCommand::Why { .. }
         | JobsCommand::Wait { .. }
         | JobsCommand::Logs { .. }
-        | JobsCommand::Duplicate(_)
-        | JobsCommand::ReleaseKey { .. } => Ok(()),
+        | JobsCommand::Duplicate(_) => Ok(()),
         JobsCommand::Edit(args) => edit::check(args),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
@@ -220,7 +206,6 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::Logs { job, follow, format } => logs::logs(client, &job, follow, &format).await,
         JobsCommand::Edit(args) => edit::edit(client, &args).await,
         JobsCommand::Duplicate(args) => edit::duplicate(client, &args).await,
-        JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", &select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", &select).await,
         JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, &select).await,
@@ -229,30 +214,6 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
             repair::delete(client, &select, asks).await
         }
     }
-}
-
-fn key(text: &str) -> Result<UniqueKey, String> {
-    text.parse().map_err(|error: queue_core::Error| error.to_string())
-}
-
-/// Says who held it, and who has it now.
-async fn release_key(client: &Client, queue: &str, key: UniqueKey, format: &Format) -> Result<(), Failure> {
-    let held = client.inspector().release_key(queue, key).await?;
-    let job = |id: &queue_core::JobId| format!("{queue}/{id}");
-    if format.json {
-        let (holder, next) = (held.as_ref().map(|held| job(&held.id)), held.as_ref().and_then(|held| held.next.as_ref()).map(job));
-        return Ok(print_json(&serde_json::json!({ "key": key.to_string(), "was_held_by": holder, "is_held_by": next }))?);
-    }
-    match held {
-        None => note("no job holds this key"),
-        Some(held) => {
-            print(&format!("{} no longer holds the key", job(&held.id)))?;
-            if let Some(next) = &held.next {
-                print(&format!("{} holds it now, and may start", job(next)))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Prints page by page, so that neither side ever holds a whole queue.

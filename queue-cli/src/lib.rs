@@ -1,8 +1,8 @@
 //! The command line: the commands of the program `queue`, and of worker binaries, which add `work`
 //! (`queue_worker::run`).
 //!
-//! `args` defines the arguments, one file per noun carries out its commands, `output` writes tables
-//! and JSON, and `exit` converts errors into exit codes. All commands use only [`Client`] and
+//! `args` reads the arguments, `commands` lists the commands, one file per noun carries them out, `output` writes tables
+//! and JSON, and `exit` converts errors into exit codes. All commands use only [`Client`](queue_core::Client) and
 //! [`Inspector`](queue_core::Inspector).
 
 mod again;
@@ -10,6 +10,7 @@ mod answers;
 mod args;
 #[cfg(feature = "sqlite")]
 mod backup;
+mod commands;
 mod completions;
 mod condition;
 #[cfg(feature = "dashboard")]
@@ -24,6 +25,7 @@ mod failures;
 mod groups;
 mod history;
 mod jobs;
+mod keys;
 mod limits;
 mod log;
 mod logs;
@@ -51,13 +53,9 @@ mod workers;
 
 use std::process::ExitCode;
 
-use queue_core::{Client, registry::Registry};
-
 use self::{
-    args::{Command, Operator, Read},
+    args::{Operator, Read},
     exit::{Exit, Failure},
-    schedules::SchedulesCommand,
-    tasks::TasksArgs,
 };
 /// Carries out the command line of the program `queue`: every command, without tasks. `enqueue`
 /// takes any task by its name and needs `--queue`. `work` fails, because there are no tasks to run.
@@ -103,59 +101,8 @@ async fn carry_out<W: clap::Args + Default>(
 ) -> ExitCode {
     let done = match args::read(program.clone()) {
         Ok(Read { url, command: Ok(options) }) => work(url, options).await,
-        Ok(Read { url, command: Err(command) }) => obey(url, command, has_tasks, program).await,
+        Ok(Read { url, command: Err(command) }) => commands::obey(url, command, has_tasks, program).await,
         Err(help_or_mistake) => return help_or_mistake,
     };
     done.unwrap_or_else(Failure::tell)
-}
-
-/// Carries out a command. If the program is not one that `has_tasks`, jobs of all tasks can be
-/// enqueued.
-async fn obey(url: Option<String>, command: Command, has_tasks: bool, program: clap::Command) -> Result<ExitCode, Failure> {
-    let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
-    // Where there is no database, who looks makes none.
-    let look = async || Client::connect_existing(&url_or_env()?).await;
-    let _listening = stop::at_signals()?;
-    match command {
-        Command::Tasks(TasksArgs { command: Some(command), .. }) => paused_tasks::tasks(&look().await?, command).await?,
-        Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args.format)?,
-        Command::Enqueue(args) => {
-            // What is wrong with the command is told before the broker is reached for.
-            let job = if has_tasks { enqueue::job(&Registry::linked(), &args)? } else { enqueue::job_by_name(&args)? };
-            enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
-        }
-        Command::Status(args) => status::status(&look().await?, &args).await?,
-        Command::Workers(args) => workers::workers(&look().await?, &args).await?,
-        Command::Watch(args) => watch::watch(&look().await?, &args).await?,
-        Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
-        Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
-        Command::Jobs { command } => {
-            jobs::check(&command)?;
-            jobs::jobs(&look().await?, command).await?;
-        }
-        Command::Schedules { command: SchedulesCommand::Add(args) } => {
-            // What is wrong with the command is told before the broker is reached for. A program without tasks takes any.
-            let registry = Registry::linked();
-            let known = registry.tasks().next().is_some().then_some(&registry);
-            let schedule = schedules::described(known, &args)?;
-            schedules::add(&Client::connect(&url_or_env()?).await?, schedule, &args).await?;
-        }
-        Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
-        Command::Limits { command } => limits::limits(&look().await?, command).await?,
-        Command::Topics { command } => {
-            topics::check(&Registry::linked(), &command)?;
-            topics::topics(&look().await?, command).await?;
-        }
-        Command::Operations { command } => operations::operations(&look().await?, command).await?,
-        Command::Groups { command } => groups::groups(&look().await?, command).await?,
-        Command::Queues { command } => queues::queues(&look().await?, command).await?,
-        Command::Outbox { command } => outbox::outbox(command).await?,
-        #[cfg(feature = "sqlite")]
-        Command::Backup(args) => backup::backup(&look().await?, &args)?,
-        Command::Exporter(args) => exporter::exporter(&look().await?, &args).await?,
-        #[cfg(feature = "dashboard")]
-        Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
-        Command::Completions(args) => completions::completions(&args, program)?,
-    }
-    Ok(ExitCode::SUCCESS)
 }

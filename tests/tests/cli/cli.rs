@@ -1137,9 +1137,9 @@ fn a_unique_key_is_shown_looked_for_and_released() {
     assert_eq!(place.json(&["jobs", "list", r#"unique="the \"A\" team""#, "--json"])[0]["job"], quoted);
 
     let queue = job.split_once('/').unwrap().0;
-    assert_eq!(place.ok(&["jobs", "release-key", queue, key]), format!("{job} no longer holds the key"));
-    assert!(place.run(&["jobs", "release-key", queue, key]).stderr.contains("no job holds this key"));
-    let wrong = place.run(&["jobs", "release-key", queue, "the guest"]);
+    assert_eq!(place.ok(&["keys", "release", &format!("{queue}/{key}")]), format!("{job} no longer holds the key"));
+    assert!(place.run(&["keys", "release", &format!("{queue}/{key}")]).stderr.contains("no job holds this key"));
+    let wrong = place.run(&["keys", "release", &format!("{queue}/the guest")]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.stderr.contains("32 hexadecimal digits"), "{}", wrong.stderr);
     assert_ne!(enqueue("Bob").stdout.trim_end(), job);
