@@ -16,7 +16,8 @@ use super::{
     exit::{Exit, Failure, note},
     output::{coarse, exact, plain, print, print_json, short, table},
     pauses::{self, PauseArgs},
-    queues, terms,
+    queues::{self, Unreadable},
+    terms,
 };
 
 /// Groups of one page.
@@ -26,18 +27,18 @@ const PAGE: usize = 200;
 pub(super) enum GroupsCommand {
     /// List the groups with ready or running jobs, or with a rule
     #[command(after_help = "Examples:
-  {bin} groups list mail
+  {bin} groups list
   {bin} groups list mail --limit 20
-  {bin} groups list mail --json | jq -r '.groups[] | select(.ready > 1000) | .group'")]
+  {bin} groups list --json | jq -r '.queues[].groups[] | select(.ready > 1000) | .group'")]
     List {
-        /// The queue
+        /// Only this queue
         #[arg(value_parser = queue)]
-        queue: String,
-        /// Most groups to print
+        queue: Option<String>,
+        /// Most groups of a queue to print
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
         /// Continue after this group
-        #[arg(long, value_name = "GROUP", value_parser = GroupName::from_str)]
+        #[arg(long, value_name = "GROUP", value_parser = GroupName::from_str, requires = "queue")]
         after: Option<GroupName>,
         #[command(flatten)]
         format: Format,
@@ -194,6 +195,7 @@ struct Rule {
 
 #[derive(Serialize)]
 struct Listed {
+    queue: String,
     groups: Vec<Row>,
     /// What a person has set of all groups, and what code declares of them.
     others: Rule,
@@ -219,7 +221,7 @@ fn row(group: StoredGroup) -> Row {
 pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        GroupsCommand::List { queue, limit, after, format } => list(client, &queue, limit, after, &format).await,
+        GroupsCommand::List { queue, limit, after, format } => list(client, queue, limit, after.as_ref(), &format).await,
         GroupsCommand::Show { queue, group, format } => {
             let found = inspector.group(&queue, &group).await?;
             let page = inspector.groups(&queue, None, MAX_ITEMS).await?;
@@ -329,41 +331,64 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
     if args.format.json { Ok(print_json(&totals)?) } else { Ok(()) }
 }
 
-async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>, format: &Format) -> Result<(), Failure> {
-    let (mut rows, mut rules) = (Vec::new(), [GroupRule::default(); 3]);
-    while rows.len() < limit {
-        let page = client.inspector().groups(queue, after.take(), PAGE.min(limit - rows.len())).await?;
+async fn list(client: &Client, queue: Option<String>, limit: usize, after: Option<&GroupName>, format: &Format) -> Result<(), Failure> {
+    let chosen = queues::of_list(client, queue.as_deref()).await?;
+    let (of_each, unreadable) = queues::of_each(chosen, async |queue| read(client, queue, limit, after.cloned()).await).await?;
+    let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
+    if format.json {
+        print_json(&json!({ "queues": listed }))?;
+        return Unreadable::tell(&unreadable);
+    }
+    let rows: Vec<_> = listed.iter().flat_map(Listed::rows).collect();
+    if rows.is_empty() {
+        if queue.is_some() {
+            queues::chosen(client, queue.as_deref()).await?;
+        }
+        note("no group has ready or running jobs, or a rule");
+        return Unreadable::tell(&unreadable);
+    }
+    print(&table(["queue", "group", "#ready", "#oldest", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"], rows))?;
+    for Listed { queue, next, .. } in &listed {
+        if let Some(next) = next {
+            note(&format!("there are more: `groups list {queue}` with {}", behind(next)));
+        }
+    }
+    Unreadable::tell(&unreadable)
+}
+
+async fn read(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>) -> queue_core::Result<Listed> {
+    let (mut groups, mut rules) = (Vec::new(), [GroupRule::default(); 3]);
+    while groups.len() < limit {
+        let page = client.inspector().groups(queue, after.take(), PAGE.min(limit - groups.len())).await?;
         rules = [page.others, page.declared(), page.plain];
-        rows.extend(page.groups.into_iter().map(row));
+        groups.extend(page.groups.into_iter().map(row));
         after = page.next;
         if after.is_none() {
             break;
         }
     }
-    if format.json {
-        let next = after.map(|after| after.to_string());
-        let [others, declared, plain] = rules.map(Rule::from);
-        return Ok(print_json(&Listed { groups: rows, others, declared, plain, next })?);
+    let [others, declared, plain] = rules.map(Rule::from);
+    Ok(Listed { queue: queue.to_owned(), groups, others, declared, plain, next: after.map(|after| after.to_string()) })
+}
+
+impl Listed {
+    /// The rules, then the groups.
+    fn rows(&self) -> impl Iterator<Item = [String; 11]> {
+        let rules = [("*", &self.others), ("* (code)", &self.declared), ("-", &self.plain)];
+        let rules = rules.into_iter().filter(|(_, rule)| !rule.is_empty());
+        let rules = rules.map(|(name, rule)| cells(&self.queue, name, [String::new(), String::new(), String::new()], rule, None));
+        rules.chain(self.groups.iter().map(|row| {
+            let oldest = row.oldest_ms.map(|age| coarse(Duration::from_millis(age))).unwrap_or_default();
+            let counts = [row.ready.to_string(), oldest, row.active.to_string()];
+            cells(&self.queue, &short(&row.group, 60), counts, &row.rule, row.held_by.clone())
+        }))
     }
-    if rows.is_empty() && rules.iter().all(GroupRule::is_empty) {
-        queues::chosen(client, Some(queue)).await?;
-        note("no group has ready or running jobs, or a rule");
-        return Ok(());
+}
+
+impl Rule {
+    fn is_empty(&self) -> bool {
+        self.weight.is_none() && self.cap.is_none() && self.max_size.is_none() && self.order.is_none() && !self.paused
     }
-    let rules = ["*", "* (code)", "-"].into_iter().zip(rules).filter(|(_, rule)| !rule.is_empty());
-    let rules = rules.map(|(name, rule)| cells(name, [String::new(), String::new(), String::new()], &rule.into(), None));
-    let groups = rows.iter().map(|row| {
-        let oldest = row.oldest_ms.map(|age| coarse(Duration::from_millis(age))).unwrap_or_default();
-        cells(&short(&row.group, 60), [row.ready.to_string(), oldest, row.active.to_string()], &row.rule, row.held_by.clone())
-    });
-    print(&table(
-        ["group", "#ready", "#oldest", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"],
-        rules.chain(groups),
-    ))?;
-    if let Some(after) = after {
-        note(&format!("there are more: {}", behind(after.as_str())));
-    }
-    Ok(())
 }
 
 /// How the page behind a group is asked for in a shell.
@@ -374,12 +399,12 @@ fn behind(group: &str) -> String {
     format!("--after '{}'", group.replace('\'', r"'\''"))
 }
 
-fn cells(name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by: Option<String>) -> [String; 10] {
+fn cells(queue: &str, name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by: Option<String>) -> [String; 11] {
     let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let [weight, cap] = [rule.weight, rule.cap].map(|number| text(number.map(u64::from)));
     let paused = if rule.paused { "yes" } else { "" };
     let order = rule.order.unwrap_or_default().to_owned();
-    [name.to_owned(), ready, oldest, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
+    [queue.to_owned(), name.to_owned(), ready, oldest, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
 }
 
 /// A group, what holds for it, and what is set and declared of all groups.
@@ -452,7 +477,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         return Ok(print_json(&Rule::from(rule))?);
     }
     let rule = Rule::from(rule);
-    let row = cells(&of.to_string(), [String::new(), String::new(), String::new()], &rule, None);
-    let [group, _, _, _, weight, cap, max_size, order, paused, _] = row;
+    let row = cells(&args.queue, &of.to_string(), [String::new(), String::new(), String::new()], &rule, None);
+    let [_, group, _, _, _, weight, cap, max_size, order, paused, _] = row;
     Ok(print(&table(["group", "#weight", "#cap", "#max size", "order", "paused"], [[group, weight, cap, max_size, order, paused]]))?)
 }

@@ -14,19 +14,20 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table, utc},
-    queues,
+    queues::{self, Unreadable},
 };
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LimitsCommand {
-    /// List the limits of a queue, their effective values, and their held slots
+    /// List limits, their effective values, and their held slots
     #[command(after_help = "Examples:
+  {bin} limits list
   {bin} limits list orders
-  {bin} limits list orders --json | jq -r '.[] | select(.waiting > 0) | .limit'")]
+  {bin} limits list --json | jq -r '.limits[] | select(.waiting > 0) | .limit'")]
     List {
-        /// The queue
+        /// Only this queue
         #[arg(value_parser = queue)]
-        queue: String,
+        queue: Option<String>,
         #[command(flatten)]
         format: Format,
     },
@@ -115,6 +116,7 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
 /// A limit, as JSON.
 #[derive(Serialize)]
 struct Row {
+    queue: String,
     limit: String,
     #[serde(flatten)]
     rule: Rule,
@@ -155,8 +157,9 @@ impl From<LimitRule> for Rule {
     }
 }
 
-fn row(limit: LimitInfo) -> Row {
+fn row(queue: &str, limit: LimitInfo) -> Row {
     Row {
+        queue: queue.to_owned(),
         limit: limit.name,
         rule: limit.rule.into(),
         declared: limit.declared.map(Rule::from),
@@ -182,16 +185,20 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     let inspector = client.inspector();
     match command {
         LimitsCommand::List { queue, format } => {
-            let rows: Vec<Row> = inspector.limits(&queue).await?.into_iter().map(row).collect();
-            if rows.is_empty() {
-                queues::chosen(client, Some(&queue)).await?;
+            let chosen = queues::of_list(client, queue.as_deref()).await?;
+            let (of_each, unreadable) = queues::of_each(chosen, async |queue| inspector.limits(queue).await).await?;
+            let rows: Vec<Row> =
+                of_each.into_iter().flat_map(|(queue, limits)| limits.into_iter().map(move |limit| row(&queue, limit))).collect();
+            if rows.is_empty() && queue.is_some() {
+                queues::chosen(client, queue.as_deref()).await?;
             }
-            list(&rows, &format)
+            list(&rows, &format)?;
+            Unreadable::tell(&unreadable)
         }
         LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
             let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit, "").await) };
             let keys = inspector.limit_keys(&queue, &limit, None, keys.into()).await?;
-            show(found, keys, &format)
+            show(&queue, found, keys, &format)
         }
         LimitsCommand::Set(args) => set(client, args).await,
         LimitsCommand::Remove { limit: Named { queue, limit }, format } => {
@@ -235,10 +242,10 @@ async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Fa
 
 fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
     if format.json {
-        return Ok(print_json(&rows)?);
+        return Ok(print_json(&json!({ "limits": rows }))?);
     }
     if rows.is_empty() {
-        note("the queue has no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`");
+        note("there are no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`");
         return Ok(());
     }
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
@@ -250,14 +257,14 @@ fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
         };
         let rate = row.rule.rate.clone().unwrap_or_default();
         let [held, waiting] = [row.held, row.waiting].map(|count| count.to_string());
-        [row.limit.clone(), text(row.rule.concurrency), rate, text(row.rule.burst), held, waiting, said.to_owned()]
+        [row.queue.clone(), row.limit.clone(), text(row.rule.concurrency), rate, text(row.rule.burst), held, waiting, said.to_owned()]
     });
-    Ok(print(&table(["limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "said by"], rows))?)
+    Ok(print(&table(["queue", "limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "said by"], rows))?)
 }
 
-fn show(limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {
+fn show(queue: &str, limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {
     if format.json {
-        return Ok(print_json(&Shown { limit: row(limit), keys: keys.into_iter().map(key).collect() })?);
+        return Ok(print_json(&Shown { limit: row(queue, limit), keys: keys.into_iter().map(key).collect() })?);
     }
     let said = |rule: Option<LimitRule>| rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string());
     let lines = [
@@ -303,7 +310,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         })
         .await?;
     if args.format.json {
-        return Ok(print_json(&row(set))?);
+        return Ok(print_json(&row(&queue, set))?);
     }
     Ok(print(&format!("{queue}/{limit}: {}", set.rule))?)
 }

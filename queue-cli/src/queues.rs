@@ -238,6 +238,15 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
     }
 }
 
+/// The queues of a list: all, or the one that was named. What is set of that one may be there
+/// before its first job, so it need not exist.
+pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<String>, Failure> {
+    match queue {
+        Some(queue) => Ok(vec![queue.to_owned()]),
+        None => chosen(client, None).await,
+    }
+}
+
 /// What is set of a queue may be there before its first job. Its name may be misspelt, too.
 pub(super) async fn tell_if_new(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };

@@ -11,6 +11,9 @@ async fn bill(tenant: String) {
     drop(tenant);
 }
 
+#[task(queue = "notes")]
+async fn note() {}
+
 #[tokio::test]
 async fn a_person_lists_groups_and_sets_their_rules() {
     let place = Place::sqlite(SHOP);
@@ -18,9 +21,15 @@ async fn a_person_lists_groups_and_sets_their_rules() {
     for tenant in ["acme", "acme", "globex"] {
         bill::job(tenant.to_owned()).enqueue(&client).await.unwrap();
     }
-    let listed: Value = place.json(&["groups", "list", "orders"]);
+    let listed: Value = place.json(&["groups", "list", "orders"])["queues"][0].clone();
     let depth = |listed: &Value, at: usize| (listed["groups"][at]["group"].to_string(), listed["groups"][at]["ready"].as_u64());
     assert_eq!((depth(&listed, 0), depth(&listed, 1)), (("\"acme\"".to_owned(), Some(2)), ("\"globex\"".to_owned(), Some(1))));
+
+    // All queues, and a queue without groups.
+    client.enqueue_all([note::job()]).await.unwrap();
+    let all: Value = place.json(&["groups", "list"]);
+    assert_eq!((&all["queues"][0]["queue"], &all["queues"][1]["queue"]), (&"notes".into(), &"orders".into()), "{all}");
+    assert!(place.ok(&["groups", "list"]).lines().any(|line| line.starts_with("orders  acme")));
 
     place.ok(&["groups", "set", "orders", "acme", "--weight", "3", "--cap", "10"]);
     place.ok(&["groups", "set", "orders", "*", "--max-size", "100"]);
@@ -59,7 +68,7 @@ async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
     shows(&["cap       5 (all groups)", "max size  100 (code)"]);
     let table = place.ok(&["groups", "list", "orders"]);
     assert!(table.contains("* (code)"), "{table}");
-    let listed: Value = place.json(&["groups", "list", "orders"]);
+    let listed: Value = place.json(&["groups", "list", "orders"])["queues"][0].clone();
     assert_eq!((&listed["others"]["cap"], &listed["declared"]["cap"]), (&Value::from(5), &Value::from(2)));
     let shown: Value = place.json(&["groups", "show", "orders", "acme"]);
     assert_eq!((&shown["cap"], &shown["holds"]["cap"], &shown["holds"]["max_size"]), (&Value::Null, &Value::from(5), &Value::from(100)));

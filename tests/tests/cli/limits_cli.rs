@@ -25,7 +25,9 @@ async fn a_person_sets_shows_and_removes_limits() {
     let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20", "--new"]);
     assert_eq!(set.trim(), "orders/stripe: concurrency 4, rate 100/1m, burst 20");
     let listed: Value = place.json(&["limits", "list", "orders"]);
-    let limit = &listed[0];
+    assert_eq!(listed, place.json(&["limits", "list"]), "there is one queue");
+    let limit = &listed["limits"][0];
+    assert_eq!(limit["queue"], "orders");
     assert_eq!((&limit["limit"], &limit["concurrency"], &limit["rate"]), (&"stripe".into(), &4.into(), &"100/1m".into()));
     assert!(place.ok(&["limits", "list", "orders"]).contains("stripe"));
     let shown = place.ok(&["limits", "show", "orders/stripe"]);
