@@ -1,19 +1,41 @@
 //! `keys`: unique keys, and the jobs that hold them.
 
-use std::str::FromStr;
+use std::{
+    str::FromStr,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use clap::Subcommand;
 use queue_core::{Client, Error, UniqueKey, address::check_queue};
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{print, print_json},
+    output::{print, print_json, table, utc},
+    queues::{self, Unreadable},
 };
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeysCommand {
+    /// List the held keys and the jobs that hold them
+    #[command(after_help = "Examples:
+  {bin} keys list
+  {bin} keys list orders
+  {bin} keys list orders --json | jq -r '.queues[].keys[].job'")]
+    List {
+        /// Only this queue
+        queue: Option<String>,
+        /// Most keys of a queue to print
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+        /// Continue behind a page: the `next` of its queue
+        #[arg(long, value_name = "NEXT", requires = "queue")]
+        after: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
     /// Release a key from the job that holds it, so that another job with this key can be enqueued; the job continues
     #[command(after_help = "Examples:
   {bin} keys release orders/4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
@@ -47,8 +69,69 @@ impl FromStr for Named {
 
 pub(super) async fn keys(client: &Client, command: KeysCommand) -> Result<(), Failure> {
     match command {
+        KeysCommand::List { queue, limit, after, format } => list(client, queue.as_deref(), limit, after.as_deref(), &format).await,
         KeysCommand::Release { key: Named { queue, key }, format } => release(client, &queue, key, &format).await,
     }
+}
+
+/// Held keys of a queue, as JSON.
+#[derive(Serialize)]
+struct Listed {
+    queue: String,
+    keys: Vec<Row>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    key: String,
+    job: String,
+    until: Option<String>,
+    next: Option<String>,
+}
+
+/// Reads page by page up to the limit.
+async fn read(client: &Client, queue: &str, limit: usize, after: Option<&str>) -> queue_core::Result<Listed> {
+    let mut listed = Listed { queue: queue.to_owned(), keys: Vec::new(), next: after.map(str::to_owned) };
+    loop {
+        let page = client.inspector().keys(queue, listed.next.as_deref(), limit.saturating_sub(listed.keys.len())).await?;
+        listed.keys.extend(page.keys.into_iter().map(|(key, holder)| Row {
+            key: key.to_string(),
+            job: format!("{queue}/{}", holder.id),
+            until: holder.until_ms.and_then(|ms| utc(UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).ok()?))),
+            next: holder.next.map(|next| format!("{queue}/{next}")),
+        }));
+        listed.next = page.next;
+        if listed.next.is_none() || listed.keys.len() >= limit {
+            return Ok(listed);
+        }
+    }
+}
+
+async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<&str>, format: &Format) -> Result<(), Failure> {
+    let chosen = queues::chosen(client, queue).await?;
+    let (of_each, unreadable) = queues::of_each(chosen, async |queue| read(client, queue, limit, after).await).await?;
+    let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
+    if format.json {
+        print_json(&json!({ "queues": listed }))?;
+        return Unreadable::tell(&unreadable);
+    }
+    let rows = listed.iter().flat_map(|Listed { queue, keys, .. }| {
+        let cell = |text: &Option<String>| text.clone().unwrap_or_default();
+        keys.iter().map(move |row| [queue.clone(), row.key.clone(), row.job.clone(), cell(&row.until), cell(&row.next)])
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        note("no job holds a key");
+    } else {
+        print(&table(["queue", "key", "held by", "until", "next"], rows))?;
+    }
+    for Listed { queue, next, .. } in &listed {
+        if let Some(next) = next {
+            note(&format!("there are more: `keys list {queue} --after {next}`"));
+        }
+    }
+    Unreadable::tell(&unreadable)
 }
 
 /// Prints who held it, and who holds it now.
@@ -69,4 +152,29 @@ async fn release(client: &Client, queue: &str, key: UniqueKey, format: &Format) 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{client::RawJob, payload::map_from_json};
+
+    use super::*;
+    use crate::output::held_back;
+
+    #[tokio::test]
+    async fn the_keys_of_all_queues_are_listed_with_their_holders() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let mut jobs = Vec::new();
+        for queue in ["mail", "orders"] {
+            let job = RawJob::new("send", map_from_json("send", "args", "{}").unwrap()).queue(queue).unique_key("one");
+            jobs.push(client.enqueue_raw(job).await.unwrap().0.to_string());
+        }
+        let format = Format { json: false };
+        let (done, said) = held_back(list(&client, None, 100, None, &format)).await;
+        done.unwrap();
+        assert!(jobs.iter().all(|job| said.answer.contains(job)), "{said:?}");
+        let (done, said) = held_back(list(&client, Some("mail"), 100, None, &format)).await;
+        done.unwrap();
+        assert_eq!((said.answer.lines().count(), said.answer.contains(&jobs[0])), (2, true), "{said:?}");
+    }
 }

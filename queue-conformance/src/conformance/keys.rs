@@ -1,8 +1,14 @@
 //! Keys whose jobs end, come back, die or are changed by people: none leaks, and at most one job holds each.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use queue_core::broker::{Audit, BuryReason, Change, Changed, CrashRule, Ending, Enqueued, JobState, KeyHolder, ProcessId, SweepLimits};
+use queue_core::{
+    Error,
+    broker::{
+        Audit, BuryReason, Change, Changed, CrashRule, Due, Ending, Enqueued, Hold, JobState, KeyHolder, ProcessId, SweepLimits, Unique,
+        UniqueKey,
+    },
+};
 
 use super::{
     bed::{Bed, LONG, SHORT, ack, eventually, nack},
@@ -178,6 +184,25 @@ pub async fn a_key_is_released_by_hand(bed: Bed) {
     let second = job("second", BUFFER);
     let next = second.id.clone();
     assert_eq!(bed.put_job(second).await, Enqueued::Buffered(next.clone()));
+    // The list has what is held, page by page, and nothing else.
+    let other = UniqueKey::of("other", b"key");
+    let mut third = job("third", SKIP);
+    third.unique = Some(Box::new(Unique::new(other).hold(Hold::Within(LONG))));
+    third.due = Due::After(LONG);
+    let third = first(&bed, third).await;
+    let (mut listed, mut after) = (BTreeMap::new(), None);
+    loop {
+        let page = bed.broker.keys(&bed.queue, after.as_deref(), 1).await.unwrap();
+        listed.extend(page.keys.into_iter().map(|(key, holder)| (key.to_string(), (holder.id, holder.until_ms.is_some(), holder.next))));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let expected = [(key().to_string(), (id.clone(), false, Some(next.clone()))), (other.to_string(), (third, true, None))];
+    assert_eq!(listed, BTreeMap::from(expected));
+    let error = bed.broker.keys(&bed.queue, Some("no cursor"), 1).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
     let released = bed.broker.release_key(&bed.queue, &key()).await.unwrap().expect("it was held");
     assert_eq!((released.id, released.next), (id.clone(), Some(next.clone())));
     is_held_by(&bed, &next, "released").await;

@@ -313,6 +313,14 @@ contract! {
         /// Who holds a key; `None` if it is free.
         viewer read fn key_holder(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
+        /// Held keys of a queue: the first ones, or those behind a [`KeyPage::next`]. About `limit`, at
+        /// most [`MAX_ITEMS`](MAX_ITEMS). A key that is held from the first page to the last is
+        /// found, on Redis perhaps twice.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
+        viewer read fn keys(queue: &str, after: Option<&str>, limit: usize) -> Result<KeyPage>;
+
         /// Releases a key, and returns the job that held it. The job that held the key continues.
         /// The job that is `held` for the key gets it, and may start.
         operator change fn release_key(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
@@ -419,4 +427,14 @@ contract! {
         /// Checks the list of all queues, and repairs it if `repair` is true.
         operator change fn audit_queues(repair: bool) -> Result<Vec<Damage>>;
     }
+}
+
+/// A page of held keys. It may be empty although there is a next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyPage {
+    /// The keys, and who holds each.
+    pub keys: Vec<(UniqueKey, KeyHolder)>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<String>,
 }

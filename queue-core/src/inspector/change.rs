@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{Filter, Inspector, Page, walk::page_of};
 use crate::{
     address::{JobAddress, JobId, check_queue},
-    broker::{Change, Changed, JobState, KeyHolder, MAX_ITEMS, UniqueKey},
+    broker::{Change, Changed, JobState, KeyHolder, KeyPage, MAX_ITEMS, UniqueKey},
     error::{Error, Result},
 };
 
@@ -52,6 +52,17 @@ impl Inspector {
         check_queue(queue)?;
         let queue = queue.to_owned();
         self.run_until(self.until(), |broker| async move { broker.key_holder(&queue, &key).await }).await
+    }
+
+    /// Held unique keys of a queue, and the jobs that hold them: the first ones, or those behind a
+    /// [`KeyPage::next`]. About `limit`, at most 500.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar or an invalid cursor; those of the broker.
+    pub async fn keys(&self, queue: &str, after: Option<&str>, limit: usize) -> Result<KeyPage> {
+        check_queue(queue)?;
+        let (queue, after) = (queue.to_owned(), after.map(str::to_owned));
+        self.run_until(self.until(), |broker| async move { broker.keys(&queue, after.as_deref(), limit).await }).await
     }
 
     /// Releases a unique key, and returns the job that held it. That job continues. The next job

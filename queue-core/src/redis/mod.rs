@@ -38,8 +38,9 @@ use self::{
         url,
     },
     keys::Keys,
-    script::Script,
+    script::{KEYS, Script},
     turn::KnownQueues,
+    values::{array, bytes, next, text},
 };
 use crate::{
     address::{JobId, check_queue},
@@ -47,7 +48,7 @@ use crate::{
     broker::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
         Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints, Inspect,
-        JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
+        JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses, QueueStats,
         Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList, SchedulePage,
         SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
         StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked,
@@ -305,6 +306,22 @@ impl Inspect for RedisBroker {
 
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         people::key_holder(self, queue, key, false).await
+    }
+
+    async fn keys(&self, queue: &str, after: Option<&str>, limit: usize) -> Result<KeyPage> {
+        let after = after.unwrap_or("0");
+        let cursor: u64 = after.parse().map_err(|_| Error::invalid("cursor", after, "is not a cursor of this broker"))?;
+        let mut call = KEYS.call(&self.keys, queue);
+        call.arg(cursor).arg(limit.clamp(1, MAX_ITEMS));
+        let mut values = array(self.script(queue, &KEYS, call).await?)?.into_iter();
+        let mut page = KeyPage { next: Some(text(next(&mut values)?)?).filter(|next| next != "0"), ..KeyPage::default() };
+        while let Some(key) = values.next() {
+            let mut holder = KeyHolder::new(JobId::from_bytes(&bytes(next(&mut values)?)?)?);
+            holder.until_ms = text(next(&mut values)?)?.parse().ok();
+            holder.next = Some(bytes(next(&mut values)?)?).filter(|id| !id.is_empty()).map(|id| JobId::from_bytes(&id)).transpose()?;
+            page.keys.extend(UniqueKey::from_bytes(&bytes(key)?).map(|key| (key, holder)));
+        }
+        Ok(page)
     }
 
     async fn edit(&self, request: &EditJob) -> Result<EditedJob> {

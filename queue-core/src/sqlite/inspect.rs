@@ -1,15 +1,22 @@
 //! What people need of a broker, handed on to [`people`] and the folders beside it.
 
 use async_trait::async_trait;
+use rusqlite::params;
 
 use super::{
-    SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, operation, people, remark, schedule, topic,
+    SqliteBroker, audit, bounded,
+    connection::{
+        operation::Commit,
+        tx::{Failed, Tx},
+        unsigned::Unsigned,
+    },
+    doors, groups, history, limits, operation, people, remark, schedule, topic,
 };
 use crate::{
     address::{JobId, check_queue},
     broker::{
         AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound, Scan,
+        KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound, Scan,
         Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
         StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
@@ -90,6 +97,23 @@ impl Inspect for SqliteBroker {
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         let (queue, key) = (queue.to_owned(), *key);
         self.reader().call(Commit::Soon, move |tx| people::key_holder(tx, &queue, &key)).await
+    }
+
+    async fn keys(&self, queue: &str, after: Option<&str>, limit: usize) -> Result<KeyPage> {
+        const KEYS: &str = "SELECT key FROM queue_keys WHERE queue = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
+        let after: Option<UniqueKey> = after.map(str::parse).transpose()?;
+        let (queue, limit) = (queue.to_owned(), limit.clamp(1, MAX_ITEMS));
+        let page = move |tx: &mut Tx<'_>| {
+            let Some(queue) = tx.queue(&queue)?.filter(|_| tx.keyed()) else { return Ok(KeyPage::default()) };
+            let from = after.as_ref().map_or(&[][..], UniqueKey::as_bytes);
+            let rows: Vec<Vec<u8>> = tx.sql(KEYS)?.query_map(params![queue.key, from, Unsigned(limit)], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let examined: Vec<UniqueKey> = rows.iter().filter_map(|key| UniqueKey::from_bytes(key)).collect();
+            let next = examined.last().filter(|_| rows.len() == limit).map(ToString::to_string);
+            let held = |key| Ok(doors::keys::holder(tx, &queue, &key)?.map(|holder| (key, holder)));
+            let keys: Result<Vec<_>, Failed> = examined.into_iter().filter_map(|key| held(key).transpose()).collect();
+            Ok(KeyPage { keys: keys?, next })
+        };
+        self.reader().call(Commit::Soon, page).await
     }
 
     async fn edit(&self, request: &EditJob) -> Result<EditedJob> {

@@ -212,6 +212,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/edit"
         "people/follow"
         "people/key"
+        "people/keys"
         "people/note_due_and_hint"
         "people/pause"
         "people/pauses"
@@ -300,7 +301,7 @@ macro_rules! scripts {
         /// The verbs that run a script. Any verb may run one that has none here.
         #[cfg(test)]
         pub(super) fn verbs_of(script: &Script) -> &'static [&'static str] {
-            $(if std::ptr::eq(script, &**$name) {
+            $(if std::ptr::eq(script, &*$name) {
                 return &[$(stringify!($verb)),*];
             })*
             unreachable!("the list has every script")
@@ -334,6 +335,7 @@ scripts! {
     ASK_WORKER: "people/ask_worker", "flags=allow-oom", [ask_worker];
     PAUSES: "people/pauses", "flags=no-writes", [pauses];
     KEY: "people/key", "flags=no-writes", [key_holder];
+    KEYS: "people/keys", "flags=no-writes", [keys];
     RELEASE_KEY: "people/release_key", "flags=allow-oom", [release_key];
     GROUPS: "groups/list", "flags=no-writes", [groups];
     SET_GROUP: "groups/set", "", [set_group];
