@@ -65,6 +65,18 @@ pub(super) enum QueuesCommand {
   {bin} queues purge mail --dry-run
   {bin} queues purge mail --confirm mail")]
     Purge(DrainArgs),
+    /// Remove a queue that nothing uses: its name, and its history
+    #[command(after_help = "Examples:
+  {bin} queues remove mial
+
+A queue with jobs, workers, schedules, rules, limits or pauses is not removed. Programs that enqueue
+to it make it anew.")]
+    Remove {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        format: Format,
+    },
     /// Let workers claim again
     #[command(after_help = "Examples:
   {bin} queues resume mail")]
@@ -186,6 +198,18 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         }
         QueuesCommand::Drain(args) => drains::drain(client, OperationKind::Drain, args).await,
         QueuesCommand::Purge(args) => drains::drain(client, OperationKind::Purge, args).await,
+        QueuesCommand::Remove { queue, format } => {
+            let queue = known(client, vec![queue]).await?.remove(0);
+            let used = inspector.remove_queue(&queue).await?;
+            if !used.is_empty() {
+                let problem = format!("queue `{queue}` is not removed: it has {}; `doctor` and `status` show more", used.join(", "));
+                return Err(Failure::new(Exit::WrongState, problem));
+            }
+            if format.json {
+                return Ok(print_json(&json!({ "queue": queue, "removed": true }))?);
+            }
+            Ok(print(&format!("{queue} is removed"))?)
+        }
         QueuesCommand::Resume { queues, format } => {
             each(&known(client, queues).await?, &format, async |queue| {
                 inspector.resume(queue).await?;

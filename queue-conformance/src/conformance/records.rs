@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, Counter, Ending, Enqueued, JobState, KeepLimits, NewJob, Priority, SweepLimits},
+    broker::{BuryReason, Change, Counter, Ending, Enqueued, JobState, KeepLimits, NewJob, Priority, SetPause, SweepLimits},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, eventually, finish, nack};
@@ -117,6 +117,25 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     let place = |name: &str| queues.iter().position(|queue| queue == name).expect("it is listed");
     assert!(place(other.queue.trim_end_matches("-b")) < place(&other.queue));
     assert!(queues.is_sorted());
+    // A queue that nothing uses is removed, and the next job makes it anew.
+    assert_eq!(other.broker.remove_queue(&other.queue).await.unwrap(), ["workers"]);
+    let queue = format!("{}c", other.queue);
+    let removed = other.in_queue(&queue);
+    let remove = async || removed.broker.remove_queue(&removed.queue).await.unwrap();
+    let job = NewJob::new(JobId::make(), envelope("x"));
+    let id = job.id.clone();
+    removed.producer().await.stored(vec![job]).await;
+    assert_eq!(remove().await, ["jobs"]);
+    removed.broker.change(&removed.queue, Change::Delete, None, &[id]).await.unwrap();
+    removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), true)).await.unwrap();
+    assert_eq!(remove().await, ["pauses"]);
+    removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), false)).await.unwrap();
+    assert_eq!(remove().await, Vec::<String>::new());
+    assert!(!removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
+    removed.put(1).await;
+    assert!(removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
+    let stats = removed.broker.stats(&removed.queue).await.unwrap();
+    assert_eq!((stats.jobs(), stats.total(Counter::Enqueued)), (1, 1), "nothing of its past is left");
 }
 
 /// A name outside the grammar never becomes a key.

@@ -76,6 +76,18 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
     }
 
+    /// Removes a queue that has no jobs, workers, schedules, rules, limits and pauses: its name, and
+    /// its history. Returns what uses it; nothing if it is removed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueue`]; [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
+        check_queue(queue)?;
+        self.found_of(queue, (), true).await?;
+        let queue = queue.to_owned();
+        self.run_until(self.until(), |broker| async move { broker.remove_queue(&queue).await }).await
+    }
+
     /// Changes one job. Never answers [`Changed::No`] or [`Changed::Held`].
     ///
     /// # Errors

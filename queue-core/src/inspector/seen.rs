@@ -12,7 +12,8 @@ use crate::{
     text::nearest,
 };
 
-/// The queues that a client has seen on the list of all queues, from which none goes.
+/// The queues that a client has seen on the list of all queues. One that an operator has removed
+/// since then looks empty to this client.
 #[derive(Debug, Default)]
 pub(crate) struct SeenQueues(Mutex<HashSet<String>>);
 

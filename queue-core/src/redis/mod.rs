@@ -38,7 +38,7 @@ use self::{
         url,
     },
     keys::Keys,
-    script::{KEYS, Script},
+    script::{KEYS, REMOVE_QUEUE, Script},
     turn::KnownQueues,
     values::{array, bytes, next, text},
 };
@@ -339,6 +339,19 @@ impl Inspect for RedisBroker {
 
     async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
         misfits::audit_registry(self, repair).await
+    }
+
+    async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
+        check_queue(queue)?;
+        let used = self.script(queue, &REMOVE_QUEUE, REMOVE_QUEUE.call(&self.keys, queue)).await?;
+        let used: Vec<String> = array(used)?.into_iter().map(text).collect::<Result<_>>()?;
+        if used.is_empty() {
+            let registry = self.keys.queues();
+            self.servers.command(Purpose::Beats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
+            // Whoever has registered in the meantime has found the name on the list.
+            self.list_again(queue).await?;
+        }
+        Ok(used)
     }
 
     async fn groups(&self, queue: &str, which: &GroupList) -> Result<GroupPage> {

@@ -126,6 +126,40 @@ impl Inspect for SqliteBroker {
         self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
     }
 
+    async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
+        const USES: [(&str, &str); 7] = [
+            ("jobs", "queue_jobs"),
+            ("workers", "queue_lanes"),
+            ("schedules", "queue_schedules"),
+            ("rules of groups", "queue_rules"),
+            ("limits", "queue_limits"),
+            ("pauses", "queue_pauses"),
+            ("aging", "queue_aging"),
+        ];
+        check_queue(queue)?;
+        let queue = queue.to_owned();
+        let remove = move |tx: &mut Tx<'_>| {
+            let Some(queue) = tx.queue(&queue)? else { return Ok(Vec::new()) };
+            let mut used = Vec::new();
+            for (what, table) in USES {
+                let exists = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE queue = ?1)");
+                if tx.sql(&exists)?.query_row([queue.key], |row| row.get(0))? || what == "pauses" && queue.paused {
+                    used.push(what.to_owned());
+                }
+            }
+            if used.is_empty() {
+                for table in include_str!("connection/schema.sql").split("CREATE TABLE ").skip(1) {
+                    let (name, columns) = table.split_once(" (").unwrap_or_default();
+                    if columns.split(") STRICT").next().is_some_and(|columns| columns.contains("    queue INTEGER")) {
+                        tx.sql(&format!("DELETE FROM {name} WHERE queue = ?1"))?.execute([queue.key])?;
+                    }
+                }
+            }
+            Ok(used)
+        };
+        self.writer().call(Commit::Synced, remove).await
+    }
+
     async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| people::transitions(tx, &queue, after, limit)).await

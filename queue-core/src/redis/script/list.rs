@@ -220,6 +220,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/promoting"
         "people/release_key"
         "people/remove"
+        "people/remove_queue"
         "people/requeue"
         "people/requeueing"
         "people/scan"
@@ -332,6 +333,7 @@ scripts! {
     PAUSE: "people/pause", "flags=allow-oom", [set_pause];
     SET_OPERATION: "operation/set", "flags=allow-oom", [operate];
     STEP_OPERATION: "operation/step", "flags=allow-oom", [operate];
+    REMOVE_QUEUE: "people/remove_queue", "flags=allow-oom", [remove_queue];
     ASK_WORKER: "people/ask_worker", "flags=allow-oom", [ask_worker];
     PAUSES: "people/pauses", "flags=no-writes", [pauses];
     KEY: "people/key", "flags=no-writes", [key_holder];
