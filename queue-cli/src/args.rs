@@ -1,6 +1,7 @@
 //! The arguments of the command line.
 
 use std::{
+    ffi::OsString,
     process::ExitCode,
     time::{Duration, SystemTime},
 };
@@ -120,7 +121,7 @@ pub(super) struct Operator {
 
 /// Adds all commands to a program that has `work`.
 pub(super) fn with_commands(program: clap::Command) -> clap::Command {
-    Args::augment_args(program).subcommand_required(false).arg_required_else_help(false)
+    Args::augment_args(program).version(env!("CARGO_PKG_VERSION")).subcommand_required(false).arg_required_else_help(false)
 }
 
 /// The program `queue`: called without a command, it helps.
@@ -129,7 +130,7 @@ pub(super) fn operator_command() -> clap::Command {
         .about("Not in this program, which has no tasks: start the worker binary of your application")
         .after_help("Examples:\n  shop-worker work");
     let program = clap::Command::new("queue").about("Inspect and repair background jobs").after_help(OPERATOR_HELP);
-    Args::augment_args(program.subcommand(work)).arg_required_else_help(true)
+    Args::augment_args(program.subcommand(work)).version(env!("CARGO_PKG_VERSION")).arg_required_else_help(true)
 }
 
 const OPERATOR_HELP: &str = "Examples:
@@ -146,6 +147,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     if arguments.is_empty() {
         arguments.push("worker".into());
     }
+    let arguments = with_list(&command, arguments);
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
@@ -155,6 +157,22 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
         }
         ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })
     })
+}
+
+/// A noun without a verb lists: `queue limits` is `queue limits list`.
+fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
+    let mut at = 1;
+    while let Some(option) = word(at).filter(|word| word.starts_with('-')) {
+        at += if option == "--url" { 2 } else { 1 };
+    }
+    let noun = word(at).and_then(|noun| program.find_subcommand(noun));
+    let lists = noun.is_some_and(|noun| noun.is_subcommand_required_set() && noun.find_subcommand("list").is_some());
+    let has_verb = word(at + 1).is_some_and(|word| !word.starts_with('-') || ["-h", "--help"].contains(&word));
+    if lists && !has_verb {
+        arguments.insert(at + 1, "list".into());
+    }
+    arguments
 }
 
 fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>, clap::Error> {
@@ -167,7 +185,7 @@ fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>,
 }
 
 /// What clap says of a mistake, without the password of a URL that it repeats.
-fn told(mistake: &str, arguments: &[std::ffi::OsString]) -> String {
+fn told(mistake: &str, arguments: &[OsString]) -> String {
     let urls = arguments.iter().filter_map(|argument| argument.to_str()).filter(|argument| argument.contains("://"));
     urls.fold(mistake.trim_end().to_owned(), |told, url| told.replace(url, &queue_core::__private::redacted(url)))
 }

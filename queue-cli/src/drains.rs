@@ -1,10 +1,10 @@
 //! `queues drain` and `queues purge`: all jobs that wait go, or all but those that run.
 
-use queue_core::{Client, NewOperation, OperationKind};
+use queue_core::{Client, Inspector, JobState, NewOperation, OperationKind};
 
 use super::{
     args::Format,
-    exit::{Exit, Failure},
+    exit::Failure,
     operations::{self, Begun, Starting},
     output::{print, print_json},
     person, queues,
@@ -14,9 +14,9 @@ use super::{
 pub(super) struct DrainArgs {
     /// The queue
     queue: String,
-    /// The name of the queue once more, as what is removed cannot be brought back; on a terminal it is asked for
-    #[arg(long, value_name = "QUEUE")]
-    confirm: Option<String>,
+    /// Remove them without a question
+    #[arg(long)]
+    yes: bool,
     /// Why, for the history
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
@@ -28,10 +28,13 @@ pub(super) struct DrainArgs {
 
 pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs) -> Result<(), Failure> {
     let queue = queues::chosen(client, Some(&args.queue)).await?.remove(0);
-    if !args.starting.dry_run {
-        confirm(kind, &queue, args.confirm)?;
-    }
     let inspector = client.inspector().because(args.reason);
+    if !args.starting.dry_run && !args.yes {
+        let jobs = count(&inspector, kind, &queue).await?;
+        if jobs > 0 {
+            person::confirm(&format!("{} of {queue}", operations::jobs(jobs)), ", or --dry-run to count them")?;
+        }
+    }
     match operations::begin(&inspector, &queue, NewOperation::all_of(kind), &args.starting, &args.format).await? {
         Begun::Looked(answer) if args.format.json => Ok(print_json(&answer)?),
         Begun::Looked(_) => Ok(()),
@@ -41,23 +44,13 @@ pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs)
     }
 }
 
-/// A person has to write the name.
-fn confirm(kind: OperationKind, queue: &str, given: Option<String>) -> Result<(), Failure> {
-    let what = match kind {
-        OperationKind::Drain => "all waiting jobs",
-        _ => "all jobs except running jobs, and the records of ended jobs,",
+/// How many jobs are removed.
+async fn count(inspector: &Inspector, kind: OperationKind, queue: &str) -> Result<u64, Failure> {
+    let stats = inspector.stats(queue).await?;
+    const WAITING: [JobState; 5] = [JobState::Ready, JobState::Scheduled, JobState::Held, JobState::Parked, JobState::Retry];
+    let is_removed = |state: &JobState| match kind {
+        OperationKind::Drain => WAITING.contains(state),
+        _ => *state != JobState::Active,
     };
-    let given = match given {
-        Some(given) => Some(given),
-        None => person::answer(&format!("{what} of {queue} will be removed permanently; write its name to confirm"))?,
-    };
-    let Some(given) = given else {
-        let problem =
-            format!("{what} of {queue} would be removed permanently; add `--confirm {queue}` to remove them, or --dry-run to count them");
-        return Err(Failure::new(Exit::Usage, problem));
-    };
-    if given == queue {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Usage, format!("`{given}` is not the name of the queue, `{queue}`: nothing was removed")))
+    Ok(JobState::ALL.into_iter().filter(is_removed).map(|state| stats.count(state)).sum())
 }

@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -132,8 +132,11 @@ pub(super) fn harmless(text: &str) -> String {
     text.replace(|c| is_obeyed(c) && c != '\n', " ")
 }
 
-/// A text of at most `max` characters.
+/// A text of at most `max` characters on a terminal, and all of it elsewhere.
 pub(super) fn short(text: &str, max: usize) -> String {
+    if !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -5,9 +5,21 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 
+use super::exit::{Exit, Failure};
+
 /// The name of the user, as the environment has it; empty if it has none.
 pub(super) fn name() -> String {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty())).unwrap_or_default()
+}
+
+/// Prints what will be removed, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes`
+/// does, with which this is not called.
+pub(super) fn confirm(what: &str, way_out: &str) -> Result<(), Failure> {
+    match answer(&format!("{what} will be removed permanently; write `yes` to continue"))? {
+        None => Err(Failure::new(Exit::Usage, format!("{what} would be removed permanently; add --yes to remove them{way_out}"))),
+        Some(answer) if answer == "yes" => Ok(()),
+        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed"))),
+    }
 }
 
 /// Asks on the terminal, and waits for a line. `None`: standard input is no terminal.

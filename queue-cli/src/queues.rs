@@ -57,13 +57,13 @@ pub(super) enum QueuesCommand {
     /// Remove all waiting jobs: ready, scheduled, held and parked jobs, and jobs that wait for a retry; running jobs continue
     #[command(after_help = "Examples:
   {bin} queues drain mail --dry-run
-  {bin} queues drain mail --confirm mail --reason 'a wrong import'
-  {bin} queues drain mail --confirm mail --detach     the workers of the queue do it")]
+  {bin} queues drain mail --yes --reason 'a wrong import'
+  {bin} queues drain mail --yes --detach              the workers of the queue do it")]
     Drain(DrainArgs),
     /// Remove all jobs except running jobs: waiting jobs, and the records of ended jobs
     #[command(after_help = "Examples:
   {bin} queues purge mail --dry-run
-  {bin} queues purge mail --confirm mail")]
+  {bin} queues purge mail")]
     Purge(DrainArgs),
     /// Remove a queue that nothing uses: its name, and its history
     #[command(after_help = "Examples:

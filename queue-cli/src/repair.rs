@@ -84,13 +84,7 @@ async fn confirmed(
         return Ok(Vec::new());
     }
     let what = counted(&counts, which);
-    let Some(answer) = person::answer(&format!("{what} will be removed permanently; write `yes` to continue"))? else {
-        let count = if which.only.is_empty() { "" } else { ", or --dry-run to count them" };
-        return Err(Failure::new(Exit::Usage, format!("{what} would be removed permanently; add --yes to remove them{count}")));
-    };
-    if answer != "yes" {
-        return Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed")));
-    }
+    person::confirm(&what, if which.only.is_empty() { "" } else { ", or --dry-run to count them" })?;
     Ok(counts.into_iter().map(|(queue, _)| queue).collect())
 }
 

@@ -37,11 +37,11 @@ use crate::{JobLogLayer, QueueConfig, Worker, WorkerError, patience::Patience, t
 /// | `doctor` | checks the broker, and searches the queues for damage; `--repair` repairs it |
 /// | `jobs list`, `search`, `show`, `why`, `wait`, `logs` | reads jobs |
 /// | `jobs requeue`, `promote`, `cancel`, `edit`, `duplicate`, `delete` | changes jobs |
-/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge` | lists queues; sets aging; stops and resumes claims; removes jobs |
+/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge`, `remove` | lists queues; sets aging; stops and resumes claims; removes jobs; removes unused queues |
 /// | `operations list`, `show`, `stop`, `resume` | shows and controls operations on all matching jobs |
 /// | `groups list`, `show`, `set`, `pause`, `resume`, `drain`, `cancel` | shows groups, sets their rules, cancels their jobs |
 /// | `limits list`, `show`, `set`, `remove` | shows limits and their holders, and sets them at run time |
-/// | `keys release` | releases a unique key from the job that holds it |
+/// | `keys list`, `release` | lists held unique keys and their jobs; releases a key from the job that holds it |
 /// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `rewind`, `set`, `trim` | shows topics and their subscriptions, publishes and reads events, sets retention |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
 /// | `outbox init`, `list`, `retry`, `drop`, `release` | prints the SQL that creates the tables of an outbox, shows its rows and repairs them |

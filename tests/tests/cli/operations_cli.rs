@@ -140,24 +140,23 @@ async fn an_operation_that_is_under_way_keeps_others_out() {
 }
 
 #[tokio::test]
-async fn a_drain_and_a_purge_want_the_name_of_the_queue() {
+async fn a_drain_and_a_purge_want_a_yes() {
     let (folder, url) = in_folder();
     let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 5).await;
     ok(&folder, &url, &["jobs", "cancel", "orders/o-0", "orders/o-1"]);
-    for verb in ["drain", "purge"] {
+    for (verb, jobs) in [("drain", 3), ("purge", 5)] {
         let (code, problem) = refused(&folder, &url, &["queues", verb, "orders"]);
-        assert!(code == Some(2) && problem.contains("add `--confirm orders` to remove them"), "{code:?} {problem}");
-        let (code, problem) = refused(&folder, &url, &["queues", verb, "orders", "--confirm", "order"]);
-        assert!(code == Some(2) && problem.contains("is not the name of the queue, `orders`: nothing was removed"), "{problem}");
+        let asked = format!("{jobs} jobs of orders would be removed permanently; add --yes to remove them");
+        assert!(code == Some(2) && problem.contains(&asked), "{code:?} {problem}");
     }
-    let (code, problem) = refused(&folder, &url, &["queues", "drain", "order", "--confirm", "order"]);
+    let (code, problem) = refused(&folder, &url, &["queues", "drain", "order", "--yes"]);
     assert!(code == Some(3) && problem.contains("did you mean `orders`?"), "{code:?} {problem}");
     assert_eq!(ok(&folder, &url, &["queues", "drain", "orders", "--dry-run"]), "orders: 3 jobs would be removed");
-    assert_eq!(ok(&folder, &url, &["queues", "drain", "orders", "--confirm", "orders"]), "orders: 3 jobs removed");
+    assert_eq!(ok(&folder, &url, &["queues", "drain", "orders", "--yes"]), "orders: 3 jobs removed");
     let stats = client.inspector().stats("orders").await.unwrap();
     assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, 2));
-    let purged = json(&folder, &url, &["queues", "purge", "orders", "--confirm", "orders", "--reason", "all of it"]);
+    let purged = json(&folder, &url, &["queues", "purge", "orders", "--yes", "--reason", "all of it"]);
     assert_eq!((&purged["changed"], &purged["kind"], &purged["reason"]), (&2.into(), &"purge".into(), &"all of it".into()));
     assert_eq!(client.inspector().stats("orders").await.unwrap().jobs(), 0);
 }
@@ -196,7 +195,7 @@ async fn survives(folder: &TempDir, url: &str) {
             // It was at its end before this test was at the kill: everything once more.
             too_quick += 1;
             assert!(too_quick < 10, "it cannot be killed in the middle");
-            ok(folder, url, &["queues", "purge", "orders", "--confirm", "orders"]);
+            ok(folder, url, &["queues", "purge", "orders", "--yes"]);
         }
     }
     let left = middle.expect("it was killed in the middle");
