@@ -151,7 +151,11 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
-            super::output::remark(&told(&error.render().to_string(), &arguments));
+            let text = told(&error.render().to_string(), &arguments);
+            match text.strip_prefix("error: ") {
+                Some(problem) => super::exit::tell(problem),
+                None => super::output::remark(&text),
+            }
         } else {
             let _ = error.print();
         }

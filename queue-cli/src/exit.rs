@@ -1,8 +1,9 @@
 //! Exit codes, and the output of errors.
 
-use std::{io, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
 use queue_core::{Error, outcome::error_text};
+use serde_json::json;
 
 use super::output::remark;
 
@@ -79,9 +80,13 @@ impl Failure {
     }
 }
 
-/// Prints a problem.
+/// Prints a problem: as JSON if the command prints JSON.
 pub(super) fn tell(message: &str) {
-    remark(&format!("error: {message}"));
+    if env::args_os().any(|argument| argument == "--json") {
+        remark(&json!({ "error": message }).to_string());
+    } else {
+        remark(&format!("error: {message}"));
+    }
 }
 
 /// Prints a remark beside the answer.

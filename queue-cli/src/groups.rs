@@ -404,7 +404,19 @@ fn cells(queue: &str, name: &str, [ready, oldest, active]: [String; 3], rule: &R
     let [weight, cap] = [rule.weight, rule.cap].map(|number| text(number.map(u64::from)));
     let paused = if rule.paused { "yes" } else { "" };
     let order = rule.order.unwrap_or_default().to_owned();
-    [queue.to_owned(), name.to_owned(), ready, oldest, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
+    [
+        queue.to_owned(),
+        name.to_owned(),
+        ready,
+        oldest,
+        active,
+        weight,
+        cap,
+        text(rule.max_size),
+        order,
+        paused.to_owned(),
+        held_by.unwrap_or_default(),
+    ]
 }
 
 /// A group, what holds for it, and what is set and declared of all groups.

@@ -16,8 +16,8 @@ use crate::{
     address::{JobId, check_queue},
     broker::{
         AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound, Scan,
-        Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
+        KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
+        Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
         StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
@@ -106,7 +106,8 @@ impl Inspect for SqliteBroker {
         let page = move |tx: &mut Tx<'_>| {
             let Some(queue) = tx.queue(&queue)?.filter(|_| tx.keyed()) else { return Ok(KeyPage::default()) };
             let from = after.as_ref().map_or(&[][..], UniqueKey::as_bytes);
-            let rows: Vec<Vec<u8>> = tx.sql(KEYS)?.query_map(params![queue.key, from, Unsigned(limit)], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let rows: Vec<Vec<u8>> =
+                tx.sql(KEYS)?.query_map(params![queue.key, from, Unsigned(limit)], |row| row.get(0))?.collect::<Result<_, _>>()?;
             let examined: Vec<UniqueKey> = rows.iter().filter_map(|key| UniqueKey::from_bytes(key)).collect();
             let next = examined.last().filter(|_| rows.len() == limit).map(ToString::to_string);
             let held = |key| Ok(doors::keys::holder(tx, &queue, &key)?.map(|holder| (key, holder)));

@@ -22,6 +22,10 @@ async fn a_person_sets_shows_and_removes_limits() {
 
     let unknown = place.fails(&["limits", "set", "orders/stripe", "--concurrency", "4"]);
     assert!(unknown.contains("has no limit `stripe`; it has none; to make one that no task declares, add `--new`"), "{unknown}");
+    for arguments in [&["limits", "set", "orders/stripe", "--concurrency", "4", "--json"][..], &["limits", "set", "orders", "--json"]] {
+        let refused: Value = serde_json::from_str(place.fails(arguments).trim()).unwrap();
+        assert!(refused["error"].as_str().is_some_and(|problem| !problem.starts_with("error")), "{refused}");
+    }
     let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20", "--new"]);
     assert_eq!(set.trim(), "orders/stripe: concurrency 4, rate 100/1m, burst 20");
     let listed: Value = place.json(&["limits", "list", "orders"]);
