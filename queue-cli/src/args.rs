@@ -17,7 +17,7 @@ use queue_core::{
 
 use super::commands::Command;
 
-/// The options and commands of every program.
+// Not documentation: it would become the text of `--help`.
 #[derive(Debug, clap::Parser)]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]

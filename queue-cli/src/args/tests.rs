@@ -11,6 +11,7 @@ fn the_arguments_are_consistent_and_every_command_has_examples() {
     }
     operator_command().debug_assert();
     examples(&operator_command());
+    assert_eq!(operator_command().get_about().map(ToString::to_string).as_deref(), Some("Inspect and repair background jobs"));
 }
 
 #[test]
