@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Router,
-    extract::Request,
+    extract::{Request, State},
     handler::Handler,
     http::{Method, StatusCode, Uri, header::LOCATION},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-
+use queue_core::{Change, Cleared, WorkerMode};
 use tracing::Instrument as _;
 
 use crate::{
     assets, guard,
-    guard::Viewer,
+    guard::{Form, Viewer},
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
-        limits, metrics, operation, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker,
-        workers,
+        act::{self, Answer},
+        act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit, limits,
+        metrics, operation, operations, overview, queues, schedule, schedules, search, sign_in, topic, topics, watch, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -34,6 +34,20 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) least: Option<Role>,
     handler: MethodRouter<Arc<Shared>>,
+}
+
+/// A change: the handler gets what the guard has read of the request, and its error becomes a page.
+macro_rules! act {
+    ($path:literal, $least:ident, $page:ident::$act:ident($($argument:expr)?)) => {
+        changes(
+            $path,
+            Some(Role::$least),
+            |State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, Extension(form): Extension<Form>| async move {
+                let answer: Answer = $page::$act(&shared, &viewer, &form.0 $(, $argument)?).await;
+                answer.unwrap_or_else(|problem| problem.page(&viewer))
+            },
+        )
+    };
 }
 
 /// All routes of a dashboard with these settings.
@@ -67,33 +81,33 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
     ];
     if !read_only {
         table.extend([
-            changes("/queues/pause", Some(Role::Operate), act::pause),
-            changes("/queues/resume", Some(Role::Operate), act::resume),
-            changes("/jobs/requeue", Some(Role::Operate), act::requeue),
-            changes("/jobs/promote", Some(Role::Operate), act::promote),
+            act!("/queues/pause", Operate, act::set_paused(true)),
+            act!("/queues/resume", Operate, act::set_paused(false)),
+            act!("/jobs/requeue", Operate, act::change(Change::Requeue)),
+            act!("/jobs/promote", Operate, act::change(Change::Promote)),
             reads("/jobs/{queue}/{id}/edit", Some(Role::Operate), edit::page),
             reads("/jobs/{queue}/{id}/duplicate", Some(Role::Operate), edit::copy_page),
-            changes("/jobs/edit", Some(Role::Operate), edit::edit),
-            changes("/jobs/duplicate", Some(Role::Operate), edit::duplicate),
-            changes("/jobs/cancel", Some(Role::Operate), act::cancel),
-            changes("/jobs/delete", Some(Role::Admin), act::delete),
-            changes("/schedules/pause", Some(Role::Operate), act_schedules::pause),
-            changes("/schedules/resume", Some(Role::Operate), act_schedules::resume),
-            changes("/schedules/run", Some(Role::Operate), act_schedules::run),
-            changes("/schedules/backfill", Some(Role::Operate), act_schedules::backfill),
-            changes("/groups/pause", Some(Role::Operate), act_groups::pause),
-            changes("/groups/resume", Some(Role::Operate), act_groups::resume),
-            changes("/groups/set", Some(Role::Operate), act_groups::set),
-            changes("/groups/drain", Some(Role::Operate), act_groups::drain),
-            changes("/groups/cancel", Some(Role::Operate), act_groups::cancel),
-            changes("/limits/set", Some(Role::Operate), act_limits::set),
-            changes("/workers/quiet", Some(Role::Operate), act_workers::quiet),
-            changes("/workers/resume", Some(Role::Operate), act_workers::resume),
-            changes("/workers/stop", Some(Role::Operate), act_workers::stop),
-            changes("/limits/remove", Some(Role::Operate), act_limits::remove),
-            changes("/operations/stop", Some(Role::Operate), operations::stop),
-            changes("/operations/resume", Some(Role::Operate), operation::resume),
-            changes("/topics/rewind", Some(Role::Operate), act_topics::rewind),
+            act!("/jobs/edit", Operate, edit::changed()),
+            act!("/jobs/duplicate", Operate, edit::copied()),
+            act!("/jobs/cancel", Operate, act::change(Change::Cancel)),
+            act!("/jobs/delete", Admin, act::change(Change::Delete)),
+            act!("/schedules/pause", Operate, act_schedules::set_paused(true)),
+            act!("/schedules/resume", Operate, act_schedules::set_paused(false)),
+            act!("/schedules/run", Operate, act_schedules::run_now()),
+            act!("/schedules/backfill", Operate, act_schedules::fill()),
+            act!("/groups/pause", Operate, act_groups::set_paused(true)),
+            act!("/groups/resume", Operate, act_groups::set_paused(false)),
+            act!("/groups/set", Operate, act_groups::set_rule()),
+            act!("/groups/drain", Operate, act_groups::clear(Cleared::Waiting)),
+            act!("/groups/cancel", Operate, act_groups::clear(Cleared::All)),
+            act!("/limits/set", Operate, act_limits::set_limit()),
+            act!("/workers/quiet", Operate, act_workers::ask(WorkerMode::Quiet)),
+            act!("/workers/resume", Operate, act_workers::ask(WorkerMode::Works)),
+            act!("/workers/stop", Operate, act_workers::ask(WorkerMode::Stops)),
+            act!("/limits/remove", Operate, act_limits::take_back()),
+            act!("/operations/stop", Operate, operations::stopped()),
+            act!("/operations/resume", Operate, operation::resumed()),
+            act!("/topics/rewind", Operate, act_topics::rewound()),
         ]);
     }
     if signs_in {

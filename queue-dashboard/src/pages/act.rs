@@ -1,11 +1,9 @@
 //! What a person does: to jobs, and to queues. Each change is a line of the audit log, and leads back to the page it was made on.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::{
-    Extension,
-    extract::State,
     http::{StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
 };
@@ -13,7 +11,7 @@ use queue_core::{Change, JobAddress, JobId, PauseOf};
 
 use super::{Content, act_all, pauses::pausing, whole, written};
 use crate::{
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     paths::job_path_anew,
     problem::Problem,
@@ -32,59 +30,7 @@ fn warning(change: Change) -> Option<&'static str> {
     }
 }
 
-pub(super) type Answer = Result<Response, Problem>;
-
-pub(crate) async fn requeue(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(change(&shared, &viewer, &form.0, Change::Requeue).await, &viewer)
-}
-
-pub(crate) async fn promote(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(change(&shared, &viewer, &form.0, Change::Promote).await, &viewer)
-}
-
-pub(crate) async fn cancel(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(change(&shared, &viewer, &form.0, Change::Cancel).await, &viewer)
-}
-
-pub(crate) async fn delete(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(change(&shared, &viewer, &form.0, Change::Delete).await, &viewer)
-}
-
-pub(crate) async fn pause(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, true).await, &viewer)
-}
-
-pub(crate) async fn resume(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
-}
-
-pub(super) fn told(answer: Answer, viewer: &Viewer) -> Response {
-    answer.unwrap_or_else(|problem| problem.page(viewer))
-}
+pub(crate) type Answer = Result<Response, Problem>;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -98,7 +44,7 @@ struct Confirm<'a> {
     back_to: &'a str,
 }
 
-async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change) -> Answer {
+pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change) -> Answer {
     if form.get("all").is_some() {
         return act_all::change(shared, viewer, form, change).await;
     }
@@ -146,7 +92,7 @@ async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change)
     Ok(see(viewer, back, &told))
 }
 
-async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
+pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
     let queue = form.text::<128>("queue");
     let known = shared.inspector.queues().await?;
     if !known.contains(&queue) {

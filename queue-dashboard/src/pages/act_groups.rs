@@ -4,13 +4,13 @@
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use askama::Template;
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::{http::StatusCode, response::Response};
 use queue_core::{ClearGroup, Cleared, Error, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup};
 use tokio::time::timeout;
 
 use super::{
     Content,
-    act::{Answer, person, see_here, told},
+    act::{Answer, person, see_here},
     act_all::{PAUSE, TRIES},
     group::named,
     groups::{back_to_list, encoded, jobs, of_group},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     format::{number, short},
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
@@ -28,47 +28,7 @@ use crate::{
 /// How long a person waits for the end of a cancel.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn pause(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, true).await, &viewer)
-}
-
-pub(crate) async fn resume(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
-}
-
-pub(crate) async fn set(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_rule(&shared, &viewer, &form.0).await, &viewer)
-}
-
-pub(crate) async fn drain(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(clear(&shared, &viewer, &form.0, Cleared::Waiting).await, &viewer)
-}
-
-pub(crate) async fn cancel(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(clear(&shared, &viewer, &form.0, Cleared::All).await, &viewer)
-}
-
-async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
+pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
     let (queue, group) = named(shared, form).await?;
     let inspector = &shared.inspector;
     let (action, did) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
@@ -85,7 +45,7 @@ pub(super) fn field<T: FromStr>(form: &Params, name: &'static str) -> Result<Opt
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }
 }
 
-async fn set_rule(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn set_rule(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, group) = named(shared, form).await?;
     let (weight, cap, max_size) = (field(form, "weight")?, field(form, "cap")?, field(form, "max_size")?);
     let order = form.get("order").map(GroupOrder::from_str).transpose()?;
@@ -113,7 +73,7 @@ struct Confirm<'a> {
     back_to: String,
 }
 
-async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
+pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
     let (queue, group) = named(shared, form).await?;
     let (verb, title) = if which == Cleared::All { ("cancel", "Cancel all jobs") } else { ("drain", "Cancel the waiting jobs") };
     if form.get("sure") != Some("yes") {

@@ -1,41 +1,24 @@
 //! What a person does to a limit: sets it, and takes back what was set. Each change is a line of the audit log.
 
-use std::{str::FromStr, sync::Arc};
+use std::str::FromStr;
 
-use axum::{Extension, extract::State, response::Response};
 use queue_core::{Error, Rate};
 
 use super::{
-    act::{Answer, person, see_here, told},
+    act::{Answer, person, see_here},
     act_groups::field,
     limit::named,
     limits::of_limit,
 };
 use crate::{
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
 };
 
-pub(crate) async fn set(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_limit(&shared, &viewer, &form.0).await, &viewer)
-}
-
-pub(crate) async fn remove(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(take_back(&shared, &viewer, &form.0).await, &viewer)
-}
-
 /// A field that is empty is said by code.
-async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, limit) = named(shared, form).await?;
     let (concurrency, burst) = (field(form, "concurrency")?, field(form, "burst")?);
     let rate = Some(form.text::<40>("rate")).filter(|rate| !rate.is_empty()).map(|rate| Rate::from_str(&rate)).transpose()?;
@@ -51,7 +34,7 @@ async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     Ok(see_here(viewer, &of_limit(&queue, &limit.name), &query(&[("did", "set")])))
 }
 
-async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, limit) = named(shared, form).await?;
     if limit.set.is_none() {
         return Err(Problem::invalid("This limit has no setting: the declared limit applies. Nothing was changed.".to_owned()));

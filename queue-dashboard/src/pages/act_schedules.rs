@@ -1,62 +1,30 @@
 //! What a person does to a schedule. Each change is a line of the audit log, and leads to the page of the schedule, which tells what was done.
 
-use std::{sync::Arc, time::SystemTime};
+use std::time::SystemTime;
 
 use askama::Template;
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::{http::StatusCode, response::Response};
 use queue_core::{Error, ScheduleAddress, Schedules, schedule::MOST_BACKFILLED};
 
 use super::{
     Content,
-    act::{Answer, person, see, told},
+    act::{Answer, person, see},
     whole, written,
 };
 use crate::{
     format::{Moment, count},
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
 };
-
-pub(crate) async fn pause(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, true).await, &viewer)
-}
-
-pub(crate) async fn resume(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
-}
-
-pub(crate) async fn run(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(run_now(&shared, &viewer, &form.0).await, &viewer)
-}
-
-pub(crate) async fn backfill(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(fill(&shared, &viewer, &form.0).await, &viewer)
-}
 
 /// Which schedule a form means.
 fn named(form: &Params) -> Result<ScheduleAddress, Problem> {
     form.get("schedule").and_then(|text| text.parse().ok()).ok_or_else(Problem::no_schedule)
 }
 
-async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
+pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
     let (address, schedules) = (named(form)?, shared.client.schedules());
     let (action, did, was) = if paused { ("pause", "paused", "was-paused") } else { ("resume", "resumed", "was-ticking") };
     let changed = if paused { schedules.pause(&address).await } else { schedules.resume(&address).await };
@@ -64,7 +32,7 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
     Ok(back(viewer, form, &address, &query(&[("did", if changed { did } else { was })])))
 }
 
-async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let address = named(form)?;
     let made = shared.client.schedules().run_now(&address).await;
     noted(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
@@ -84,7 +52,7 @@ struct Confirm<'a> {
     to: &'a str,
 }
 
-async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (address, schedules) = (named(form)?, shared.client.schedules());
     let (from, to) = (time(form, "from")?, time(form, "to")?);
     let page = format!("schedules/{address}");

@@ -1,24 +1,21 @@
 //! What a person does to a subscription: a rewind. It goes on behind the page if it takes longer than a few seconds, and the page of the topic says so. It is a line of
 //! the audit log.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use askama::Template;
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::http::StatusCode;
 use queue_core::{Begin, Error, Mark, RewindPreview, Rewinding};
 
 use super::{
     Content,
-    act::{Answer, person, see_here, told},
+    act::{Answer, person, see_here},
     topics::of_topic,
     whole, written,
 };
 use crate::{
     format::number,
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
@@ -32,14 +29,6 @@ const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-pub(crate) async fn rewind(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(rewound(&shared, &viewer, &form.0).await, &viewer)
-}
 
 #[derive(Template)]
 #[template(path = "confirm_rewind.html")]
@@ -69,7 +58,7 @@ fn mark(text: &str) -> Option<Mark> {
     (!text.is_empty()).then(|| Mark::Event(text.to_owned()))
 }
 
-async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (topic, subscription, to) = (form.text::<128>("topic"), form.text::<128>("subscription"), form.text::<64>("to"));
     if topic.is_empty() || subscription.is_empty() {
         return Err(Problem::not_found("There is no such subscription. Choose one on the page of its topic."));

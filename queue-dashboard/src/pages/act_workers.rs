@@ -1,48 +1,22 @@
 //! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears of it with its next beat. Each request is a
 //! line of the audit log.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::http::StatusCode;
 use queue_core::WorkerMode;
 
 use super::{
     Content,
-    act::{Answer, person, see_here, told},
+    act::{Answer, person, see_here},
     whole, worker, written,
 };
 use crate::{
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     problems::name,
     shared::Shared,
 };
-
-pub(crate) async fn quiet(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(ask(&shared, &viewer, &form.0, WorkerMode::Quiet).await, &viewer)
-}
-
-pub(crate) async fn resume(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(ask(&shared, &viewer, &form.0, WorkerMode::Works).await, &viewer)
-}
-
-pub(crate) async fn stop(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(ask(&shared, &viewer, &form.0, WorkerMode::Stops).await, &viewer)
-}
 
 #[derive(Template)]
 #[template(path = "confirm_worker.html")]
@@ -52,7 +26,7 @@ struct Confirm<'a> {
     id: String,
 }
 
-async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
+pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
     let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
     let id = worker.id.to_string();
     if worker::stops(&worker) {

@@ -17,12 +17,12 @@ use queue_core::{Edit, Edited, Error, JobAddress, JobId, JobRecord, JobState, Pr
 
 use super::{
     Content,
-    act::{Answer, person, see_here, told},
+    act::{Answer, person, see_here},
     act_groups::field,
     whole, written,
 };
 use crate::{
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query, text_of},
     paths::{name_in, path_of},
     problem::Problem,
@@ -145,28 +145,12 @@ fn time_of(job: &JobRecord) -> String {
     job.due_at.map(|at| humantime::format_rfc3339_millis(at).to_string()).unwrap_or_default()
 }
 
-pub(crate) async fn edit(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(changed(&shared, &viewer, &form.0).await, &viewer)
-}
-
-pub(crate) async fn duplicate(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    told(copied(&shared, &viewer, &form.0).await, &viewer)
-}
-
 /// The job that is meant.
 fn named(form: &Params) -> Result<JobAddress, Problem> {
     form.text::<512>("job").parse().map_err(|_| Problem::not_found("There is no such job. Nothing was changed."))
 }
 
-async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let address = named(form)?;
     let job = shared.inspector.show(&address).await?;
     let mut edit = Edit::new().seen(form.text::<2048>("seen").parse()?);
@@ -241,7 +225,7 @@ fn with_time(edit: Edit, text: &str) -> Result<Edit, Problem> {
     }
 }
 
-async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let address = named(form)?;
     let id: JobId = form.text::<128>("copy").parse()?;
     let queue = Some(form.text::<128>("queue")).filter(|queue| !queue.is_empty());

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     format::{Moment, number},
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
@@ -128,16 +128,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, told: told(params) })
 }
 
-pub(crate) async fn resume(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    super::act::told(resumed(&shared, &viewer, &form.0).await, &viewer)
-}
-
 /// Takes it over at once, and goes on behind the page.
-async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let operation = named(shared, form).await?;
     let back = of(&operation.queue, &operation.id);
     if !operation.is_running() {

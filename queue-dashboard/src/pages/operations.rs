@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     format::{Moment, number},
-    guard::{Form, Viewer},
+    guard::Viewer,
     params::{Params, query},
     problem::Problem,
     shared::Shared,
@@ -144,15 +144,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title: "Operations".to_owned(), tab: "operations", html: written(&page)?, status, live: Some(live), told: told(params) })
 }
 
-pub(crate) async fn stop(
-    State(shared): State<Arc<Shared>>,
-    Extension(viewer): Extension<Viewer>,
-    Extension(form): Extension<Form>,
-) -> Response {
-    super::act::told(stopped(&shared, &viewer, &form.0).await, &viewer)
-}
-
-async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, id) = (form.text::<128>("queue"), form.text::<64>("id"));
     if queue.is_empty() || id.is_empty() {
         return Err(operation::none());
