@@ -1,5 +1,7 @@
 //! The outbox in PostgreSQL, as a relay uses it. Every transaction is short, and none is open while the broker is called.
 
+mod floor;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -11,6 +13,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
+use self::floor::Floors;
 use super::{url::Url, with_tables};
 use crate::{
     Relay, bell,
@@ -46,7 +49,7 @@ const SENDABLE: &str =
 const THESE: &str = "queue = $1 AND ctid = ANY (ARRAY(SELECT o.ctid FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) CROSS JOIN LATERAL \
     (SELECT ctid FROM {s}.queue_outbox WHERE queue = $1 AND seq = r.seq AND id = r.id LIMIT 1) o))";
 
-/// The queues that have rows, by a loose scan of the index.
+/// The queues that have rows, by a loose scan of the index: for people, and for the count.
 const QUEUES: &str = "q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
     SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
 
@@ -110,7 +113,15 @@ impl Relay {
     {
         let schema = Dialect::Postgres.schema(schema)?;
         let connect: Arc<Connect> = Arc::new(move || Box::pin(connect()));
-        Ok(Relay::of(what, move || Box::new(Postgres { connect: connect.clone(), schema: schema.clone(), holder: holder(), client: None })))
+        Ok(Relay::of(what, move || {
+            Box::new(Postgres {
+                connect: connect.clone(),
+                schema: schema.clone(),
+                holder: holder(),
+                client: None,
+                floors: Floors::default(),
+            })
+        }))
     }
 }
 
@@ -119,6 +130,7 @@ struct Postgres {
     schema: String,
     holder: Vec<u8>,
     client: Option<Client>,
+    floors: Floors,
 }
 
 impl fmt::Debug for Postgres {
@@ -165,15 +177,24 @@ impl Tx<'_> {
         self.tx.query_typed(&sql.replace("{s}", self.schema), values).await.map_err(with_tables)
     }
 
-    async fn queues(&self) -> Result<Vec<String>> {
+    /// Queues with a floor are read from there, and the others are found by a loose scan of the index between them.
+    async fn queues(&self, floors: &Floors) -> Result<Vec<String>> {
+        let (known, from) = floors.all();
+        let step = "SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue";
         let sql = format!(
-            "WITH RECURSIVE {QUEUES}, w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM q JOIN {{s}}.queue_outbox b ON b.queue = q.queue \
+            "WITH RECURSIVE k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
+             FROM (SELECT '' AS queue, 0 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
+             q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL THEN ({step} ORDER BY o.queue LIMIT 1) \
+             ELSE ({step} AND o.queue < q.next ORDER BY o.queue LIMIT 1) END, q.next FROM q WHERE q.queue IS NOT NULL), \
+             f AS MATERIALIZED (SELECT q.queue, coalesce(k.floor, 0) AS floor FROM q LEFT JOIN k ON k.queue = q.queue WHERE q.queue <> ''), \
+             w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM f JOIN {{s}}.queue_outbox b ON b.queue = f.queue \
              WHERE b.group_digest IS NOT NULL AND b.{WAITS}) \
-             SELECT queue FROM q WHERE queue IS NOT NULL AND (SELECT TRUE FROM {{s}}.queue_outbox o WHERE o.queue = q.queue AND {} LIMIT 1) \
+             SELECT queue FROM f WHERE (SELECT TRUE FROM {{s}}.queue_outbox o WHERE o.queue = f.queue AND o.seq >= f.floor AND {} LIMIT 1) \
              UNION SELECT queue FROM {{s}}.queue_relay WHERE seqs IS NOT NULL",
             sendable("SELECT queue, group_digest FROM w")
         );
-        let found = self.run(&sql, &[]).await?;
+        let values: [Value<'_>; 2] = [(&known, Type::TEXT_ARRAY), (&from, Type::INT8_ARRAY)];
+        let found = self.run(&sql, &values).await?;
         Ok(found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 
@@ -265,20 +286,25 @@ impl Tx<'_> {
     }
 
     /// The next rows, in a statement of its own: its snapshot is not older than the lock.
-    async fn next(&self, queue: &str) -> Result<Vec<Row>> {
+    async fn next(&self, queue: &str, floors: &mut Floors) -> Result<Vec<Row>> {
         let waiting = format!(
             "SELECT b.queue, b.group_digest FROM {{s}}.queue_outbox b WHERE b.queue = $1 AND b.group_digest IS NOT NULL AND b.{WAITS}"
         );
         // Bodies are read only of those that fit.
         let sql = format!(
             "WITH t AS (SELECT seq, id, n FROM (SELECT t.seq, t.id, sum(bytes) OVER (ORDER BY seq, id) AS bytes, row_number() OVER (ORDER BY seq, id) AS n \
-             FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND {} \
+             FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq >= $2 AND {} \
              ORDER BY o.seq, o.id LIMIT {ROWS}) t) u WHERE bytes <= {BYTES} OR n = 1) \
-             SELECT o.* FROM t CROSS JOIN LATERAL \
+             SELECT o.*, (SELECT o.seq FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq >= $2 AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
+             pg_current_xact_id()::text::int8, pg_snapshot_xmin(pg_current_snapshot())::text::int8 FROM t CROSS JOIN LATERAL \
              (SELECT {COLUMNS} FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq = t.seq AND o.id = t.id LIMIT 1) o ORDER BY t.n",
             sendable(&waiting)
         );
-        rows(&self.run(&sql, &[(&queue, Type::TEXT)]).await?)
+        let found = self.run(&sql, &[(&queue, Type::TEXT), (&floors.of(queue), Type::INT8)]).await?;
+        if let Some(first) = found.first() {
+            floors.saw(queue, first.try_get(5)?, first.try_get(6)?, first.try_get(7)?);
+        }
+        rows(&found)
     }
 
     async fn store(&self, queue: &str, name: &Name, number: i64, rows: &[Row]) -> Result<[u8; 16]> {
@@ -300,7 +326,7 @@ impl Tx<'_> {
     }
 
     /// False: nothing may be committed.
-    async fn take(&self, take: &Take<'_>) -> Result<(Taken, bool)> {
+    async fn take(&self, take: &Take<'_>, floors: &mut Floors) -> Result<(Taken, bool)> {
         let queue = take.queue;
         if let Some(done) = take.done {
             self.end(queue, done).await?;
@@ -319,7 +345,7 @@ impl Tx<'_> {
             let digest = stored.and_then(|stored| stored.try_into().ok()).unwrap_or_default();
             return Ok((Taken::Request(Request { name: name.clone(), number, digest, rows, is_changed, suspect }), true));
         }
-        let (mut rows, bad, newer) = readable(queue, self.next(queue).await?);
+        let (mut rows, bad, newer) = readable(queue, self.next(queue, floors).await?);
         for (row, why) in bad {
             tracing::warn!(queue, seq = row.seq, why, "a row of the outbox was rejected and will not be sent again");
             self.refuse(queue, &row, &why).await?;
@@ -461,13 +487,18 @@ impl Store for Postgres {
     }
 
     async fn queues(&mut self) -> Result<Vec<String>> {
-        in_time(async { self.begin().await?.queues().await }).await
+        let mut floors = std::mem::take(&mut self.floors);
+        floors.begin_round();
+        let found = in_time(async { self.begin().await?.queues(&floors).await }).await;
+        self.floors = floors;
+        found
     }
 
     async fn take(&mut self, take: &Take<'_>) -> Result<Taken> {
-        in_time(async {
+        let mut floors = std::mem::take(&mut self.floors);
+        let taken = in_time(async {
             let tx = self.begin().await?;
-            let (taken, commits) = tx.take(take).await?;
+            let (taken, commits) = tx.take(take, &mut floors).await?;
             if commits {
                 tx.tx.commit().await?
             } else {
@@ -475,7 +506,9 @@ impl Store for Postgres {
             };
             Ok(taken)
         })
-        .await
+        .await;
+        self.floors = floors;
+        taken
     }
 
     async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
@@ -590,6 +623,8 @@ impl Store for Postgres {
 
     fn disconnect(&mut self) {
         self.client = None;
+        // It may be another database by then, such as an older state of this one.
+        self.floors = Floors::default();
     }
 }
 

@@ -4,12 +4,17 @@
 
 use queue_conformance::patience::wait;
 use queue_core::JobState;
-use queue_tests::postgres::Postgres;
+use queue_tests::postgres::{Postgres, connect};
+use tokio_postgres::IsolationLevel;
 
 use crate::{
     bed::{Bed, Database, Place, job},
     kills::number,
 };
+
+/// Entries of indexes, and rows of scans.
+const READ: &str = "SELECT (sum(i.idx_tup_read) + max(t.seq_tup_read))::int8 FROM pg_stat_user_indexes i JOIN pg_stat_user_tables t USING (relid) \
+    WHERE t.relname = 'queue_outbox'";
 
 /// Runs a relay on a table that was never analyzed. It idles before the rows come, or starts then.
 async fn reads_only_the_rows_that_it_sends(idles: bool) {
@@ -38,9 +43,7 @@ async fn reads_only_the_rows_that_it_sends(idles: bool) {
     }
     wait("the server to have counted").until(async || bed.database.number(deletions).await >= rows - 1000).await;
     relay.abort();
-    let read = "SELECT (sum(i.idx_tup_read) + max(t.seq_tup_read))::int8 FROM pg_stat_user_indexes i JOIN pg_stat_user_tables t USING (relid) \
-        WHERE t.relname = 'queue_outbox'";
-    let read = bed.database.number(read).await;
+    let read = bed.database.number(READ).await;
     println!("{read} entries were read for {rows} rows");
     assert!(read < 12 * rows, "{read} entries were read for {rows} rows");
 }
@@ -55,4 +58,40 @@ async fn on_postgres_a_relay_reads_only_the_rows_that_it_sends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_a_relay_that_idled_on_an_empty_table_reads_only_the_rows_that_it_sends() {
     reads_only_the_rows_that_it_sends(true).await;
+}
+
+/// The snapshot of the reader keeps the index entries of all rows that were sent meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_the_rows_that_it_sends() {
+    let server = Postgres::with_own_clock();
+    let bed = Bed::with_database(Place::PostgresSqlite, Database::in_server(&server).await).await;
+    let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+    bed.database.execute("ALTER TABLE queue_outbox SET (autovacuum_enabled = off)").await;
+    let mut reader = connect(url).await;
+    let reader = reader.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
+    let sees = async || reader.query_one("SELECT count(*) FROM queue_outbox", &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(sees().await, 0);
+    let (relay, mut ids) = (bed.run_relay(), Vec::new());
+    let deletions = "SELECT n_tup_del FROM pg_stat_user_tables WHERE relname = 'queue_outbox'";
+    for minutes in 1..=60 {
+        server.move_clock(minutes * 60_000);
+        ids.extend(bed.put(400).await);
+        let ready =
+            async || bed.client.inspector().stats("default").await.is_ok_and(|stats| stats.count(JobState::Ready) == ids.len() as u64);
+        wait("the rows to be sent").on(bed.client.broker()).until(ready).await;
+    }
+    // Now and then, a round reads from the start. One row after the other: what is read between two of them, as the server counts it.
+    let (mut before, mut read) = (i64::MAX, Vec::new());
+    for _ in 0..8 {
+        ids.extend(bed.put(1).await);
+        wait("the server to have counted").until(async || bed.database.number(deletions).await >= ids.len() as i64).await;
+        let now = bed.database.number(READ).await;
+        read.push(now.saturating_sub(before));
+        before = now;
+    }
+    relay.abort();
+    println!("entries that were read for a row, of {} that are kept: {:?}", ids.len(), &read[1..]);
+    assert!(read[1..].iter().any(|read| *read < 2_000), "{read:?}");
+    assert_eq!(sees().await, 0, "it has its snapshot");
+    bed.has_exactly(ids).await;
 }

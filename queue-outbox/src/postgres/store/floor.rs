@@ -1,0 +1,123 @@
+//! Where a relay begins to read a queue. While a session keeps an old snapshot, the index keeps the entries of rows that were sent, and a take that begins at the start
+//! reads all of them again.
+//!
+//! A floor is a number below which a queue has no row that can be sent, and will have none. Rows can become visible late, so the lowest number that a take has seen is
+//! a floor only when every transaction of that moment has ended. An INSERT draws the number of its transaction before that of its row. So the transactions of that moment
+//! have lower numbers than that of the next take.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// All queues are read from the start this often: an operator may have retried refused rows, and the numbers of rows may begin again.
+const FROM_START: Duration = Duration::from_secs(5);
+
+/// With more queues than this, all of them are read from the start.
+const MOST: usize = 1000;
+
+#[derive(Debug, Default)]
+pub(super) struct Floors {
+    of: BTreeMap<String, Floor>,
+    /// When the last round began that reads from the start, and whether this one does.
+    since: Option<Instant>,
+    from_start: bool,
+}
+
+#[derive(Debug, Default)]
+struct Floor {
+    proved: i64,
+    seen: Seen,
+}
+
+/// The lowest number that a take has seen.
+#[derive(Clone, Copy, Debug, Default)]
+enum Seen {
+    #[default]
+    Nothing,
+    Now(i64),
+    /// And the number of the transaction of the next take.
+    Before(i64, i64),
+}
+
+impl Floors {
+    pub(super) fn begin_round(&mut self) {
+        self.from_start = self.since.is_none_or(|since| since.elapsed() >= FROM_START) || self.of.len() > MOST;
+        if self.from_start {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// The number at which a take of this queue begins.
+    pub(super) fn of(&self, queue: &str) -> i64 {
+        self.of.get(queue).filter(|_| !self.from_start).map_or(0, |floor| floor.proved)
+    }
+
+    /// The queues with a floor, and their floors.
+    pub(super) fn all(&self) -> (Vec<&str>, Vec<i64>) {
+        self.of.iter().filter(|_| !self.from_start).map(|(queue, floor)| (queue.as_str(), floor.proved)).unzip()
+    }
+
+    /// A take has seen `lowest` as the lowest number of the queue. Its transaction has the number `own`, and all transactions with lower numbers than `ended` have ended.
+    pub(super) fn saw(&mut self, queue: &str, lowest: i64, own: i64, ended: i64) {
+        let floor = self.of.entry(queue.to_owned()).or_default();
+        floor.proved = floor.proved.min(lowest);
+        let (seen, bound) = match floor.seen {
+            Seen::Nothing => return floor.seen = Seen::Now(lowest),
+            Seen::Now(seen) => (seen.min(lowest), own),
+            Seen::Before(seen, bound) => (seen.min(lowest), bound),
+        };
+        floor.seen = if ended >= bound {
+            floor.proved = seen;
+            Seen::Now(lowest)
+        } else {
+            Seen::Before(seen, bound)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floors() -> Floors {
+        let mut floors = Floors::default();
+        floors.begin_round();
+        floors.begin_round();
+        floors
+    }
+
+    #[test]
+    fn a_number_is_a_floor_when_the_transactions_of_its_moment_have_ended() {
+        let mut floors = floors();
+        floors.saw("a", 10, 100, 90);
+        floors.saw("a", 20, 105, 90);
+        assert_eq!(floors.of("a"), 0, "a transaction below 105 may insert a row below 10");
+        floors.saw("a", 30, 110, 104);
+        assert_eq!(floors.of("a"), 0);
+        floors.saw("a", 40, 115, 105);
+        assert_eq!((floors.of("a"), floors.of("b")), (10, 0));
+        floors.saw("a", 50, 120, 120);
+        assert_eq!(floors.of("a"), 40);
+    }
+
+    #[test]
+    fn a_lower_number_lowers_the_floor() {
+        let mut floors = floors();
+        (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
+        assert_eq!(floors.of("a"), 30);
+        floors.saw("a", 7, 110, 200);
+        assert_eq!(floors.of("a"), 7);
+    }
+
+    #[test]
+    fn a_round_after_five_seconds_reads_from_the_start() {
+        let mut floors = floors();
+        (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
+        floors.since = Instant::now().checked_sub(FROM_START);
+        floors.begin_round();
+        assert_eq!((floors.of("a"), floors.all()), (0, (vec![], vec![])));
+        floors.begin_round();
+        assert_eq!(floors.all(), (vec!["a"], vec![30]));
+    }
+}
