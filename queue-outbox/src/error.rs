@@ -109,6 +109,15 @@ pub enum Error {
         /// Its file.
         file: String,
     },
+    /// Row-level security would hide rows of the outbox from the role of the relay.
+    #[error(
+        "row-level security would hide rows of the outbox ({problem}): grant the role of the relay BYPASSRLS, or disable row-level security for the tables of the outbox; \
+         nothing was sent"
+    )]
+    RowSecurity {
+        /// What the database said.
+        problem: String,
+    },
     /// PostgreSQL answers as a standby, which may lack the latest commits.
     #[error("the database is a standby, which may lack the latest commits: let the relay of the worker connect to the primary")]
     Standby,

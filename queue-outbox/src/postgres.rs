@@ -149,13 +149,11 @@ async fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result
         (&row.group_digest, Type::BYTEA),
         (&row.body, Type::BYTEA),
     ];
-    let sql = format!("{} RETURNING 1", outbox.insert_sql());
-    let inserted = tx.query_typed(&sql, &values).await.map_err(with_tables)?;
-    if inserted.is_empty() { Err(why_not(outbox, tx, &[&row.queue]).await) } else { Ok(()) }
+    let inserted = tx.execute_typed(outbox.insert_sql(), &values).await.map_err(with_tables)?;
+    if inserted == 0 { Err(why_not(outbox, tx, &[&row.queue]).await) } else { Ok(()) }
 }
 
 async fn insert_many(outbox: &Outbox, tx: &Transaction<'_>, rows: &[Prepared]) -> Result<()> {
-    let sql = format!("{} RETURNING 1", outbox.insert_many_sql().unwrap_or_default());
     let database = outbox.database();
     let ids: Vec<&[u8]> = rows.iter().map(|row| row.id.as_slice()).collect();
     let queues: Vec<&str> = rows.iter().map(|row| row.queue.as_str()).collect();
@@ -169,8 +167,8 @@ async fn insert_many(outbox: &Outbox, tx: &Transaction<'_>, rows: &[Prepared]) -
         (&groups, Type::BYTEA_ARRAY),
         (&bodies, Type::BYTEA_ARRAY),
     ];
-    let inserted = tx.query_typed(&sql, &values).await.map_err(with_tables)?;
-    if inserted.len() == rows.len() { Ok(()) } else { Err(why_not(outbox, tx, &queues).await) }
+    let inserted = tx.execute_typed(outbox.insert_many_sql().unwrap_or_default(), &values).await.map_err(with_tables)?;
+    if inserted == rows.len() as u64 { Ok(()) } else { Err(why_not(outbox, tx, &queues).await) }
 }
 
 async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Error {
@@ -186,10 +184,11 @@ async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Erro
     read().unwrap_or_else(Error::Postgres)
 }
 
-/// A table that is missing has an error of its own.
+/// A table that is missing, and rows that are hidden, have errors of their own.
 fn with_tables(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(said) if *said.code() == SqlState::UNDEFINED_TABLE => adapter::no_tables(Dialect::Postgres, said.message()),
+        Some(said) if said.routine() == Some("check_enable_rls") => Error::RowSecurity { problem: said.message().to_owned() },
         _ => Error::Postgres(error),
     }
 }

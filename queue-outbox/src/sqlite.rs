@@ -25,6 +25,8 @@
 mod commit;
 pub(crate) mod store;
 
+use std::sync::Once;
+
 use queue_core::{Event, JobAddress, client::row::Outgoing};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -36,7 +38,8 @@ use crate::{
 };
 
 impl Outbox {
-    /// Opens the outbox in the main database of this connection.
+    /// Opens the outbox in the main database of this connection. If the SQLite that is linked in has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs
+    /// one warning.
     ///
     /// # Errors
     /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Sqlite`].
@@ -110,8 +113,35 @@ fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
 
 /// The identity of a database, and the version of its tables.
 fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
+    static WARNED: Once = Once::new();
+    if has_wal_reset_bug(rusqlite::version_number()) {
+        let version = rusqlite::version();
+        WARNED.call_once(|| {
+            tracing::warn!(version, "this SQLite has the WAL-reset bug, which can corrupt the file of an outbox; update libsqlite3-sys")
+        });
+    }
     let found = connection.query_row(&Dialect::Sqlite.database_sql("main")?, (), |row| Ok((row.get(0)?, row.get(1)?))).optional();
-    found.map_err(with_tables)?.ok_or_else(|| adapter::no_row(Dialect::Sqlite))
+    let found = found.map_err(|error| match attached(connection) {
+        Some(file) => adapter::no_tables(
+            Dialect::Sqlite,
+            format!("those of the attached file `{file}` do not count: a commit over several files is not atomic"),
+        ),
+        None => with_tables(error),
+    });
+    found?.ok_or_else(|| adapter::no_row(Dialect::Sqlite))
+}
+
+/// Whether this SQLite can corrupt a file that several connections write to.
+fn has_wal_reset_bug(number: i32) -> bool {
+    !matches!(number, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..)
+}
+
+/// The attached file that has the tables of an outbox.
+fn attached(connection: &Connection) -> Option<String> {
+    let mut attached = connection.prepare(adapter::ATTACHED_SQL).ok()?;
+    let files = attached.query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).ok()?.flatten();
+    let has_tables = |name: &str| connection.table_exists(Some(name), "queue_database").unwrap_or(false);
+    files.into_iter().find(|(name, _)| has_tables(name)).map(|(_, file)| file)
 }
 
 /// A table that is missing has an error of its own.
@@ -119,5 +149,20 @@ fn with_tables(error: rusqlite::Error) -> Error {
     match error.to_string() {
         said if said.contains("no such table") => adapter::no_tables(Dialect::Sqlite, said),
         _ => Error::Sqlite(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_without_the_fix_of_the_wal_reset_bug_are_known() {
+        for number in [3_035_000, 3_044_005, 3_045_000, 3_046_000, 3_050_006, 3_051_002] {
+            assert!(has_wal_reset_bug(number), "{number}");
+        }
+        for number in [3_044_006, 3_050_007, 3_051_003, 3_054_001] {
+            assert!(!has_wal_reset_bug(number), "{number}");
+        }
     }
 }

@@ -131,7 +131,6 @@ impl Commit for JobContext {
 async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result<Done<T>> {
     let JobTransaction { tx, outbox, number } = tx;
     let (database, key, ending, before) = (outbox.database(), committing.key(), committing.ending(), committing.before());
-    let sql = format!("{} RETURNING 1", adapter::commit_sql(&outbox, &committing));
     let values: [(&(dyn ToSql + Sync), Type); 6] = [
         (&database, Type::BYTEA),
         (&VERSION, Type::INT4),
@@ -140,11 +139,12 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result
         (&ending, Type::BYTEA),
         (&before, Type::BYTEA),
     ];
-    let inserted = tx.query_typed(&sql, &values).await.map_err(|error| match error.as_db_error() {
-        Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.beaten(),
-        _ => with_tables(error),
-    })?;
-    if inserted.is_empty() {
+    let inserted =
+        tx.execute_typed(&adapter::commit_sql(&outbox, &committing), &values).await.map_err(|error| match error.as_db_error() {
+            Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.beaten(),
+            _ => with_tables(error),
+        })?;
+    if inserted == 0 {
         return Err(why_not(&committing, &outbox, &tx, &number).await);
     }
     tx.commit().await?;

@@ -148,6 +148,33 @@ impl Database {
         }
     }
 
+    /// Keeps a replica that lags from now on, or a backup. A server is the one that it is in.
+    pub(crate) fn is_copied(&self, server: &mut Option<Postgres>) {
+        match (server, self) {
+            (Some(server), _) => server.copy(),
+            (None, Database::Sqlite { path, .. }) => {
+                let copy = path.with_extension("copy");
+                open(path).execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).expect("it can be copied");
+            }
+            _ => unreachable!("it has a server"),
+        }
+    }
+
+    /// What was committed since the copy is lost.
+    pub(crate) fn is_set_back(&self, server: &mut Option<Postgres>) {
+        match (server, self) {
+            (Some(server), _) => server.promote_copy(),
+            (None, Database::Sqlite { path, .. }) => {
+                open(&path.with_extension("copy")).pragma_update(None, "journal_mode", "WAL").unwrap();
+                for log in ["-wal", "-shm"] {
+                    let _ = std::fs::remove_file(format!("{}{log}", path.display()));
+                }
+                std::fs::rename(path.with_extension("copy"), path).unwrap();
+            }
+            _ => unreachable!("it has a server"),
+        }
+    }
+
     /// Runs a relay until all rows are sent or refused.
     pub(crate) async fn drain(&self, client: &Client) -> Relayed {
         self.relay().run(client, wait("the outbox to be empty").on(client.broker()).until(async || self.waiting().await == 0)).await

@@ -177,13 +177,7 @@ impl Bed {
 
     /// The context of a run of a job that is claimed by hand: of a zombie, for example.
     fn context(delivery: &Delivery, before: Option<Vec<u8>>) -> JobContext {
-        let envelope = Envelope::decode(&delivery.envelope).unwrap();
-        let key = effects_key("pay", &delivery.id, envelope.enqueued_ms);
-        let mut init = ContextInit::new("pay", &*envelope.task, delivery.id.clone(), Arc::default());
-        init.lease.set(std::time::Instant::now() + Duration::from_secs(3600));
-        init.claim = delivery.claim;
-        init.completion = Some(Arc::new(Completion::new(key, delivery.odd, before, None)));
-        JobContext::new(init)
+        context("pay", delivery, before)
     }
 
     /// A run of a payment by hand.
@@ -196,6 +190,17 @@ impl Bed {
             }
         }
     }
+}
+
+/// The context of a run of a job that is claimed by hand from a queue.
+pub(crate) fn context(queue: &str, delivery: &Delivery, before: Option<Vec<u8>>) -> JobContext {
+    let envelope = Envelope::decode(&delivery.envelope).unwrap();
+    let key = effects_key(queue, &delivery.id, envelope.enqueued_ms);
+    let mut init = ContextInit::new(queue, &*envelope.task, delivery.id.clone(), Arc::default());
+    init.lease.set(std::time::Instant::now() + Duration::from_secs(3600));
+    init.claim = delivery.claim;
+    init.completion = Some(Arc::new(Completion::new(key, delivery.odd, before, None)));
+    JobContext::new(init)
 }
 
 places! {

@@ -10,7 +10,7 @@ use queue_core::{GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::SweepL
 use queue_outbox::{OutboxChange, Relayed};
 use queue_tests::postgres::Postgres;
 
-use crate::bed::{Bed, Database, Place, job, open, places};
+use crate::bed::{Bed, Database, Place, job, places};
 
 places! {
     a_broker_that_was_away_for_longer_than_it_keeps_its_producers
@@ -352,31 +352,12 @@ impl Site {
         Site { bed: Bed::with_database(place, database).await, server }
     }
 
-    /// A replica that lags from now on, or a backup.
     fn is_copied(&mut self) {
-        match (&mut self.server, &self.bed.database) {
-            (Some(server), _) => server.copy(),
-            (None, Database::Sqlite { path, .. }) => {
-                let copy = path.with_extension("copy");
-                open(path).execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).expect("it can be copied");
-            }
-            _ => unreachable!("it has a server"),
-        }
+        self.bed.database.is_copied(&mut self.server);
     }
 
-    /// What was committed since the copy is lost.
     fn is_set_back(&mut self) {
-        match (&mut self.server, &self.bed.database) {
-            (Some(server), _) => server.promote_copy(),
-            (None, Database::Sqlite { path, .. }) => {
-                open(&path.with_extension("copy")).pragma_update(None, "journal_mode", "WAL").unwrap();
-                for log in ["-wal", "-shm"] {
-                    let _ = std::fs::remove_file(format!("{}{log}", path.display()));
-                }
-                std::fs::rename(path.with_extension("copy"), path).unwrap();
-            }
-            _ => unreachable!("it has a server"),
-        }
+        self.bed.database.is_set_back(&mut self.server);
     }
 }
 

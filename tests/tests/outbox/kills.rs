@@ -111,11 +111,19 @@ mod in_sqlite_and_on_sqlite {
 mod cut_off {
     use std::sync::Arc;
 
-    use queue_core::{Client, Done, prelude::*, registry::Registry, sqlite::SqliteBroker};
+    use queue_conformance::conformance::Lane;
+    use queue_core::{
+        Client, Done, JobAddress, JobRecord,
+        broker::{BuryReason, Ending},
+        prelude::*,
+        registry::Registry,
+        sqlite::SqliteBroker,
+    };
     use queue_outbox::{Error, Outbox, Relay, postgres::Commit};
     use queue_worker::Worker;
 
     use super::*;
+    use crate::commits::context;
 
     struct Place(String);
 
@@ -128,37 +136,80 @@ mod cut_off {
         ctx.commit(tx, ()).await
     }
 
+    /// A server whose commits wait, and a job that pays.
+    struct Bed {
+        _server: Postgres,
+        database: Database,
+        place: Arc<Place>,
+        client: Client,
+        job: JobAddress,
+        admin: tokio_postgres::Client,
+    }
+
+    impl Bed {
+        async fn new() -> Bed {
+            let server = Postgres::start();
+            let database = Database::in_server(&server).await;
+            let Database::Postgres { url } = &database else { unreachable!("it is in PostgreSQL") };
+            let (place, admin) = (Arc::new(Place(url.clone())), connect(url).await);
+            database.execute("CREATE TABLE effects (n BIGINT NOT NULL)").await;
+            let client = Client::with_broker(SqliteBroker::open("sqlite::memory:").unwrap());
+            let job = pay_once::job().retention(Duration::from_secs(3600)).enqueue(&client).await.unwrap().address().clone();
+            let bed = Bed { _server: server, database, place, client, job, admin };
+            bed.set("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+            bed
+        }
+
+        /// A statement alone each: they are refused in a transaction.
+        async fn set(&self, sql: &str) {
+            self.admin.batch_execute(sql).await.unwrap();
+            self.admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        }
+
+        async fn shown(&self) -> JobRecord {
+            self.client.inspector().show(&self.job).await.expect("it is kept")
+        }
+
+        /// Runs a worker until the job has been put off. Then commits no longer wait, and it runs until the job is done.
+        async fn work(&self) {
+            let stop = async {
+                wait("the job to be put off, as it is not known whether it has committed")
+                    .on(self.client.broker())
+                    .until(async || {
+                        let job = self.shown().await;
+                        assert!(job.state != JobState::Dead && job.failures == 0, "{job:?}");
+                        job.snoozes > 0
+                    })
+                    .await;
+                self.set("ALTER SYSTEM RESET synchronous_standby_names").await;
+                wait("the job to be done").on(self.client.broker()).until(async || self.shown().await.state == JobState::Done).await;
+            };
+            let worker = Worker::new(self.client.clone()).registry(Registry::declared_in(file!())).shared_data(self.place.clone());
+            worker.queue("cut").outbox(Relay::postgres(&self.place.0).unwrap()).run(stop).await.unwrap();
+            assert_eq!(self.database.number("SELECT count(*) FROM effects").await, 1);
+            assert_eq!(self.shown().await.failures, 0);
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn on_postgres_a_commit_that_was_cut_off_is_not_buried_and_counts_once() {
-        let server = Postgres::start();
-        let database = Database::in_server(&server).await;
-        let Database::Postgres { url } = &database else { unreachable!("it is in PostgreSQL") };
-        database.execute("CREATE TABLE effects (n BIGINT NOT NULL)").await;
-        let client = Client::with_broker(SqliteBroker::open("sqlite::memory:").unwrap());
-        let job = pay_once::job().retention(Duration::from_secs(3600)).enqueue(&client).await.unwrap().address().clone();
-        // A statement alone each: they are refused in a transaction.
-        let admin = connect(url).await;
-        admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
-        admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-        let worker =
-            Worker::new(client.clone()).registry(Registry::declared_in(file!())).shared_data(Arc::new(Place(url.clone()))).queue("cut");
-        let worker = worker.outbox(Relay::postgres(url).unwrap());
-        let shown = async || client.inspector().show(&job).await.expect("it is kept");
-        let stop = async {
-            wait("the job to be put off, as it is not known whether it has committed")
-                .on(client.broker())
-                .until(async || {
-                    let job = shown().await;
-                    assert!(job.state != JobState::Dead && job.failures == 0, "{job:?}");
-                    job.snoozes > 0
-                })
-                .await;
-            admin.batch_execute("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
-            admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-            wait("the job to be done").on(client.broker()).until(async || shown().await.state == JobState::Done).await;
-        };
-        worker.run(stop).await.unwrap();
-        assert_eq!(database.number("SELECT count(*) FROM effects").await, 1);
-        assert_eq!(shown().await.failures, 0);
+        Bed::new().await.work().await;
+    }
+
+    /// Its process dies in the COMMIT, which goes on in the server, and the job is buried by others. Whoever runs it again waits for that commit.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_postgres_a_commit_that_was_cut_off_counts_once_if_its_job_is_buried_and_requeued() {
+        let bed = Bed::new().await;
+        let mut lane = Lane::on(bed.client.broker(), "cut").await;
+        let delivery = lane.claim_one().await;
+        let run = tokio::spawn(pay_once(Data::new(bed.place.clone()), context("cut", &delivery, None)));
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        wait("the COMMIT to wait").until(async || bed.database.number(waits).await == 1).await;
+        run.abort();
+        assert!(run.await.is_err_and(|error| error.is_cancelled()));
+        assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Crashed, error: None }).await);
+        assert_eq!((bed.shown().await.state, bed.database.number(waits).await), (JobState::Dead, 1));
+        bed.client.inspector().requeue(&bed.job).await.unwrap();
+        bed.work().await;
     }
 }

@@ -215,6 +215,12 @@ mod in_sqlite {
         assert!(matches!(Outbox::sqlite(&there), Err(Error::TooNew { found: 2, known: 1 })));
         there.execute_batch("DROP TABLE queue_database").unwrap();
         assert!(matches!(Outbox::sqlite(&there), Err(Error::NoTables { dialect: "sqlite", .. })));
+        let folder = queue_conformance::folder::folder();
+        let file = folder.path().join("beside.db").display().to_string();
+        there.execute("ATTACH ?1 AS beside", [&file]).unwrap();
+        there.execute_batch(&queue_outbox::Dialect::Sqlite.migration("main").unwrap().replace("main.", "beside.")).unwrap();
+        let attached = Outbox::sqlite(&there).unwrap_err();
+        assert!(matches!(&attached, Error::NoTables { problem, .. } if problem.contains(&file)), "{attached:?}");
         let postgres = Outbox::with_database(queue_outbox::Dialect::Postgres, "public", vec![1], 1).unwrap();
         assert!(matches!(job().enqueue_in(&postgres, &there.transaction().unwrap()), Err(Error::OtherDatabase)));
     }

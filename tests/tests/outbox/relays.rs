@@ -551,6 +551,11 @@ mod on_postgres_alone {
         queue_tests::postgres::connect(url).await
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_an_older_worker_beside_a_release_with_a_new_feature() {
+        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::postgres().await).await;
+    }
+
     /// Somebody holds the row of one queue, and the transactions about it fail.
     #[tokio::test(flavor = "multi_thread")]
     async fn on_redis_trouble_with_one_queue_holds_up_no_other() {
@@ -583,6 +588,27 @@ mod on_postgres_alone {
         let until = wait("the outbox to be empty").until(async || bed.database.waiting().await == 0);
         queue_outbox::Relay::postgres(&url).unwrap().run(&bed.client, until).await;
         bed.has_exactly(ids).await;
+    }
+
+    /// It would send some rows, and believe that these are all.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_rows_that_row_level_security_hides_are_an_error() {
+        let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
+        let role = format!("relay_{:016x}", fastrand::u64(..));
+        let hidden = format!(
+            "CREATE ROLE {role} LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON queue_database, queue_outbox, queue_relay TO {role}; \
+             ALTER TABLE queue_outbox ENABLE ROW LEVEL SECURITY; CREATE POLICY visible ON queue_outbox USING (queue = 'default')"
+        );
+        bed.put(2).await;
+        bed.database.execute(&hidden).await;
+        let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+        let relay = queue_outbox::Relay::postgres(&url.replace("//queue@", &format!("//{role}@"))).unwrap();
+        let refused = relay.queues().await.unwrap_err();
+        assert!(matches!(&refused, Error::RowSecurity { problem } if problem.contains("queue_outbox")), "{refused:?}");
+        assert!(refused.to_string().contains("BYPASSRLS"), "{refused}");
+        bed.database.execute(&format!("ALTER ROLE {role} BYPASSRLS")).await;
+        let until = wait("the outbox to be empty").until(async || bed.database.waiting().await == 0);
+        assert_eq!(relay.run(&bed.client, until).await.sent, 2);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -658,38 +684,67 @@ mod on_postgres_alone {
     }
 }
 
+/// A lane of an older library would serve no group. Only the jobs of groups wait for its end.
+async fn jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(database: Database) {
+    let server = Server::start(Kind::Redis);
+    let broker: DynBroker = server.broker().await;
+    let client = Client::with_broker(broker.clone());
+    let mut lane = Lane::on(&broker, "default").await;
+    let knows = "queue:{default}:knows";
+    server.command(&["HSET", knows, lane.name.as_str(), "lfkpcztahus"]);
+    let jobs = vec![job().id("a"), job().id("b").group("a"), job().id("c").group("a"), job(), job().unique_key("k"), job().group("b")];
+    let ids = database.put(jobs, true).await.unwrap();
+    let running = tokio::spawn({
+        let (relay, client) = (database.relay(), client.clone());
+        async move { relay.run(&client, std::future::pending::<()>()).await }
+    });
+    wait("all but those of groups to be sent").on(&broker).until(async || database.waiting().await == 3).await;
+    let put_off = "SELECT count(*) FROM queue_outbox WHERE retry_at IS NOT NULL";
+    wait("the answer to be noted").until(async || database.number(put_off).await == 2).await;
+    assert_eq!(database.refused().await, 0);
+    let others = claimed(&mut lane, 10).await;
+    assert_eq!(others, [ids[0].clone(), ids[3].clone(), ids[4].clone()]);
+    // It is replaced by one of this library.
+    server.command(&["HDEL", knows, lane.name.as_str()]);
+    wait("the others to be sent").on(&broker).until(async || database.waiting().await == 0).await;
+    running.abort();
+    let mut lane = Lane::on(&broker, "default").await;
+    let of_groups = claimed(&mut lane, 10).await;
+    let place = |id: &JobId| of_groups.iter().position(|other| other == id).expect("it was sent");
+    assert!(of_groups.len() == 3 && place(&ids[1]) < place(&ids[2]), "{of_groups:?}");
+}
+
 mod in_sqlite_and_on_redis_alone {
     use super::*;
 
-    /// A lane of an older library would serve no group. Only the jobs of groups wait for its end.
     #[tokio::test(flavor = "multi_thread")]
-    async fn jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other() {
-        let (database, server) = (Database::sqlite(), Server::start(Kind::Redis));
-        let broker: DynBroker = server.broker().await;
-        let client = Client::with_broker(broker.clone());
-        let mut lane = Lane::on(&broker, "default").await;
-        let knows = "queue:{default}:knows";
-        server.command(&["HSET", knows, lane.name.as_str(), "lfkpcztahus"]);
-        let jobs = vec![job().id("a"), job().id("b").group("a"), job().id("c").group("a"), job(), job().unique_key("k"), job().group("b")];
-        let ids = database.put(jobs, true).await.unwrap();
-        let running = tokio::spawn({
-            let (relay, client) = (database.relay(), client.clone());
-            async move { relay.run(&client, std::future::pending::<()>()).await }
-        });
-        wait("all but those of groups to be sent").on(&broker).until(async || database.waiting().await == 3).await;
-        let put_off = "SELECT count(*) FROM queue_outbox WHERE retry_at IS NOT NULL";
-        wait("the answer to be noted").until(async || database.number(put_off).await == 2).await;
-        assert_eq!(database.refused().await, 0);
-        let others = claimed(&mut lane, 10).await;
-        assert_eq!(others, [ids[0].clone(), ids[3].clone(), ids[4].clone()]);
-        // It is replaced by one of this library.
-        server.command(&["HDEL", knows, lane.name.as_str()]);
-        wait("the others to be sent").on(&broker).until(async || database.waiting().await == 0).await;
+    async fn an_older_worker_beside_a_release_with_a_new_feature() {
+        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::sqlite()).await;
+    }
+
+    /// Its snapshot keeps the log of the file from being emptied.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_reader_that_stands_holds_up_no_job() {
+        let bed = Bed::new(crate::bed::Place::SqliteRedis).await;
+        let Database::Sqlite { path, .. } = &bed.database else { unreachable!("it is a file") };
+        let reader = crate::bed::open(path);
+        let sees = || reader.query_row("SELECT count(*) FROM queue_outbox", (), |row| row.get::<_, i64>(0)).unwrap();
+        reader.execute_batch("BEGIN").unwrap();
+        assert_eq!(sees(), 0);
+        let (running, mut ids) = (bed.run_relay(), Vec::new());
+        for _ in 0..30 {
+            ids.extend(bed.put(600).await);
+            wait("the rows to be sent").until(async || bed.database.waiting().await == 0).await;
+        }
+        assert_eq!(sees(), 0, "it has its snapshot");
+        let log = || std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
+        assert!(log() > 5_000_000, "{} bytes", log());
+        reader.execute_batch("COMMIT").unwrap();
         running.abort();
-        let mut lane = Lane::on(&broker, "default").await;
-        let of_groups = claimed(&mut lane, 10).await;
-        let place = |id: &JobId| of_groups.iter().position(|other| other == id).expect("it was sent");
-        assert!(of_groups.len() == 3 && place(&ids[1]) < place(&ids[2]), "{of_groups:?}");
+        let _ = running.await;
+        bed.database.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
+        assert_eq!(log(), 0);
+        bed.has_exactly(ids).await;
     }
 
     /// By a restore, for example: the relay still has the file open that was there before.

@@ -94,11 +94,38 @@ mod cases {
             till.ends(again).await;
         }
     }
+
+    /// Its copy has the rows of all jobs, of which one runs and the others wait, all without an effect. The application goes on beside a server; a file is replaced while it is
+    /// down.
+    pub(super) async fn the_database_is_restored_while_a_job_runs_and_others_wait(place: Place) {
+        let mut till = Till::new(place, (place != Place::SqliteRedis).then(Postgres::start)).await;
+        till.order(ORDERS).await;
+        till.database.is_copied(&mut till.server);
+        let relay = till.start("relay");
+        wait("all jobs to be sent").until(async || till.database.waiting().await == 0).await;
+        relay.kill();
+        till.free().await;
+        let worker = till.stopped("work", "effect").await;
+        assert_eq!(till.place().await, (0, 0, ORDERS - 1), "one runs");
+        let worker = if till.server.is_some() {
+            till.database.is_set_back(&mut till.server);
+            worker.goes_on()
+        } else {
+            worker.kill();
+            till.database.is_set_back(&mut till.server);
+            till.start("work")
+        };
+        till.settles().await;
+        worker.kill();
+        // The restore has lost the beginning of the first run.
+        assert_eq!(till.runs().await, till.rounds().await, "a job has come twice");
+    }
 }
 
 in_places! {
     cases
     the_application_is_killed
+    the_database_is_restored_while_a_job_runs_and_others_wait
     the_relay_is_killed
     the_worker_is_killed
 }
