@@ -10,7 +10,7 @@ use std::{
 use crate::run::{cargo, output, root, target};
 
 /// Written in Rust.
-const RUST: [&str; 5] = ["apalis-redis", "bullmq-rust", "rusty-sidekiq", "apalis-sqlite", "effectum"];
+const RUST: [&str; 7] = ["apalis-redis", "bullmq-rust", "rusty-sidekiq", "apalis-sqlite", "effectum", "river-sqlite", "river-postgres"];
 /// Written for Node.
 const NODE: [&str; 1] = ["bullmq-node"];
 
@@ -40,9 +40,11 @@ fn build_rust(peer: &str) -> Result<PathBuf, String> {
     let target = folder();
     let mut command = cargo();
     command.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(&target);
-    command.arg("--manifest-path").arg(sources(peer).join("Cargo.toml"));
+    // One program for both of its stores.
+    let package = if peer.starts_with("river-") { "river" } else { peer };
+    command.arg("--manifest-path").arg(sources(package).join("Cargo.toml"));
     match command.status() {
-        Ok(status) if status.success() => Ok(target.join("release").join(format!("peer-{peer}"))),
+        Ok(status) if status.success() => Ok(target.join("release").join(format!("peer-{package}"))),
         Ok(_) => Err("it could not be built; the first time, crates.io must be in reach".to_owned()),
         Err(error) => Err(format!("cannot run cargo: {error}")),
     }

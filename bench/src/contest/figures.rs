@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt};
+use queue_tests::postgres::Postgres;
 use serde_json::Value;
 
 use super::{Contestant, Store, killed};
@@ -132,6 +133,16 @@ fn figure(contestant: &Arc<Contestant>, what: &str, about: &'static str, measure
     let (of, contestant) = (contestant.name, contestant.clone());
     match contestant.store {
         Store::Redis => Figure::redis(what.to_owned(), about, move |server| measure(contestant.clone(), server.url(), Some(server))).of(of),
+        Store::Postgres => Figure::program(format!("postgres_{what}"), about, move |program: &Path| {
+            let contestant = contestant.clone();
+            async move {
+                let (redis, database) = (Server::start(program)?, Postgres::on_disk());
+                let contestant = Arc::new(Contestant { broker: Some(redis.url()), ..Contestant::clone(&contestant) });
+                measure(contestant, database.url(), None).await
+            }
+            .boxed()
+        })
+        .of(of),
         Store::Sqlite => Figure::sqlite(format!("sqlite_{what}"), about, move |folder: &Path| {
             measure(contestant.clone(), format!("sqlite://{}", folder.join("queue.db").display()), None)
         })
@@ -154,7 +165,7 @@ impl Contestant {
     fn n_jobs(&self) -> usize {
         let n = match self.store {
             Store::Redis => 100_000,
-            Store::Sqlite => 20_000,
+            Store::Sqlite | Store::Postgres => 20_000,
         };
         self.about.most_jobs.map_or(n, |most| most.min(n))
     }

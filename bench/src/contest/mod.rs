@@ -18,20 +18,27 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
-use crate::{Error, designs, frame::Figure, ours::Ours};
+use crate::{
+    Error, designs,
+    frame::Figure,
+    ours::{Ours, Outboxed},
+};
 
-/// Our queue among them, on either broker.
+/// Our queue among them, on either broker, and with an outbox in PostgreSQL and its relay to Redis.
 const OURS: &str = "ours";
 const OURS_SQLITE: &str = "ours-sqlite";
+const OURS_POSTGRES: &str = "ours-postgres";
 
 /// Other projects' queues, as they are named in `bench/peers`.
-const PEERS: [(&str, Store); 6] = [
+const PEERS: [(&str, Store); 8] = [
     ("apalis-redis", Store::Redis),
     ("bullmq-rust", Store::Redis),
     ("bullmq-node", Store::Redis),
     ("rusty-sidekiq", Store::Redis),
     ("apalis-sqlite", Store::Sqlite),
     ("effectum", Store::Sqlite),
+    ("river-sqlite", Store::Sqlite),
+    ("river-postgres", Store::Postgres),
 ];
 
 /// The part of a child of this program that carries out commands.
@@ -49,8 +56,10 @@ pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> R
         for peer in peers {
             contestants.push(Contestant::peer(peer).await?);
         }
-        if contestants.iter().any(|contestant| contestant.store == Store::Sqlite) {
-            contestants.insert(1, Contestant::own(OURS_SQLITE).await?);
+        for (own, store) in [(OURS_POSTGRES, Store::Postgres), (OURS_SQLITE, Store::Sqlite)] {
+            if contestants.iter().any(|contestant| contestant.store == store) {
+                contestants.insert(1, Contestant::own(own).await?);
+            }
         }
     }
     for contestant in &contestants {
@@ -64,7 +73,7 @@ pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> R
         return Err(format!("{unknown:?} is neither one of {} nor a figure of theirs", known.join(", ")).into());
     }
     figures.retain(|figure| {
-        let ours = figure.broker == OURS || figure.broker == OURS_SQLITE;
+        let ours = [OURS, OURS_SQLITE, OURS_POSTGRES].contains(&figure.broker);
         (by_figure.is_empty() || by_figure.iter().any(|name| figure.name == name.as_str()))
             && (ours || by_contestant.is_empty() || by_contestant.iter().any(|name| figure.broker == name.as_str()))
     });
@@ -79,6 +88,8 @@ pub(crate) struct Contestant {
     pub(crate) about: About,
     program: PathBuf,
     arguments: Vec<OsString>,
+    /// The URL of the broker, where a database is the store.
+    broker: Option<String>,
 }
 
 /// What a contestant keeps its jobs in.
@@ -86,6 +97,7 @@ pub(crate) struct Contestant {
 pub(crate) enum Store {
     Redis,
     Sqlite,
+    Postgres,
 }
 
 /// What it says of itself.
@@ -101,7 +113,11 @@ pub(crate) struct About {
 impl Contestant {
     /// Our own queue, or a design.
     async fn own(name: &'static str) -> Result<Self, Error> {
-        let (part, store) = if name == OURS_SQLITE { (OURS, Store::Sqlite) } else { (name, Store::Redis) };
+        let (part, store) = match name {
+            OURS_SQLITE => (OURS, Store::Sqlite),
+            OURS_POSTGRES => (name, Store::Postgres),
+            _ => (name, Store::Redis),
+        };
         let arguments = ["--child", PART, part].map(OsString::from).to_vec();
         Contestant::new(name, store, std::env::current_exe()?, arguments).await
     }
@@ -116,7 +132,7 @@ impl Contestant {
 
     async fn new(name: &'static str, store: Store, program: PathBuf, arguments: Vec<OsString>) -> Result<Self, Error> {
         let unknown = About { versions: String::new(), settings: String::new(), bulk: false, delays: false, most_jobs: None };
-        let mut contestant = Contestant { name, store, about: unknown, program, arguments };
+        let mut contestant = Contestant { name, store, about: unknown, program, arguments, broker: None };
         contestant.about = serde_json::from_value(contestant.ask("-", &["about"]).await?)?;
         Ok(contestant)
     }
@@ -147,6 +163,7 @@ impl Contestant {
     fn process(&self, url: &str, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(url).args(words).stdin(Stdio::null()).kill_on_drop(true);
+        command.envs(self.broker.iter().map(|url| ("QUEUE_URL", url)));
         command
     }
 }
@@ -155,6 +172,7 @@ impl Contestant {
 pub(crate) async fn play(arguments: &[String]) -> Result<(), Error> {
     match arguments.split_first() {
         Some((name, rest)) if name == OURS => queue_contender::run::<Ours>(rest).await,
+        Some((name, rest)) if name == OURS_POSTGRES => queue_contender::run::<Outboxed>(rest).await,
         Some((name, rest)) => designs::run(name, rest).await,
         None => Err("the contestant has no name".into()),
     }

@@ -118,13 +118,16 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
     page
 }
 
-/// Our numbers beside those of the same name that others have: other projects and designs on Redis, and whoever uses SQLite.
+/// Our numbers beside those of the same name that others have: other projects and designs on Redis, and whoever uses SQLite or PostgreSQL.
 fn side_by_side(lines: &[Line]) -> String {
     let is_sqlite = |line: &Line| line.name.starts_with("sqlite_");
+    let is_postgres = |line: &Line| line.name.starts_with("postgres_");
+    let is_peer_on_redis = |line: &Line| kind(line) == Some(Kind::Peer) && !is_sqlite(line) && !is_postgres(line);
     let tables = [
-        ("Other projects on Redis", table(lines, |line| line.broker == "ours" || (kind(line) == Some(Kind::Peer) && !is_sqlite(line)))),
+        ("Other projects on Redis", table(lines, |line| line.broker == "ours" || is_peer_on_redis(line))),
         ("Designs on Redis", table(lines, |line| line.broker == "ours" || kind(line) == Some(Kind::Design))),
         ("Other projects on SQLite", table(lines, |line| kind(line).is_some() && is_sqlite(line))),
+        ("Other projects in PostgreSQL", table(lines, |line| kind(line).is_some() && is_postgres(line))),
     ];
     let mut text =
         "\n## Side by side\n\nAll have the same payloads and concurrency; the ratio to raw is in parentheses. *Ours* was measured in\n\

@@ -133,7 +133,7 @@ pub(crate) fn kind(line: &Line) -> Option<Kind> {
     const DESIGNS: [&str; 4] = ["list", "rpoplpush", "delay_queue", "streams"];
     match &*line.broker {
         _ if ours(line) => None,
-        "ours" | "ours-sqlite" => Some(Kind::Ours),
+        "ours" | "ours-sqlite" | "ours-postgres" => Some(Kind::Ours),
         broker if DESIGNS.contains(&broker) => Some(Kind::Design),
         _ => Some(Kind::Peer),
     }
