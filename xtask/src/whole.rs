@@ -54,6 +54,15 @@ const SOAKED: &str = "1000000";
 /// Rows that a relay meets that has idled on an empty table.
 const BACKLOG: &str = "100000";
 
+/// Orders of a part whose processes and server are killed while jobs pay them, and the places of the parts. Together they are a million.
+const EFFECTS: &str = "100000";
+const EFFECTS_IN: [(&str, usize); 4] = [
+    ("on_postgres::on_redis::effects_are_commits_whatever_is_killed", 3),
+    ("on_postgres::on_redis::effects_are_commits_in_a_server_that_forgets_commits", 1),
+    ("in_sqlite_and_on_redis::effects_are_commits_whatever_is_killed", 3),
+    ("in_sqlite_and_on_sqlite::effects_are_commits_whatever_is_killed", 3),
+];
+
 /// How a step ended.
 enum Ended {
     Held(String),
@@ -186,6 +195,18 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     });
     let name = "a relay that idled meets 100,000 rows of 20,000 groups".to_owned();
     steps.push(Step { group: "outbox", name, seed: None, run: run_backlog });
+    let places = EFFECTS_IN.iter().flat_map(|(test, parts)| std::iter::repeat_n(*test, *parts));
+    for (part, test) in places.enumerate() {
+        let seed = first + part as u64;
+        let run_effects = Box::new(move || {
+            let mut command = Command::new(&outbox.path);
+            command.current_dir(&outbox.folder).args(["--exact", &format!("kills::{test}"), "--nocapture"]);
+            command.env("QUEUE_TEST_EFFECTS", EFFECTS).env("QUEUE_TEST_SEED", seed.to_string());
+            run(command.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+        });
+        let name = format!("a million effects, part {}: {}", part + 1, test.rsplit_once("::").map_or(test, |(place, _)| place));
+        steps.push(Step { group: "outbox", name, seed: Some(seed), run: run_effects });
+    }
     let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
     for (row, broker) in rows(faults)? {
         let seed = first % 1_000_000;
