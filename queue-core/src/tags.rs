@@ -122,12 +122,14 @@ pub(crate) fn tag_digest(name: &str, value: &str) -> [u8; 8] {
 /// The tags of an envelope, as an index has them.
 #[cfg(any(feature = "sqlite", test))]
 pub(crate) fn tag_digests(envelope: &[u8]) -> Vec<[u8; 8]> {
+    indexed_tags(envelope).iter().map(|(name, value)| tag_digest(name, value)).collect()
+}
+
+/// The tags of an envelope that an index has.
+pub(crate) fn indexed_tags(envelope: &[u8]) -> BTreeMap<String, String> {
     let tags =
         if has_tags(envelope) { Envelope::decode(envelope).map(|envelope| envelope.tags).unwrap_or_default() } else { BTreeMap::new() };
-    if tags.len() > TAGS_MAX {
-        return Vec::new();
-    }
-    tags.iter().map(|(name, value)| tag_digest(name, value)).collect()
+    if tags.len() > TAGS_MAX { BTreeMap::new() } else { tags }
 }
 
 /// Whether an envelope has a tag: what an index says is checked by this.

@@ -52,7 +52,7 @@ impl Watch {
     pub fn call_with(&mut self, argument: &str) -> Vec<String> {
         loop {
             let line = self.line();
-            if line.contains("\"EVALSHA\"") && line.contains(argument) {
+            if line.contains("\"EVALSHA") && line.contains(argument) {
                 return words(&line);
             }
         }

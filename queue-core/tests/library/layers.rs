@@ -206,6 +206,17 @@ fn no_layer_imports_from_one_above_it() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
+/// The half of the auditor that finds damage sees mistakes of the doors: it names none of them but the numbers of states.
+#[test]
+fn the_finder_of_sqlite_calls_no_door() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/audit");
+    let text = fs::read_to_string(root.join("find.rs")).unwrap();
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let of_doors: Vec<&&str> = code.iter().filter(|line| line.contains("doors")).collect();
+    assert!(of_doors.iter().all(|line| line.trim_start().starts_with("doors::row::{")), "{of_doors:?}");
+    assert!(!code.iter().any(|line| line.contains("super::")));
+}
+
 #[test]
 fn an_import_from_above_is_found_however_it_is_written() {
     let of = |file: &str, source: &str| wrong(Path::new(file), &syn::parse_str(source).unwrap()).len();

@@ -151,14 +151,14 @@ mutants! {
         "topics: what a subscription has not read stays": "stays = not is_over or old <= lag and slowest and is_behind(id, slowest)" => "stays = not is_over"
             in conformance "on_redis::topics::a_trim_keeps_what_a_subscription_has_not_read";
     }
-    "queue-core/src/redis/audit/audit.lua" {
-        "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then"
+    "queue-core/src/redis/audit/look.lua" {
+        "audit: a lane without lease is found": "call('HEXISTS', K.lanes, lane) == 1 and not" => "false and not"
             in stored "auditor::on_redis::a_lane_whose_lease_was_deleted_gets_one_that_is_over";
-        "keys: one without its job is found": "if call('HEXISTS', K.unique, ARGV[i]) == 1 and not holder_of(ARGV[i])" => "if false"
+        "keys: one without its job is found": "if stored and not is_key_held(key) and not" => "if false and not"
             in stored "keys::on_redis::a_key_is_counted_anew_from_the_jobs";
-        "groups: a phantom slot is found": "if call('ZSCORE', K.holders, ARGV[i]) and" => "if false and"
+        "groups: a phantom slot is found": "if call('ZSCORE', K.holders, member) and" => "if false and"
             in features "groups::on_redis::slots_and_turns_are_counted_anew_from_the_jobs";
-        "limits: a key with room that no claim would examine is found": "call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key)" => "false"
+        "limits: a key with room that no claim would examine is found": "call('ZSCORE', K.shut, member) and not call('ZSCORE', K.roomy, key)" => "false"
             in features "limits::on_redis::slots_and_chains_are_counted_anew_from_the_jobs";
     }
     "queue-core/src/sqlite/turn/lane.sql" {

@@ -154,7 +154,8 @@ impl Look<'_> {
     async fn note_elsewhere(&mut self, places: &[(&Vec<u8>, Place)]) -> Result<()> {
         for some in places.chunks(STEP) {
             let ids: Vec<Vec<u8>> = some.iter().map(|(id, _)| (*id).clone()).collect();
-            let elsewhere: HashSet<Vec<u8>> = self.pass.ask("elsewhere", &ids).await?.into_iter().collect();
+            let elsewhere = array(self.pass.look("elsewhere", &ids).await?)?;
+            let elsewhere: HashSet<Vec<u8>> = elsewhere.into_iter().map(bytes).collect::<Result<_>>()?;
             for (id, place) in some.iter().filter(|(id, _)| elsewhere.contains(*id)) {
                 suspect(&mut self.suspicious, id, [*place]);
             }

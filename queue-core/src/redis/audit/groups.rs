@@ -1,7 +1,5 @@
 //! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups that are out of turn.
 
-use redis::Value;
-
 use super::{Pass, STEP, damage};
 use crate::{
     broker::{Damage, DamageKind, GroupName, LimitKey},
@@ -9,8 +7,6 @@ use crate::{
     redis::{
         groups::{self, slot},
         keys::Kind,
-        script::AUDIT,
-        values::{array, bytes},
     },
 };
 
@@ -73,15 +69,11 @@ pub(super) async fn doubled(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Resul
 async fn sleepers(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
     let mut from = Vec::new();
     loop {
-        let call = pass.call("asleep", &[from, STEP.to_string().into_bytes()]);
-        let mut answer = array(pass.broker.script(pass.queue, &AUDIT, call).await?)?.into_iter();
-        let further = answer.next();
-        for group in answer {
-            damages.push(Damage { kind: DamageKind::GroupOutOfTurn, subject: name(&bytes(group)?) });
-        }
-        match further {
-            Some(Value::BulkString(behind)) if !behind.is_empty() => from = behind,
-            _ => return Ok(()),
+        let mut answer = pass.ask("asleep", &[from, STEP.to_string().into_bytes()]).await?.into_iter();
+        from = answer.next().unwrap_or_default();
+        damages.extend(answer.map(|group| Damage { kind: DamageKind::GroupOutOfTurn, subject: name(&group) }));
+        if from.is_empty() {
+            return Ok(());
         }
     }
 }

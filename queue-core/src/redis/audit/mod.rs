@@ -1,7 +1,9 @@
 //! Looking through a queue for damage by other hands, in bounded steps.
 //!
 //! Every question is answered by a script, which looks again at what was read before, so that what merely moved meanwhile is
-//! not taken for broken. Most queues are sound: then three small calls see it, by a balance of jobs and places.
+//! not taken for broken. `FIND` only reads. It includes none of the doors, so that it finds their mistakes, too. `REPAIR` looks in the
+//! same way, and repairs each finding at once, by doors. Most queues are sound: of one with few entries a single call
+//! sees it, and of others some small calls, by a balance of jobs and places.
 
 mod doubles;
 mod groups;
@@ -10,7 +12,7 @@ mod strays;
 mod tags;
 mod workers;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt::Display};
 
 use redis::Value;
 
@@ -26,7 +28,7 @@ use crate::{
         RedisBroker,
         connection::misfits,
         keys::{Kind, READY},
-        script::{AUDIT, SWEEP, bits::Bit},
+        script::{FIND, REPAIR, SWEEP, bits::Bit},
         values::{array, bytes, ms, next, number, text},
     },
 };
@@ -73,6 +75,9 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     if how.repair {
         broker.list_again(queue).await?;
     }
+    if pass.is_sound().await? {
+        return Ok(damages);
+    }
     let bits = pass.ask("bits", &[vec![]]).await?;
     damages.extend(bits.into_iter().map(|letter| {
         let letter = String::from_utf8_lossy(&letter).into_owned();
@@ -92,8 +97,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     keys::find(&pass, &mut damages).await?;
     groups::find(&pass, how.thorough, &mut damages).await?;
     tags::find(&pass, how.thorough, &mut damages).await?;
-    let call = pass.call("balance", &[]);
-    let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
+    let balance: i64 = number(pass.look("balance", &[]).await?)?;
     if balance != 0 || how.thorough {
         pass.hollow(&mut damages).await?;
         groups::doubled(&pass, &mut damages).await?;
@@ -111,7 +115,7 @@ pub(in crate::redis) struct Pass<'a> {
     how: Audit,
 }
 
-/// What was pushed to `ready` so far; see `pushes` in `audit.lua`.
+/// What was pushed to `ready` so far; see `pushes` in `look.lua`.
 pub(in crate::redis) struct Mark {
     /// The life of the server in which this holds.
     pub(in crate::redis) life: Vec<u8>,
@@ -121,26 +125,31 @@ pub(in crate::redis) struct Mark {
 }
 
 impl Pass<'_> {
-    fn call(&self, what: &str, subjects: &[Vec<u8>]) -> redis::Cmd {
-        let mut call = AUDIT.call(&self.broker.keys, self.queue);
-        call.arg(what).arg(u8::from(self.how.repair));
-        for subject in subjects {
-            call.arg(subject);
-        }
-        call
+    /// Looks at something, and writes nothing.
+    async fn look(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Value> {
+        let mut call = FIND.call(&self.broker.keys, self.queue);
+        call.arg(what).arg(subjects);
+        self.broker.script(self.queue, &FIND, call).await
     }
 
-    /// Those of the subjects that are broken.
-    pub(in crate::redis) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-        if subjects.is_empty() {
-            return Ok(Vec::new());
+    /// Which of the subjects are broken, if it can be seen. They are repaired, if that is asked for.
+    async fn broken(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+        let script = if self.how.repair { &REPAIR } else { &FIND };
+        let mut call = script.call(&self.broker.keys, self.queue);
+        call.arg(what).arg(subjects);
+        match self.broker.script(self.queue, script, call).await? {
+            Value::Nil => Ok(None),
+            answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),
         }
-        let answer = self.broker.script(self.queue, &AUDIT, self.call(what, subjects)).await?;
-        array(answer)?.into_iter().map(bytes).collect()
+    }
+
+    /// The same of subjects of which each is looked at alone.
+    pub(in crate::redis) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        Ok(if subjects.is_empty() { Vec::new() } else { self.broken(what, subjects).await?.unwrap_or_default() })
     }
 
     pub(in crate::redis) async fn mark(&self) -> Result<Mark> {
-        let mut answer = array(self.broker.script(self.queue, &AUDIT, self.call("mark", &[])).await?)?.into_iter();
+        let mut answer = array(self.look("mark", &[]).await?)?.into_iter();
         let (life, pushes) = (bytes(next(&mut answer)?)?, number(next(&mut answer)?)?);
         let mut lengths = [0; READY.len()];
         for length in &mut lengths {
@@ -152,32 +161,41 @@ impl Pass<'_> {
     /// Those of the ids that are lost, if what was pushed to `ready` since the mark can be looked through at once. None of them was
     /// in `ready` when it was marked.
     pub(in crate::redis) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut call = self.call("strays", &[]);
-        call.arg(&mark.life).arg(mark.pushes).arg(ids);
-        match self.broker.script(self.queue, &AUDIT, call).await? {
-            Value::Nil => Ok(None),
-            answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),
-        }
+        let mark = [mark.life.clone(), mark.pushes.to_string().into_bytes()];
+        self.broken("strays", &[&mark, ids].concat()).await
     }
 
     /// Those of the ids that are in several places, if these can be found again: not too much was pushed since the anchor was cast.
     pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut call = self.call("doubled", &[]);
-        call.arg(&anchor.mark.life).arg(anchor.mark.pushes).arg(anchor.arguments().count());
+        let mut subjects = vec![anchor.mark.life.clone()];
+        let number = |number: &dyn Display| number.to_string().into_bytes();
+        subjects.extend([number(&anchor.mark.pushes), number(&anchor.arguments().count())]);
         for (list, tail) in anchor.arguments() {
-            call.arg(list).arg(tail.len()).arg(tail);
+            subjects.extend([number(&list), number(&tail.len())]);
+            subjects.extend_from_slice(tail);
         }
         for (id, places) in suspicious {
-            call.arg(id).arg(places.len());
+            subjects.extend([id.clone(), number(&places.len())]);
             for place in places {
                 let (list, distance) = place.arguments();
-                call.arg(list).arg(distance);
+                subjects.extend([number(&list), number(&distance)]);
             }
         }
-        match self.broker.script(self.queue, &AUDIT, call).await? {
-            Value::Nil => Ok(None),
-            answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),
+        self.broken("doubled", &subjects).await
+    }
+
+    /// Whether nothing is broken, as one call sees it of a queue with few entries.
+    async fn is_sound(&self) -> Result<bool> {
+        let answer = self.look("all", &[]).await?;
+        if answer == Value::Nil {
+            return Ok(false);
         }
+        let mut answer = array(answer)?.into_iter();
+        let (broken, leftovers): (u64, u64) = (number(next(&mut answer)?)?, number(next(&mut answer)?)?);
+        let mut list = || array(next(&mut answer)?)?.into_iter().map(bytes).collect::<Result<Vec<_>>>();
+        let (lanes, records, members, tagged) = (list()?, list()?, list()?, list()?);
+        let has_tidied = leftovers == 0 || !self.how.repair;
+        Ok(broken == 0 && has_tidied && workers::have_records(&lanes, &records) && tags::are_indexed(&members, &tagged))
     }
 
     async fn note(&self, what: &str, subjects: &[Vec<u8>], kind: DamageKind, damages: &mut Vec<Damage>) -> Result<()> {
@@ -251,7 +269,9 @@ impl Pass<'_> {
             let (jobs, further) = self.scan("HSCAN", Kind::Jobs, &cursor).await?;
             let ids: Vec<Vec<u8>> = jobs.into_iter().map(|(id, _)| id).collect();
             for ids in ids.chunks(STEP) {
-                unplaced.extend(self.ask("unplaced", ids).await?);
+                for id in array(self.look("unplaced", ids).await?)? {
+                    unplaced.insert(bytes(id)?);
+                }
             }
             cursor = further;
             if cursor == "0" || unplaced.len() >= SLICE {

@@ -1,24 +1,41 @@
 //! Entries of the index of tags without their jobs, and jobs whose tags it does not have.
 
+use std::collections::BTreeSet;
+
+use redis::Value;
+
 use super::{Pass, STEP, damage};
 use crate::{
     broker::{Damage, DamageKind},
     error::Result,
-    redis::keys::Kind,
-    tags::has_tags,
+    redis::{keys::Kind, values::array},
+    tags::{has_tags, indexed_tags},
 };
+
+/// Bytes of the digest of a tag.
+const DIGEST: usize = 8;
 
 /// Envelopes that one call reads.
 const ENVELOPES: usize = 100;
 
+/// Whether the index has the tags of these jobs, and no others. Jobs: pairs of an id and its envelope.
+pub(super) fn are_indexed(members: &[Vec<u8>], tagged: &[Vec<u8>]) -> bool {
+    let jobs = tagged.chunks(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
+    let of_jobs = jobs.flat_map(|(id, envelope)| digests(envelope).into_iter().map(|digest| member(id, &digest)));
+    of_jobs.collect::<BTreeSet<_>>() == members.iter().cloned().collect()
+}
+
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
-    let (what, step) = if thorough { ("every_tag", ENVELOPES) } else { ("tags", STEP) };
     let mut cursor = "0".to_owned();
     loop {
         let (members, further) = pass.scan("ZSCAN", Kind::Tags, &cursor).await?;
         let members: Vec<Vec<u8>> = members.into_iter().map(|(member, _)| member).collect();
-        for members in members.chunks(step) {
-            damages.extend(pass.ask(what, members).await?.iter().map(|id| damage(DamageKind::TagLeaked, id)));
+        for members in members.chunks(STEP) {
+            note(DamageKind::TagLeaked, &pass.ask("tags", members).await?, damages);
+        }
+        for members in members.chunks(ENVELOPES).filter(|_| thorough) {
+            let wrong = pass.ask("wrong_tags", &wrong(pass, members).await?).await?;
+            note(DamageKind::TagLeaked, &wrong, damages);
         }
         cursor = further;
         if cursor == "0" {
@@ -30,13 +47,68 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
     }
     loop {
         let (jobs, further) = pass.scan("HSCAN", Kind::Jobs, &cursor).await?;
-        let tagged: Vec<Vec<u8>> = jobs.into_iter().filter(|(_, envelope)| has_tags(envelope)).map(|(id, _)| id).collect();
-        for ids in tagged.chunks(ENVELOPES) {
-            damages.extend(pass.ask("untagged", ids).await?.iter().map(|id| damage(DamageKind::TagMissing, id)));
+        let tagged: Vec<(Vec<u8>, Vec<u8>)> = jobs.into_iter().filter(|(_, envelope)| has_tags(envelope)).collect();
+        for jobs in tagged.chunks(ENVELOPES) {
+            let missing = pass.ask("untagged", &missing(pass, jobs).await?).await?;
+            note(DamageKind::TagMissing, &missing, damages);
         }
         cursor = further;
         if cursor == "0" {
             return Ok(());
         }
     }
+}
+
+/// The jobs of some members of the index, each once.
+fn note(kind: DamageKind, members: &[Vec<u8>], damages: &mut Vec<Damage>) {
+    let mut ids: Vec<&[u8]> = members.iter().map(|member| id_in(member)).collect();
+    ids.dedup();
+    damages.extend(ids.into_iter().map(|id| damage(kind, id)));
+}
+
+/// A member is a digest and the id of a job.
+fn member(id: &[u8], digest: &[u8; DIGEST]) -> Vec<u8> {
+    [digest, id].concat()
+}
+
+fn id_in(member: &[u8]) -> &[u8] {
+    member.get(DIGEST..).unwrap_or_default()
+}
+
+/// The digests of the tags of an envelope, as `doors/tags.lua` makes them: the first bytes of the SHA-1 of `name=value`.
+fn digests(envelope: &[u8]) -> Vec<[u8; DIGEST]> {
+    let digest = |(name, value): (&String, &String)| {
+        // The hash of a script is the SHA-1 of its text.
+        let hash = redis::Script::new(&format!("{name}={value}"));
+        u64::from_str_radix(&hash.get_hash()[..2 * DIGEST], 16).expect("it is hexadecimal").to_be_bytes()
+    };
+    indexed_tags(envelope).iter().map(digest).collect()
+}
+
+/// The members whose job does not have the tag, each with the envelope of its job.
+async fn wrong(pass: &Pass<'_>, members: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let ids: Vec<&[u8]> = members.iter().map(|member| id_in(member)).collect();
+    let envelopes = pass.broker.read(pass.queue, pass.broker.keys.on("HMGET", pass.queue, Kind::Jobs).arg(&ids)).await?;
+    let mut wrong = Vec::new();
+    for (member, envelope) in members.iter().zip(array(envelopes)?) {
+        if let Value::BulkString(envelope) = envelope
+            && !digests(&envelope).iter().any(|digest| member.starts_with(digest))
+        {
+            wrong.extend([member.clone(), envelope]);
+        }
+    }
+    Ok(wrong)
+}
+
+/// The members that the index lacks of some jobs, each with the envelope of its job.
+async fn missing(pass: &Pass<'_>, jobs: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
+    let all = jobs.iter().flat_map(|(id, envelope)| digests(envelope).into_iter().map(move |digest| (member(id, &digest), envelope)));
+    let all: Vec<(Vec<u8>, &Vec<u8>)> = all.collect();
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let members: Vec<&Vec<u8>> = all.iter().map(|(member, _)| member).collect();
+    let scores = pass.broker.read(pass.queue, pass.broker.keys.on("ZMSCORE", pass.queue, Kind::Tags).arg(members)).await?;
+    let missing = all.iter().zip(array(scores)?).filter(|(_, score)| *score == Value::Nil);
+    Ok(missing.flat_map(|((member, envelope), _)| [member.clone(), (*envelope).clone()]).collect())
 }

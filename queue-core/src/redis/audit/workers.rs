@@ -16,6 +16,14 @@ use crate::{
 /// Workers of one call. Their records travel with it.
 const STEP: usize = 25;
 
+/// Whether each worker of these lanes has a record. Records: pairs of a worker and it.
+pub(super) fn have_records(lanes: &[Vec<u8>], records: &[Vec<u8>]) -> bool {
+    let records: BTreeMap<&[u8], &[u8]> =
+        records.chunks(2).filter_map(|pair| Some((pair.first()?.as_slice(), pair.get(1)?.as_slice()))).collect();
+    let workers: BTreeSet<&[u8]> = lanes.iter().map(|lane| worker_of(lane)).collect();
+    workers.into_iter().all(|worker| !is_id(worker) || records.get(worker).is_some_and(|record| !WorkerInfo::is_damaged(record)))
+}
+
 /// The damage of a queue that has these lanes. It is repaired, if that is asked for.
 pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damage>> {
     let (broker, queue) = (pass.broker, pass.queue);

@@ -293,11 +293,6 @@ local function review(group)
   end
 end
 
--- Whether a group is in the wrong set.
-local function is_out_of_turn(group)
-  return not call('ZSCORE', K.turns, group) ~= not may_start(group) or not call('ZSCORE', K.doubts, group) ~= not may_doubt(group)
-end
-
 -- Pushes those ids that have a group to their places. Gives the others, and whether idle workers have to hear of it.
 local function push_grouped(ids, at_head)
   local stored, plain, grouped = {}, {}, {}

@@ -675,21 +675,6 @@ local function limits()
 
   L.has_jobs = has_jobs
 
-  -- For the auditor: whether a chain has a job, and is where it is said to be.
-  function L.is_sound(group, digit, chain, place)
-    local key, member = K.shut, string.sub(place, 2) .. group .. digit .. chain
-    if byte(place) == 111 then -- 'o'
-      key, member = K.open, group .. digit .. string.sub(place, 2) .. chain
-    end
-    return has_jobs(group, digit, chain) and call('ZSCORE', key, member)
-  end
-
-  -- For the auditor: whether a key under which chains are shut has no room, or will be looked at.
-  function L.is_watched(key)
-    local room, upto = room_of_key(key)
-    return call('ZSCORE', K.roomy, key) or call('ZSCORE', K.wake, key) or room <= 0 and upto >= FOREVER
-  end
-
   -- The slots of a job that runs, as members of `holders`.
   function L.slots(chain, id)
     local slots = keys_of(chain)

@@ -106,6 +106,18 @@ mod tests {
         assert_eq!(without_unused(text), "local function c()\n  return 2\nend\nreturn c()");
     }
 
+    /// The half of the auditor that finds damage sees mistakes of the doors.
+    #[test]
+    fn the_finder_includes_no_door() {
+        let doors = |name| {
+            let mut included = HashSet::new();
+            include(name, &mut included, &mut String::new());
+            included.into_iter().filter(|name| name.starts_with("doors/")).collect::<Vec<_>>()
+        };
+        assert_eq!(doors("audit/find"), [] as [&str; 0]);
+        assert!(doors("audit/repair").contains(&"doors/settle".to_owned()));
+    }
+
     #[test]
     fn a_key_stands_as_its_number_and_no_other_word_does() {
         let word = |name: &str| (name == "jobs").then(|| "KEYS[2]".to_owned());

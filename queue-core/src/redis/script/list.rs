@@ -153,7 +153,9 @@ macro_rules! fragments {
 static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     fragments! {
         "audit/aside"
-        "audit/audit"
+        "audit/find"
+        "audit/look"
+        "audit/repair"
         "audit/sweep"
         "audit/types"
         "doors/admit"
@@ -360,7 +362,8 @@ scripts! {
     STATS: "people/stats", "flags=no-writes", [stats];
     WORKERS: "people/workers", "flags=no-writes", [workers];
     SWEEP: "audit/sweep", "flags=allow-oom", [sweep];
-    AUDIT: "audit/audit", "flags=allow-oom", [audit, sweep];
+    FIND: "audit/find", "flags=no-writes", [audit];
+    REPAIR: "audit/repair", "flags=allow-oom", [audit];
     REPORT: "history/report", "", [report];
     HISTORY: "history/history", "flags=no-writes", [history];
     FAILURES: "history/failures", "flags=no-writes", [failures];

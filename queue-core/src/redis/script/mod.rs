@@ -217,6 +217,11 @@ mod tests {
     fn only_bounded_keys_are_read_whole() {
         // Which fragment reads which key, and what bounds it.
         let bounded = [
+            ("audit/find", "active", "FEW"),
+            ("audit/find", "jobs", "FEW"),
+            ("audit/find", "lanes", "FEW"),
+            ("audit/find", "workers", "FEW"),
+            ("audit/look", "lanes", "the workers that are up"),
             ("history/failed", "failures", "KINDS"),
             ("history/failures", "failures", "KINDS"),
             ("history/history", "deployed", "RELEASES_SEEN"),

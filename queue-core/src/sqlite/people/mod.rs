@@ -34,7 +34,7 @@ pub(crate) use self::{
     show::{follow, show, shown, transitions, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},
-    workers::{ask_worker, worker_records, workers},
+    workers::{ask_worker, workers},
 };
 
 /// One answer per id, in order.

@@ -1,0 +1,76 @@
+-- Looks for damage by other hands, or by mistakes of ours. ARGV: those of `look`. Answers with what is broken.
+--- include audit/look
+
+-- The most entries of a queue that is looked through in one call.
+local FEW = 500
+
+local HASHES = {
+  { K.lanes, 'lanes', 'terms' }, { K.unique, 'unique' }, { K.held, 'held' }, { K.keyed, 'keyed' }, { K.ticked, 'ticked' },
+  { K.grouped, 'grouped' }, { K.front, 'front' }, { K.chains, 'chains' }, { K.workers, 'records' }, { K.loads, 'records' }, { K.asked, 'records' },
+  { K.jobs, 'lost' }, { K.active },
+}
+local SETS = {
+  { K.tags, 'tags' }, { K.holders, 'holders' }, { K.shut, 'shut' }, { K.numbered, 'numbered' }, { K.line, 'unchained', 'line', 'line_doubled' },
+  { K.turns, 'turns' }, { K.doubts, 'turns' }, { K.scheduled, 'scheduled' }, { K.retry, 'retry' }, { K.dead, 'dead' }, { K.parked, 'parked', 'names' },
+}
+
+-- Everything at once, in a queue with few entries. Answers how much is broken, and how much the repairer would tidy; the lanes, the records of workers, the index of
+-- tags, and the envelopes of jobs with tags, which are for the caller to judge. False: there are more entries.
+function LOOKS.all()
+  local entries, leftovers = 0, 0
+  for _, source in ipairs(HASHES) do
+    entries = entries + call('HLEN', source[1])
+  end
+  for _, source in ipairs(SETS) do
+    entries = entries + call('ZCARD', source[1])
+  end
+  for _, list in pairs(READY) do
+    entries = entries + call('LLEN', list)
+  end
+  if entries > FEW or has('l') then
+    return false
+  end
+  tidy = function()
+    leftovers = leftovers + 1
+  end
+  local function look(what, at)
+    subjects = at
+    LOOKS[what]()
+  end
+  for digit, list in pairs(READY) do
+    look(digit == 9 and 'suspect' or 'ready' .. digit, { '0', '-1' })
+    ready[digit] = call('LRANGE', list, '0', '-1')
+  end
+  for _, source in ipairs(HASHES) do
+    for at = 2, #source do
+      look(source[at], call('HKEYS', source[1]))
+    end
+  end
+  for _, source in ipairs(SETS) do
+    for at = 2, #source do
+      look(source[at], call('ZRANGE', source[1], '0', '-1'))
+    end
+  end
+  look('active', call('HGETALL', K.active))
+  look('asleep', { '', FEW })
+  for _ = 1, #missing_bits() do
+    found('')
+  end
+  if needed_bits() ~= bits then
+    tidy()
+  end
+  local tagged = {}
+  for _, id in ipairs(call('HKEYS', K.jobs)) do
+    local envelope = call('HGET', K.jobs, id)
+    if string.find(envelope, '\161g', 1, true) then
+      tagged[#tagged + 1], tagged[#tagged + 2] = id, envelope
+    end
+  end
+  return { #broken, leftovers, call('HKEYS', K.lanes), call('HGETALL', K.workers), call('ZRANGE', K.tags, '0', '-1'), tagged }
+end
+
+local answer = LOOKS[ARGV[1]]()
+if answer == nil then
+  return broken
+end
+return answer

@@ -1,0 +1,771 @@
+-- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a door is damage, too. What is stored it decodes itself.
+-- ARGV: what to look at, and its subjects: names, ids, members, or pairs.
+--- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
+
+local broken = {}
+-- What is looked at.
+local subjects = { unpack(ARGV, 2) }
+-- What the repairer does with each finding, and with what is left of jobs that are gone, which is no damage.
+local repair, tidy = nil, nil
+
+local function found(subject, ...)
+  broken[#broken + 1] = subject
+  if repair then
+    repair(subject, ...)
+  end
+end
+
+local LOOKS, READY = {}, { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
+-- The lists, where all of them were read.
+local ready = {}
+
+-- Its functions have a block of their own: a script may have 200 local names.
+do
+  -- The subjects, from a place on.
+  local function each_subject(from)
+    local at = (from or 1) - 1
+    return function()
+      at = at + 1
+      return subjects[at]
+    end
+  end
+
+  local function is_job(id)
+    return call('HEXISTS', K.jobs, id) == 1
+  end
+
+  local function has_ended(id)
+    return not is_job(id) or call('HEXISTS', K.records, id) == 1
+  end
+
+  -- Where the group ends that begins here: a name behind its length in two bytes.
+  local function end_of_group(text, from)
+    return from + 1 + (byte(text, from) or 0) * 256 + (byte(text, from + 1) or 0)
+  end
+
+  -- What a member of `line` says. A suspect has no digit.
+  local function place_in(member)
+    local from = byte(member) == 255 and 2 or 1
+    local upto = end_of_group(member, from)
+    local chain = upto + 3 - from
+    local number = chain + 1 + (byte(member, chain) or 0)
+    return {
+      member = member,
+      group = string.sub(member, from, upto),
+      digit = from == 1 and string.sub(member, upto + 1, upto + 1),
+      chain = string.sub(member, chain, number - 1),
+      number = string.sub(member, number, number + 6),
+      id = string.sub(member, number + 7),
+    }
+  end
+
+  -- What is noted of a job's group: its place in the line, if it has stood in one.
+  local function note_of(id)
+    local stored = call('HGET', K.grouped, id)
+    if not stored then
+      return nil
+    end
+    local at = (byte(stored) or 0) + 2
+    local chain, digit, number = string.sub(stored, 1, at - 1), string.sub(stored, at, at), string.sub(stored, at + 1, at + 7)
+    local group, member = string.sub(stored, at + 8), nil
+    if digit == ' ' then
+      member = '\255' .. group .. chain .. number .. id
+    elseif digit ~= '\0' then
+      member = group .. digit .. chain .. number .. id
+    end
+    return { group = group, chain = chain, member = member }
+  end
+
+  local function is_in_line(member)
+    return call('ZSCORE', K.line, member)
+  end
+
+  -- The place of a job in the line.
+  local function line_of(id)
+    local note = note_of(id)
+    return note and note.member and is_in_line(note.member) and note.member
+  end
+
+  -- The keys of a chain.
+  local function keys_in(chain)
+    local keys = {}
+    for at = 2, #chain - 15, 16 do
+      keys[#keys + 1] = string.sub(chain, at, at + 15)
+    end
+    return keys
+  end
+
+  local function first_between(key, from, upto)
+    return call('ZRANGEBYLEX', key, from, upto, 'LIMIT', 0, 1)[1]
+  end
+
+  -- The first place in the line of a chain.
+  local function head_of(entry)
+    return first_between(K.line, '[' .. entry, '(' .. entry .. '\255')
+  end
+
+  -- Whether a chain is open. One without limits always is.
+  local function is_open(place)
+    return #place.chain == 1 or not place.digit or byte(call('HGET', K.chains, place.group .. place.digit .. place.chain) or '') == 111 -- 'o'
+  end
+
+  -- The place in `numbered` of a place in the line, if it has one.
+  local function numbered(place)
+    return place.digit and #place.group > 2 and #place.chain > 1 and place.group .. place.digit .. place.number .. place.id
+  end
+
+  -- The cap and the order of a group, and whether it is paused: its own, or else what is set of all, or else what is declared.
+  local function rule_of(group)
+    local rule = { cap = math.huge, order = '' }
+    for at, stored in ipairs(group ~= '\0\0' and call('HMGET', K.rules, '+', '*', group) or {}) do
+      local _, cap, _, order, paused = string.match(stored or '', '^(%d*):(%d*):(%d*):(%l?):(p?)')
+      rule.cap = tonumber(cap or '') or rule.cap
+      rule.order = (order or '') ~= '' and order or rule.order
+      rule.is_paused = at == 3 and paused == 'p'
+    end
+    if rule.order == 'o' or rule.order == 's' then
+      rule.cap, rule.is_in_order = math.min(rule.cap, 1), true
+    end
+    return rule
+  end
+
+  local function holders_of(group)
+    return call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
+  end
+
+  -- Who has the line of an ordered group, and its place: it may have none.
+  local function front_of(group, rule)
+    local id = rule.order == 'o' and call('HGET', K.front, group)
+    local member = id and line_of(id)
+    return id, member and place_in(member)
+  end
+
+  -- The number of a place: those of bytes have another order in the server's language.
+  local function order_of(place)
+    return #place.number == 7 and struct.unpack('>I7', place.number) or 0
+  end
+
+  -- The first place in the line of a group in order.
+  local function first_of(group)
+    for digit in string.gmatch('!0123', '.') do
+      local prefix = group .. digit
+      local free, from = first_between(K.line, '[' .. prefix .. '\0', '(' .. prefix .. '\1'), '[' .. prefix
+      free = free and place_in(free)
+      -- Other hands may have left something there.
+      for _ = 1, 100 do
+        local place = first_between(K.numbered, from, '(' .. prefix .. '\255')
+        local member = place and line_of(string.sub(place, #prefix + 8))
+        local limited = member and place_in(member)
+        if not place then
+          break
+        elseif limited and numbered(limited) == place then
+          free = free and order_of(free) < order_of(limited) and free or limited
+          break
+        end
+        from = '(' .. place
+      end
+      if free then
+        return free
+      end
+    end
+  end
+
+  -- Whether a group has a job that may start, suspects left out.
+  local function may_start(group, rule)
+    local id, place = front_of(group, rule)
+    if id then
+      return place and place.digit and is_open(place)
+    elseif rule.is_in_order then
+      place = first_of(group)
+      return place and is_open(place)
+    end
+    for digit in string.gmatch('!0123', '.') do
+      local prefix = group .. digit
+      if first_between(K.open, '[' .. prefix, '(' .. prefix .. '\255') or first_between(K.line, '[' .. prefix .. '\0', '(' .. prefix .. '\1') then
+        return true
+      end
+    end
+    return false
+  end
+
+  -- Whether a group has a suspect that may start, limits apart.
+  local function may_doubt(group, rule)
+    local id, place = front_of(group, rule)
+    return first_between(K.line, '[\255' .. group, '(\255' .. group .. '\255') and (not id or place and not place.digit)
+  end
+
+  -- Whether a group is among those that are served and should not be, or the other way round.
+  local function is_out_of_turn(group)
+    local rule = rule_of(group)
+    local has_room = not rule.is_paused and holders_of(group) < rule.cap
+    return not call('ZSCORE', K.turns, group) ~= not (has_room and may_start(group, rule))
+      or not call('ZSCORE', K.doubts, group) ~= not (has_room and may_doubt(group, rule))
+  end
+
+  -- The job that is held for a key, and when it is due.
+  local function held_for(key)
+    local due, id = string.match(call('HGET', K.held, key) or '', '^(%d+):(.*)$')
+    return id and is_job(id) and id, whole(due)
+  end
+
+  -- Whether a key is held by a job that could hold it, or for a time that is not over.
+  local function is_key_held(key)
+    local stored = call('HGET', K.unique, key)
+    local upto, term = string.match(stored or '', '^@(%d+):(%d+):')
+    if upto then
+      return math.min(whole(upto), now + whole(term)) > now
+    end
+    return stored and string.sub(call('HGET', K.keyed, stored) or '', 1, 16) == key and not has_ended(stored) and not call('ZSCORE', K.dead, stored)
+      and held_for(key) ~= stored
+  end
+
+  local function is_held_for_key(id)
+    local stored = call('HGET', K.keyed, id)
+    return stored and held_for(string.sub(stored, 1, 16)) == id
+  end
+
+  -- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended, and is not dead.
+  local function is_elsewhere(id)
+    local task = call('HGET', K.notes, id)
+    return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
+      or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id)) or is_held_for_key(id)
+  end
+
+  -- A job that has died has a note; one that has none is not dead.
+  local function is_dead(id)
+    return call('HEXISTS', K.notes, id) == 1 and call('ZSCORE', K.dead, id)
+  end
+
+  -- Whether an id is where it can be looked up at once.
+  local function is_placed(id)
+    return is_elsewhere(id) or line_of(id) or call('ZSCORE', K.dead, id)
+  end
+
+  -- The worker of a lane: the first part of its name.
+  local function worker_of(lane)
+    return string.match(lane, '^[^.]*')
+  end
+
+  -- The most ids that one call reads in the lists.
+  local MOST = 5000
+
+  -- Between two marks, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
+  -- was pushed, or when it began to wait for its time.
+  local function pushes()
+    local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
+    local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'released', 'reclaimed', 'requeued', 'repaired', '.replaced' }
+    for _, counter in ipairs(call('HMGET', K.counters, unpack(counters))) do
+      sum = sum + whole(counter)
+    end
+    return sum
+  end
+
+  -- The most ids that were pushed since a mark.
+  local function come_since(marked_life, marked_pushes)
+    local come = pushes() - marked_pushes
+    if come < 0 or marked_life == '' or marked_life ~= life() then
+      return math.huge
+    end
+    return come
+  end
+
+  -- By how many ids a list has grown behind those that were its last when at most so many were pushed since; nothing where those are gone.
+  local function growth(list, tail, come)
+    local ids = call('LRANGE', READY[list], -(come + #tail), -1)
+    for grown = 0, #ids - #tail do
+      local from, at = #ids - #tail - grown, 1
+      while at <= #tail and ids[from + at] == tail[at] do
+        at = at + 1
+      end
+      if at > #tail then
+        return grown
+      end
+    end
+  end
+
+  -- The places of an id in the lists: of each list its indices, the nearest to the head first. Subjects from a number to another: lists, and
+  -- distances from their tails before they have grown.
+  local function places_of(id, from, to, grown)
+    local places = {}
+    for at = from, to, 2 do
+      local list = tonumber(subjects[at])
+      local index = grown[list] and call('LLEN', READY[list]) - 1 - subjects[at + 1] - grown[list] or -1
+      if index >= 0 and call('LRANGE', READY[list], index, index)[1] == id then
+        places[list] = places[list] or {}
+        table.insert(places[list], index)
+      end
+    end
+    for _, indices in pairs(places) do
+      table.sort(indices)
+    end
+    return places
+  end
+
+  -- The list to which a job belongs while it is ready.
+  local function list_of(id)
+    local level = tonumber(call('HGET', K.risen, id) or call('HGET', K.priority, id) or '')
+    return call('HEXISTS', K.crashes, id) == 1 and 9 or level and READY[level] and level <= 3 and level or 2
+  end
+
+  -- Takes those out of a set that are ready and may have been pushed since a mark. What was pushed at one end of a list has nothing
+  -- beyond it but what was pushed later. False: that may be too many to look through.
+  local function spare_ready(ids, marked_life, marked_pushes)
+    local come, passed, looks = come_since(marked_life, marked_pushes), 0, {}
+    for _, list in pairs(READY) do
+      local length = call('LLEN', list)
+      if length > 0 and length <= 2 * come then
+        looks[#looks + 1] = { list, 0, length - 1 }
+      elseif length > 0 and come > 0 then
+        looks[#looks + 1] = { list, 0, come - 1 }
+        looks[#looks + 1] = { list, -come, -1 }
+      end
+      passed = passed + math.min(length, 2 * come)
+    end
+    if passed > MOST then
+      return false
+    end
+    for _, look in ipairs(looks) do
+      for _, id in ipairs(call('LRANGE', unpack(look))) do
+        ids[id] = nil
+      end
+    end
+    return true
+  end
+
+  -- More jobs than places, or more places than jobs.
+  function LOOKS.balance()
+    local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
+    for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
+      places = places + call('ZCARD', key)
+    end
+    for _, list in pairs(READY) do
+      places = places + call('LLEN', list)
+    end
+    return call('HLEN', K.jobs) - places
+  end
+
+  -- Bits that the queue lacks: there is something that they tell of, put there by another program.
+  function LOOKS.bits()
+    for bit in string.gmatch(missing_bits(), '.') do
+      found(bit)
+    end
+    if tidy then
+      tidy()
+    end
+  end
+
+  -- Lanes without a lease. One that never ends is none either.
+  function LOOKS.lanes()
+    for lane in each_subject() do
+      local deadline = call('ZSCORE', K.leases, lane)
+      if call('HEXISTS', K.lanes, lane) == 1 and not (deadline and whole(deadline) < FOREVER) then
+        found(lane)
+      end
+    end
+  end
+
+  -- Lanes whose deadline lies further ahead than their lease is long.
+  function LOOKS.terms()
+    for lane in each_subject() do
+      local deadline, term = whole(call('ZSCORE', K.leases, lane)), whole(call('ZSCORE', K.terms, lane))
+      if term > 0 and deadline < FOREVER and deadline > now + term then
+        found(lane, term)
+      end
+    end
+  end
+
+  -- Records of workers that have no lane.
+  function LOOKS.records()
+    local stay = {}
+    for _, lane in ipairs(call('HKEYS', K.lanes)) do
+      stay[worker_of(lane)] = true
+    end
+    for worker in each_subject() do
+      if not stay[worker] and call('HEXISTS', K.workers, worker) + call('HEXISTS', K.loads, worker) + call('HEXISTS', K.asked, worker) > 0 then
+        found(worker)
+      end
+    end
+  end
+
+  -- Workers whose record is missing, or still the damaged one that was seen. Subjects: pairs of a lane and that record, or ''.
+  function LOOKS.workers()
+    for i = 1, #subjects, 2 do
+      local worker = worker_of(subjects[i])
+      if call('HEXISTS', K.lanes, subjects[i]) == 1 and (call('HGET', K.workers, worker) or '') == subjects[i + 1] then
+        found(worker)
+      end
+    end
+  end
+
+  -- Active jobs whose lane is not there. Subjects: pairs of an id and its tag.
+  function LOOKS.active()
+    for i = 1, #subjects, 2 do
+      local id, tag = subjects[i], subjects[i + 1]
+      local lane = string.match(tag, '^([%w._-]+):%d+$')
+      if call('HGET', K.active, id) == tag
+        and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('HEXISTS', K.fenced, lane) == 1)) then
+        found(id, lane)
+      end
+    end
+  end
+
+  function LOOKS.unplaced()
+    for id in each_subject() do
+      if not is_placed(id) then
+        found(id)
+      end
+    end
+  end
+
+  function LOOKS.mark()
+    local mark = { life(), ms(pushes()) }
+    for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
+      mark[#mark + 1] = call('LLEN', READY[list])
+    end
+    return mark
+  end
+
+  -- Jobs that are in no place, and in `ready` not since a mark. Subjects: the mark's life and pushes, ids. False: nobody knows.
+  function LOOKS.strays()
+    local lost = {}
+    for id in each_subject(3) do
+      lost[id] = true
+    end
+    if not spare_ready(lost, subjects[1], tonumber(subjects[2])) then
+      return false
+    end
+    for id in each_subject(3) do
+      if lost[id] and is_job(id) and not is_placed(id) then
+        found(id)
+      end
+    end
+  end
+
+  -- Jobs that are in no place or in several, of a queue of which all lists were read.
+  function LOOKS.lost()
+    local times = {}
+    for digit, ids in pairs(ready) do
+      local tombs = {}
+      for _, id in ipairs(ids) do
+        if tombs[id] or call('HEXISTS', K.tomb, id .. digit) == 0 then
+          times[id] = (times[id] or 0) + 1
+        end
+        tombs[id] = true
+      end
+    end
+    for id in each_subject() do
+      local n = (times[id] or 0) + ((is_elsewhere(id) or line_of(id) or is_dead(id)) and 1 or 0)
+      if n > 1 or n == 0 and not call('ZSCORE', K.dead, id) then
+        found(id)
+      end
+    end
+  end
+
+  -- Those of some ids, which were seen in `ready`, that are in another place.
+  function LOOKS.elsewhere()
+    local ids, elsewhere = subjects, {}
+    for _, look in ipairs({
+      { 'HMGET', K.active }, { 'HMGET', K.records }, { 'ZMSCORE', K.scheduled }, { 'ZMSCORE', K.retry }, { 'ZMSCORE', K.dead },
+    }) do
+      for at, place in ipairs(call('EXISTS', look[2]) == 1 and call(look[1], look[2], unpack(ids)) or {}) do
+        elsewhere[at] = elsewhere[at] or place
+      end
+    end
+    for at, task in ipairs(call('EXISTS', K.parked) == 1 and call('HMGET', K.notes, unpack(ids)) or {}) do
+      elsewhere[at] = elsewhere[at] or task and call('ZSCORE', K.parked, task .. '\0' .. ids[at])
+    end
+    for at, id in ipairs(ids) do
+      if elsewhere[at] or call('EXISTS', K.held) == 1 and is_held_for_key(id) or line_of(id) then
+        found(id)
+      end
+    end
+  end
+
+  -- Ids of jobs that are in several places. Subjects: a mark's life and pushes; how many lists, and of each its digit, a number of ids, and so
+  -- many that were its last; of each suspicious id: it, how many places it was seen at, and of each the list and the distance from its
+  -- tail. False: it would take too long to find them again.
+  function LOOKS.doubled()
+    local come = come_since(subjects[1], tonumber(subjects[2]))
+    if (come + 1) * subjects[3] > MOST then
+      return false
+    end
+    local grown, at = {}, 4
+    for _ = 1, subjects[3] do
+      local list, to = tonumber(subjects[at]), at + 1 + subjects[at + 1]
+      grown[list], at = growth(list, { unpack(subjects, at + 2, to) }, come), to + 1
+    end
+    while at <= #subjects do
+      local id, to = subjects[at], at + 1 + 2 * subjects[at + 1]
+      if is_job(id) then
+        local places = places_of(id, at + 2, to, grown)
+        local stays, others = is_elsewhere(id) or line_of(id) or is_dead(id), {}
+        for _, list in ipairs({ list_of(id), 9, 0, 1, 2, 3 }) do
+          local indices = places[list] or {}
+          places[list] = nil
+          -- A tomb takes the first, whenever that is popped.
+          for nth = call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1, #indices do
+            if stays then
+              others[#others + 1] = { list, indices[nth] }
+            end
+            stays = true
+          end
+        end
+        if #others > 0 then
+          found(id, others, READY)
+        end
+      end
+      at = to + 1
+    end
+  end
+
+  -- Parked jobs that no longer say of which task they are: nobody could tell that they are parked.
+  function LOOKS.names()
+    for member in each_subject() do
+      local task, id = string.match(member, '^([^%z]*)%z(.*)$')
+      if id and is_job(id) and call('ZSCORE', K.parked, member) and not is_placed(id) then
+        found(id, task)
+      end
+    end
+  end
+
+  -- Keys that are held by no job that could hold them.
+  function LOOKS.unique()
+    for key in each_subject() do
+      local stored = call('HGET', K.unique, key)
+      if stored and not is_key_held(key) and not (string.find(stored, '^@%d+:%d+:') and call('ZSCORE', K.within, key)) then
+        found(key)
+      end
+    end
+  end
+
+  -- Jobs that are held for a key which nobody holds, and ids without a job. Subjects: keys.
+  function LOOKS.held()
+    for key in each_subject() do
+      local id, due = held_for(key)
+      if call('HEXISTS', K.held, key) == 1 and not (id and is_key_held(key)) then
+        found(id or key, key, id, is_key_held(key))
+      elseif id and tidy and tonumber(redis.pcall('ZSCORE', K.holds, id)) ~= due then
+        tidy(key)
+      end
+    end
+  end
+
+  -- Jobs that have not ended and whose key nobody holds, unless a person has taken it.
+  function LOOKS.keyed()
+    for id in each_subject() do
+      local stored = call('HGET', K.keyed, id)
+      local key, hold, since = string.match(stored or '', '^(................)(.?)(.*)$')
+      if stored and has_ended(id) then
+        if tidy then
+          tidy(id)
+        end
+      elseif key and hold ~= 'w' and whole(since) > 0 and not (hold == 's' and call('HEXISTS', K.active, id) == 1)
+        and not call('ZSCORE', K.dead, id) and not is_held_for_key(id) and not is_key_held(key) then
+        found(id)
+      end
+    end
+  end
+
+  -- Jobs that a schedule counts as not ended, and that have ended or are not there.
+  function LOOKS.ticked()
+    for id in each_subject() do
+      if call('HEXISTS', K.ticked, id) == 1 and (has_ended(id) or call('ZSCORE', K.dead, id)) then
+        found(id)
+      end
+    end
+  end
+
+  -- Members of the index of tags whose job is not there, or that are out of order.
+  function LOOKS.tags()
+    for member in each_subject() do
+      local score, is_there = call('ZSCORE', K.tags, member), is_job(string.sub(member, 9))
+      if score and (not is_there or tonumber(score) ~= 0) then
+        found(member, is_there)
+      end
+    end
+  end
+
+  -- Members of the index of tags that the envelope of their job does not have. Subjects: pairs of a member and that envelope.
+  function LOOKS.wrong_tags()
+    for i = 1, #subjects, 2 do
+      if call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
+        found(subjects[i])
+      end
+    end
+  end
+
+  -- Members that the index of tags does not have. Subjects: pairs of a member and the envelope that has its tag.
+  function LOOKS.untagged()
+    for i = 1, #subjects, 2 do
+      if not call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
+        found(subjects[i])
+      end
+    end
+  end
+
+  -- Slots of groups and of limits whose jobs do not run, or are of others.
+  function LOOKS.holders()
+    for member in each_subject() do
+      local is_key = byte(member) == 255
+      local group = string.sub(member, 1, is_key and 17 or end_of_group(member, 1))
+      local id = string.sub(member, #group + 2)
+      local note = note_of(id)
+      local is_right = note and note.group == group
+      for _, key in ipairs(note and is_key and keys_in(note.chain) or {}) do
+        is_right = is_right or group == '\255' .. key
+      end
+      if call('ZSCORE', K.holders, member) and (call('HEXISTS', K.active, id) == 0 or not is_right) then
+        found(member, group)
+      end
+    end
+  end
+
+  -- Jobs of groups that run and lack a slot.
+  function LOOKS.grouped()
+    for id in each_subject() do
+      local note = note_of(id)
+      if note and has_ended(id) then
+        if tidy then
+          tidy(id)
+        end
+      elseif note and call('HEXISTS', K.active, id) == 1 then
+        local misses = not call('ZSCORE', K.holders, note.group .. '\0' .. id)
+        for _, key in ipairs(keys_in(note.chain)) do
+          misses = misses or not call('ZSCORE', K.holders, '\255' .. key .. '\0' .. id)
+        end
+        if misses then
+          found(id, note)
+        end
+      end
+    end
+  end
+
+  -- Lines of ordered groups that are held by a job which has ended.
+  function LOOKS.front()
+    for group in each_subject() do
+      local id = call('HGET', K.front, group)
+      if id and (has_ended(id) or call('ZSCORE', K.dead, id)) then
+        found(group)
+      end
+    end
+  end
+
+  -- Groups that have their turn, and nothing that may start.
+  function LOOKS.turns()
+    for group in each_subject() do
+      if is_out_of_turn(group) then
+        found(group)
+      end
+    end
+  end
+
+  -- Groups that have a job that may start, and no turn. Subjects: behind which place of `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
+  function LOOKS.asleep()
+    local from = subjects[1] == '' and '-' or '(' .. subjects[1]
+    for _ = 1, subjects[2] do
+      local member = first_between(K.line, from, '+')
+      if not member then
+        from = '('
+        break
+      end
+      local place = place_in(member)
+      if is_out_of_turn(place.group) then
+        found(place.group)
+      end
+      from = '(' .. (place.digit and '' or '\255') .. place.group .. '\255'
+    end
+    return { string.sub(from, 2), unpack(broken) }
+  end
+
+  -- Chains that are neither open nor shut as is noted of them, or have no job.
+  function LOOKS.chains()
+    for entry in each_subject() do
+      local place, behind = call('HGET', K.chains, entry), end_of_group(entry, 1) + 1
+      local prefix, chain, rest = string.sub(entry, 1, behind), string.sub(entry, behind + 1), string.sub(place or '', 2)
+      local is_sound = place and head_of(entry)
+        and (byte(place) == 111 and call('ZSCORE', K.open, prefix .. rest .. chain) or call('ZSCORE', K.shut, rest .. entry)) -- 'o'
+      if place and not is_sound then
+        found(entry, string.sub(prefix, 1, -2), string.sub(prefix, -1), chain)
+      end
+    end
+  end
+
+  -- Keys that have room, and chains that are shut under them, and that nobody will look at. Subjects: members of `shut`.
+  function LOOKS.shut()
+    for member in each_subject() do
+      local key = string.sub(member, 1, 16)
+      local cap = tonumber(string.match(call('HGET', K.limits, string.sub(key, 1, 6)) or '', '^(%d*):%d*:%d*:%d*%z') or '')
+      if call('ZSCORE', K.shut, member) and not call('ZSCORE', K.roomy, key) and not call('ZSCORE', K.wake, key)
+        and not (cap and holders_of('\255' .. key) >= cap) then
+        found(member, key)
+      end
+    end
+  end
+
+  -- Places in the order of a group that no job has.
+  function LOOKS.numbered()
+    for place in each_subject() do
+      local upto = end_of_group(place, 1)
+      local member = line_of(string.sub(place, upto + 9))
+      if call('ZSCORE', K.numbered, place) and not (member and numbered(place_in(member)) == place) then
+        found(string.sub(place, 1, upto), place)
+      end
+    end
+  end
+
+  -- Places in the line with limits whose chain is neither open nor shut, or that are not in the order of their group.
+  function LOOKS.unchained()
+    for member in each_subject() do
+      local place = place_in(member)
+      local number = numbered(place)
+      if #place.chain > 1 and place.digit and is_in_line(member)
+        and (call('HEXISTS', K.chains, place.group .. place.digit .. place.chain) == 0 or number and not call('ZSCORE', K.numbered, number)) then
+        found(member, place)
+      end
+    end
+  end
+
+  -- Places in the lines of groups without a job.
+  function LOOKS.line()
+    for member in each_subject() do
+      local place = place_in(member)
+      if not is_job(place.id) and is_in_line(member) then
+        found(member, place)
+      end
+    end
+  end
+
+  -- Places in the lines of groups of jobs that are elsewhere, or in another place there.
+  function LOOKS.line_doubled()
+    for member in each_subject() do
+      local place = place_in(member)
+      if is_job(place.id) and is_in_line(member)
+        and (is_elsewhere(place.id) or is_dead(place.id) or (line_of(place.id) or member) ~= member) then
+        found(member, place)
+      end
+    end
+  end
+
+  -- Ids without a job in a list. Subjects: the first and the last to look at.
+  for digit, list in pairs(READY) do
+    LOOKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
+      for _, id in ipairs(call('LRANGE', list, subjects[1], subjects[2])) do
+        if not is_job(id) and call('HEXISTS', K.tomb, id .. digit) == 0 then
+          found(id, digit)
+        end
+      end
+    end
+  end
+
+  -- The same in a sorted set. Subjects: members.
+  for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked }) do
+    LOOKS[name] = function()
+      for member in each_subject() do
+        local id = name == 'parked' and string.match(member, '%z(.*)$') or member
+        if not is_job(id) and call('ZSCORE', key, member) then
+          found(id, key, member)
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,160 @@
+-- Looks for damage and repairs it. ARGV and answer: those of `find`.
+--- include audit/look, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
+
+local is_told = false
+
+local function review_after(group)
+  review(group)
+end
+
+-- Removes what has no job from a sorted set.
+local function remove_member(_, key, member)
+  call('ZREM', key, member)
+end
+
+-- What has no job in a list gets a tomb: to take it out would move others.
+local function bury_id(id, list)
+  put_rare('t', K.tomb, id .. list, '')
+end
+
+local function drop_tag(member, is_right)
+  call(is_right and 'ZADD' or 'ZREM', K.tags, unpack(is_right and { '0', member } or { member }))
+end
+
+local function drop_from_line(member, place)
+  drop_place(place.group, member)
+end
+
+local REPAIRS = {
+  lanes = function(lane)
+    call('ZADD', K.leases, ms(now), lane)
+  end,
+  -- The end that a renewal would give it now.
+  terms = function(lane, term)
+    call('ZADD', K.leases, ms(now + term), lane)
+  end,
+  records = function(worker)
+    for _, key in ipairs({ K.workers, K.loads, K.asked }) do
+      call('HDEL', key, worker)
+    end
+  end,
+  workers = function(worker)
+    call('HSET', K.workers, worker, C.no_record .. cmsgpack.pack(now))
+  end,
+  active = function(id, lane)
+    if lane then
+      call('HSET', K.fenced, lane, '')
+      return
+    end
+    settle({ id })
+    if not superseded(id) then
+      back({ id }, true)
+    end
+  end,
+  strays = function(id)
+    if not is_id(id) or call('HSTRLEN', K.jobs, id) == 0 then
+      end_gone({ id })
+    elseif not superseded(id) then
+      is_told = back({ id }, false) or is_told
+    end
+  end,
+  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A tomb for it lies there already.
+  doubled = function(id, others, lists)
+    for _, other in ipairs(others) do
+      local list, index = unpack(other)
+      local name = '~' .. id .. ':' .. ms(now) .. ':' .. list .. ':' .. index
+      call('LSET', lists[list], index, name)
+      put_rare('t', K.tomb, name .. list, '')
+    end
+  end,
+  names = function(id, task)
+    call('HSET', K.notes, id, task)
+  end,
+  unique = function(key)
+    free_key(key)
+  end,
+  held = function(_, key, id, is_key_held)
+    if is_key_held or not id then
+      drop_held(key)
+    else
+      follow(key)
+    end
+  end,
+  keyed = function(id)
+    younger(id)
+  end,
+  ticked = function(id)
+    end_ticks({ id }, 'deleted')
+    call('HDEL', K.ticked, id)
+  end,
+  tags = drop_tag,
+  wrong_tags = drop_tag,
+  untagged = function(member)
+    add_members({ member })
+  end,
+  holders = function(member, group)
+    drop_slot(group, member)
+  end,
+  grouped = function(id, note)
+    take_slots(note.group, note.chain, id)
+  end,
+  front = function(group)
+    free_line(group)
+  end,
+  turns = review_after,
+  asleep = review_after,
+  chains = function(_, group, digit, chain)
+    limits().remove(group, digit, chain)
+    if limits().has_jobs(group, digit, chain) then
+      limits().join(group, digit, chain)
+    end
+    review(group)
+  end,
+  shut = function(_, key)
+    limits().loosen({ key })
+  end,
+  numbered = function(group, place)
+    call('ZREM', K.numbered, place)
+    review(group)
+  end,
+  unchained = function(member, place)
+    limits().number({ member })
+    limits().join(place.group, place.digit, place.chain)
+    review(place.group)
+  end,
+  line = drop_from_line,
+  line_doubled = drop_from_line,
+  suspect = bury_id,
+  ready0 = bury_id,
+  ready1 = bury_id,
+  ready2 = bury_id,
+  ready3 = bury_id,
+  scheduled = remove_member,
+  retry = remove_member,
+  dead = remove_member,
+  parked = remove_member,
+}
+local TIDIES = {
+  bits = recount_bits,
+  held = function(key)
+    local id, due_at = next_for(key)
+    hold_for(key, due_at, id)
+  end,
+  keyed = function(id)
+    call('HDEL', K.keyed, id)
+  end,
+  grouped = function(id)
+    call('HDEL', K.grouped, id)
+  end,
+}
+
+repair, tidy = REPAIRS[ARGV[1]], TIDIES[ARGV[1]]
+local answer = LOOKS[ARGV[1]]()
+if is_told then
+  hint()
+end
+count('repaired', #broken)
+if answer == nil then
+  return broken
+end
+return answer

@@ -1,0 +1,105 @@
+//! The half of the auditor that repairs what was found, by the doors.
+
+use rusqlite::{params, types::Value};
+
+use super::find::{Found, Look};
+use crate::{
+    broker::{LimitKey, WorkerInfo},
+    sqlite::{
+        connection::{
+            statement::sql,
+            tx::{Failed, Queue, Tx},
+        },
+        doors::{
+            back, groups, keys, limits,
+            ready::{self, End},
+            settle, tags,
+        },
+        schedule,
+    },
+};
+
+pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subject, more): &Found) -> Result<(), Failed> {
+    match (look, subject, more) {
+        (Look::LeaseEndless, _, lane) => {
+            tx.sql("UPDATE queue_lanes SET deadline = ?2 WHERE lane = ?1")?.execute(params![lane, tx.now])?;
+        }
+        (Look::LeaseTooLong, _, lane) => {
+            tx.sql("UPDATE queue_lanes SET deadline = ?2 + term WHERE lane = ?1")?.execute(params![lane, tx.now])?;
+        }
+        (Look::RecordWithoutLane, worker, _) => {
+            tx.sql("DELETE FROM queue_workers WHERE queue = ?1 AND process = CAST(?2 AS TEXT)")?.execute(params![queue.key, worker])?;
+            tx.sql("DELETE FROM queue_loads WHERE queue = ?1 AND process = CAST(?2 AS TEXT)")?.execute(params![queue.key, worker])?;
+        }
+        (Look::WorkerWithoutRecord, worker, _) => {
+            const STORE: &str = "INSERT OR REPLACE INTO queue_workers (queue, process, record) VALUES (?1, CAST(?2 AS TEXT), ?3)";
+            tx.sql(STORE)?.execute(params![queue.key, worker, WorkerInfo::default().stored(tx.now)])?;
+        }
+        (Look::HeldByNobody, id, lane) => held_by_nobody(tx, queue, id, lane)?,
+        (Look::WithoutPlace, id, _) => back::mend(tx, queue, id)?,
+        // Who does not know the task of one that was parked parks it again.
+        (Look::WithoutLine | Look::ParkedStray, id, _) => back::repair(tx, queue, ready::stray(id), End::Tail)?,
+        (Look::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
+        (Look::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
+        (Look::HeldForNobody, Value::Blob(id), _) => keys::mend(tx, queue, id)?,
+        (Look::KeyMissing, Value::Blob(id), _) => keys::retake(tx, queue, id)?,
+        (Look::RunWithoutJob, id, _) => {
+            if let Value::Blob(bytes) = id {
+                schedule::ended(tx, queue, bytes, "deleted")?;
+            }
+            tx.sql("DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
+        }
+        (Look::SlotLeaked, id, Value::Blob(name)) => {
+            tx.sql("DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3")?.execute(params![queue.key, name, id])?;
+            groups::review(tx, queue, name)?;
+        }
+        (Look::SlotMissing, id, Value::Blob(name)) => {
+            const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
+            tx.sql(TAKE)?.execute(params![queue.key, name, id])?;
+            groups::review(tx, queue, name)?;
+        }
+        (Look::LineLeaked, Value::Blob(name), _) => {
+            tx.sql("UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2")?.execute(params![queue.key, name])?;
+            groups::review(tx, queue, name)?;
+        }
+        (Look::LimitSlotLeaked, id, key) => {
+            tx.sql("DELETE FROM queue_slots WHERE queue = ?1 AND key = ?2 AND id = ?3")?.execute(params![queue.key, key, id])?;
+            loosen(tx, queue, key)?;
+        }
+        (Look::LimitSlotMissing, id, _) => limits::start(tx, queue, id)?,
+        (Look::LimitAsleep, key, _) => loosen(tx, queue, key)?,
+        (Look::LimitHollow, chain, _) => {
+            tx.sql("DELETE FROM queue_chains WHERE chain = ?1")?.execute([chain])?;
+        }
+        (Look::OutOfTurn, Value::Blob(name), _) => groups::review(tx, queue, name)?,
+        (Look::TagLeaked | Look::TagStrange, id, digest) => {
+            tx.sql("DELETE FROM queue_tags WHERE queue = ?1 AND id = ?2 AND digest = ?3")?.execute(params![queue.key, id, digest])?;
+        }
+        (Look::TagMissing, Value::Blob(id), Value::Blob(envelope)) => tags::note(tx, queue, id, envelope)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An active job of a lane that is not there.
+fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Value) -> Result<(), Failed> {
+    const LAST_LANE: &str = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'queue_lanes'), 0)";
+    // A number that no lane ever had must not become one: the next would have to be larger.
+    let last: i64 = tx.sql(LAST_LANE)?.query_row([], |row| row.get(0))?;
+    match lane {
+        // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for those that died.
+        Value::Integer(lane @ 1..) if *lane <= last => {
+            tx.sql(sql!("lost_lane.sql"))?.execute(params![lane, queue.key])?;
+        }
+        _ => {
+            let job = settle::orphan(tx, queue, id)?;
+            back::repair(tx, queue, job, End::Head)?;
+        }
+    }
+    Ok(())
+}
+
+fn loosen(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &Value) -> Result<(), Failed> {
+    let Value::Blob(key) = key else { return Ok(()) };
+    Ok(LimitKey::from_bytes(key).map_or(Ok(()), |key| limits::loosen(tx, queue, &key))?)
+}
