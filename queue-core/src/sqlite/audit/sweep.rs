@@ -106,10 +106,7 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     }
     (swept.keys, swept.waiters) = (waits(KEYS)?, waits(WAITERS)?);
     swept.backfilled = waits_since(BACKFILLED, schedule::forgotten_since(tx))?;
-    if tx.grouped() {
-        swept.groups = waits(GROUPS)?;
-        swept.rates = waits(RATES)?;
-    }
+    (swept.groups, swept.rates) = (waits(GROUPS)?, waits(RATES)?);
     Ok(swept)
 }
 

@@ -86,10 +86,8 @@ pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rus
     let read = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
     let mut lined = tx.sql(sql!("groups_lined.sql"))?;
     let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, Unsigned(most)], read)?.collect::<rusqlite::Result<_>>()?;
-    if tx.limited() {
-        let mut chained = tx.sql(sql!("groups_chained.sql"))?;
-        found.extend(chained.query_map(params![queue.key, Unsigned(most)], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
-    }
+    let mut chained = tx.sql(sql!("groups_chained.sql"))?;
+    found.extend(chained.query_map(params![queue.key, Unsigned(most)], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
     found.sort();
     found.dedup();
     found.truncate(most);
@@ -207,7 +205,7 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
 /// How many groups have their turn.
 pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
     const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?2";
-    if tx.grouped() { tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0)) } else { Ok(0) }
+    tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
 }
 
 /// Notes the group of a new job.
@@ -325,14 +323,6 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     Ok(())
 }
 
-/// Whether a group is in the wrong place: it has its turn and nothing that may start, or the other way round.
-pub(crate) fn is_out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<bool> {
-    match row(tx, queue, name)? {
-        Some(row) => Ok(may_start(tx, queue, name, &row)? != row.turn),
-        None => Ok(false),
-    }
-}
-
 /// A job has come to another place of its line: a chain may be left without a job.
 pub(super) fn tidy_chains(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     match limits::of(tx, queue, id)?.zip(of(tx, queue, id)?) {
@@ -422,9 +412,6 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
         OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
     const PLACE: &str = ".rested";
-    if !tx.grouped() {
-        return Ok((0, false));
-    }
     // Where nothing waits no group is ahead of any other.
     let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY], |row| row.get(0))?;
     let upto = if waits { virtual_time::read(tx, queue)?.0 } else { i64::MAX };

@@ -333,9 +333,6 @@ pub(crate) fn retake(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<()
 
 /// Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
-    if !tx.keyed() {
-        return Ok(0);
-    }
     tx.sql(sql!("keys_clamp.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])?;
     tx.sql(sql!("keys_prune.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])
 }

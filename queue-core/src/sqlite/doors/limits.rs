@@ -134,9 +134,6 @@ pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
 /// The first chains of a group in the order of their keys: at most so many for each priority that there is.
 pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<i64>> {
     const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority >= 0 ORDER BY keys, priority LIMIT ?3";
-    if !tx.limited() {
-        return Ok(Vec::new());
-    }
     let most = most * (usize::from(Priority::Low.number()) + 1);
     tx.sql(CHAINS)?.query_map(params![queue.key, name, Unsigned(most)], |row| row.get::<_, i64>(0))?.collect()
 }
@@ -191,9 +188,6 @@ pub(super) fn is_open(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Re
 pub(super) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
     const DEPTH: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
         ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2";
-    if !tx.limited() {
-        return Ok(0);
-    }
     tx.sql(DEPTH)?.query_row(params![queue.key, name, CHAINED], |row| Unsigned::get(row, 0))
 }
 
@@ -201,9 +195,6 @@ pub(super) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Re
 pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) -> rusqlite::Result<u64> {
     const AHEAD: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
         ON job.queue = ?1 AND job.state = ?4 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2 AND chains.priority <= ?3";
-    if !tx.limited() {
-        return Ok(0);
-    }
     tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| Unsigned::get(row, 0))
 }
 
@@ -377,9 +368,6 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     const OVER: &str = "SELECT key, tat, closed <= ?3 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND (tat, key) > (?4, ?5) ORDER BY tat, key LIMIT ?6";
     const FORGET: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key = ?2";
     const PLACE: &str = ".rates";
-    if !tx.limited() {
-        return Ok((0, false));
-    }
     let place = tx.place(queue.key, PLACE)?;
     let tat = place.as_ref().and_then(|place| place.get(..8)?.try_into().ok()).map_or(i64::MIN, i64::from_be_bytes);
     let key = place.as_ref().and_then(|place| place.get(8..)).unwrap_or_default();

@@ -97,7 +97,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
     }
     // Behind them stand the jobs of groups.
     for (n, state) in [(5, LINED), (6, LINED_SUSPECT), (7, CHAINED)].into_iter().filter(|(n, _)| *n >= first) {
-        if more || !tx.grouped() {
+        if more {
             break;
         }
         let begin = skip.saturating_add(behind.filter(|_| n == first).unwrap_or(0).max(0).unsigned_abs());
@@ -124,7 +124,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     let mut found = Vec::new();
-    for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1 && tx.grouped()) {
+    for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1) {
         let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains_last.sql") } else { sql!("groups_page_last.sql") })?;
         let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state])?;
         while let Some(row) = rows.next()? {

@@ -24,7 +24,7 @@ use crate::{
 const REVIEWED: usize = 500;
 
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<GroupPage, Failed> {
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else {
+    let Some(queue) = tx.queue(queue)? else {
         let one = match which {
             GroupList::One(name) | GroupList::Line { group: name, .. } => vec![StoredGroup::new(name.clone())],
             GroupList::All { .. } => Vec::new(),
@@ -132,7 +132,7 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
 
 /// Decides anew which groups may be served, some of them: those behind a name. Gives the last one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
+    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx
         .sql(sql!("../doors/groups_step.sql"))?
         .query_map(params![queue.key, after, Unsigned(REVIEWED)], |row| row.get::<_, Vec<u8>>(0))?

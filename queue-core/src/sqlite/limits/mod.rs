@@ -21,7 +21,7 @@ use crate::{
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>, Failed> {
     const LIMITS: &str = "SELECT name, stored FROM queue_limits WHERE queue = ?1 AND (?2 IS NULL OR name = ?2) ORDER BY name";
     const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3";
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(Vec::new()) };
+    let Some(queue) = tx.queue(queue)? else { return Ok(Vec::new()) };
     let name = name.map(LimitKey::name);
     let mut limits = tx.sql(LIMITS)?;
     let found: Vec<(Vec<u8>, Vec<u8>)> = limits
@@ -64,7 +64,7 @@ fn bounds(name: &[u8]) -> (Vec<u8>, Vec<u8>) {
 }
 
 pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>, Failed> {
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else {
+    let Some(queue) = tx.queue(queue)? else {
         return Ok(match which {
             LimitKeys::These(keys) => keys.iter().map(|key| StoredLimitKey::new(*key, LimitRule::default())).collect(),
             LimitKeys::Of { .. } => Vec::new(),
@@ -169,7 +169,7 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
 /// The keys under which chains are shut may have room, some of them: those behind one. Gives the last one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     const SHUT: &str = "SELECT DISTINCT shut FROM queue_chains WHERE queue = ?1 AND shut > ?2 AND shut < ?3 ORDER BY shut LIMIT ?4";
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
+    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let (first, last) = bounds(name);
     let first = if after.is_empty() { first } else { after.to_vec() };
     let keys: Vec<Vec<u8>> = tx

@@ -57,7 +57,7 @@ fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Fai
 /// Forgets when jobs would have risen, some of them. Gives whether there are more.
 fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
     const FORGET: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id IN (SELECT id FROM queue_rising WHERE queue = ?1 LIMIT ?2)";
-    let Some(queue) = tx.queue(queue)?.filter(|_| tx.aged()) else { return Ok(false) };
+    let Some(queue) = tx.queue(queue)? else { return Ok(false) };
     // Somebody may have set it again.
     if AgingRecord::every_in(&aging::stored(tx, &queue)?).is_some() {
         return Ok(false);

@@ -70,7 +70,7 @@ fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i
     let name = groups::of(tx, queue, id.as_bytes())?;
     let grouped = name.as_deref().filter(|name| *name != limits::NO_GROUP);
     let group = grouped.unwrap_or(limits::NO_GROUP);
-    let line = if name.is_some() || tx.limited() { groups::line_of(tx, queue, group)? } else { None };
+    let line = groups::line_of(tx, queue, group)?;
     let lined = |state: i64, from: i64, to: i64| line.map_or(Ok(0), |line| count(tx, queue, state, (line, line), (from, to)));
     Ok(match state {
         READY => before(tx, queue, state, (i64::MIN, rank), pos, most)? + limits::ahead(tx, queue, group, rank)?,

@@ -51,7 +51,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
             stats.note_ready_since(since, tx.now);
         }
     }
-    if tx.grouped() && stats.count(JobState::Ready) > 0 {
+    if stats.count(JobState::Ready) > 0 {
         let mut looked = groups::next(tx, &queue, HEADS)?;
         looked.push(limits::NO_GROUP.to_vec());
         note_oldest(tx, &queue, &looked, &mut stats)?;
