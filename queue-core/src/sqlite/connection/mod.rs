@@ -9,7 +9,7 @@
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
 //! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
 //! | `statement` | takes in a `.sql` file |
-//! | `unsigned` | stores and reads `u64` and `usize` |
+//! | `text`, `unsigned` | read text that need not be UTF-8; store and read `u64` and `usize` |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
@@ -28,6 +28,7 @@ pub(crate) mod schema;
 #[cfg(unix)]
 pub(crate) mod sockets;
 pub(crate) mod statement;
+pub(crate) mod text;
 pub(crate) mod triggers;
 pub(crate) mod tx;
 pub(crate) mod unsigned;

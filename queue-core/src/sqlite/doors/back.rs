@@ -57,7 +57,7 @@ pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay
 
 /// Counts a snooze, or a rate limit.
 fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> Result<(), Failed> {
-    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + ?3 WHERE queue = ?1 AND id = ?2";
+    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = min(snoozes + ?3, 9007199254740992) WHERE queue = ?1 AND id = ?2";
     tx.sql(SNOOZE)?.execute(params![queue.key, job.id(), more.cast_signed()])?;
     tx.count(queue.key, "snoozed", 1);
     Ok(())
@@ -99,7 +99,7 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
 
 /// Counts that a run was stopped because its worker stops.
 pub(crate) fn count_release(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) -> Result<(), Failed> {
-    const RELEASE: &str = "UPDATE queue_jobs SET releases = releases + 1, released = ?3 WHERE queue = ?1 AND id = ?2";
+    const RELEASE: &str = "UPDATE queue_jobs SET releases = min(releases + 1, 4294967295), released = ?3 WHERE queue = ?1 AND id = ?2";
     tx.sql(RELEASE)?.execute(params![queue.key, job.id(), tx.now])?;
     Ok(())
 }

@@ -34,6 +34,7 @@ use crate::{
     sqlite::{
         connection::{
             statement::sql,
+            text::Text,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
         },
@@ -111,13 +112,13 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
 
 /// Buries parked jobs that no release has read within their time, at most so many. Gives their ids, and how many jobs it has looked at.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
-    let over: Vec<(Value, Option<String>, Vec<u8>)> = tx
+    let over: Vec<(Value, Option<Text>, Vec<u8>)> = tx
         .sql(sql!("end_unreadable.sql"))?
         .query_map(params![queue.key, PARKED, tx.now, Unsigned(items)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let (mut buried, looked) = (Vec::new(), over.len());
     for (stored, note, envelope) in over {
-        let unreadable = note.and_then(|note| row::unreadable(&note));
+        let unreadable = note.and_then(|Text(note)| row::unreadable(&note));
         let id = match &stored {
             Value::Blob(id) => JobId::from_bytes(id).ok(),
             _ => None,

@@ -27,6 +27,7 @@ use crate::{
     broker::CrashRule,
     sqlite::connection::{
         statement::sql,
+        text::Text,
         tx::{Failed, Queue, Tx},
     },
 };
@@ -37,7 +38,7 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
     let held = tx
         .sql(sql!("settle_holder.sql"))?
         .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<Text>>(2)?))
         })
         .optional()?;
     let Some((digest, failures, note)) = held else {
@@ -48,7 +49,7 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
     if ran {
         tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
     }
-    let unreadable = note.and_then(|note| row::unreadable(&note)).filter(|_| !ran);
+    let unreadable = note.and_then(|Text(note)| row::unreadable(&note)).filter(|_| !ran);
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
@@ -60,7 +61,7 @@ pub(super) fn stale(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
 
 /// Notes that the run of a job failed.
 pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
-    const FAIL: &str = "UPDATE queue_jobs SET attempts = attempts + 1, failures = ?3 WHERE queue = ?1 AND id = ?2";
+    const FAIL: &str = "UPDATE queue_jobs SET attempts = min(attempts + 1, 4294967295), failures = ?3 WHERE queue = ?1 AND id = ?2";
     let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
     tx.sql(FAIL)?.execute(params![queue.key, job.id(), failures])?;
     tx.count(queue.key, "failed", 1);
@@ -140,7 +141,7 @@ pub(crate) fn charge<'a>(
     let ran = until.saturating_sub(held.claim).max(0);
     let (crashes, first, ran) = match held.first_crash {
         Some(first) if held.crashes > 0 && tx.now.saturating_sub(first) <= window => {
-            (held.crashes.saturating_add(1), first, held.ran.map_or(ran, |before| before.max(ran)))
+            ((held.crashes + 1).min(u32::MAX.into()), first, held.ran.map_or(ran, |before| before.max(ran)))
         }
         _ => (1, tx.now, ran),
     };

@@ -8,6 +8,7 @@ use crate::{
     sqlite::{
         connection::{
             statement::sql,
+            text::Text,
             tx::{Failed, Queue, Tx},
         },
         doors::{
@@ -84,7 +85,7 @@ struct Lane {
 
 impl Lane {
     fn read(row: &Row<'_>) -> rusqlite::Result<Lane> {
-        let (process, until, renewed): (String, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (Text(process), until, renewed): (Text, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         Ok(Lane { key: row.get(0)?, process, until, renewed })
     }
 }

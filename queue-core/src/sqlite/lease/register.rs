@@ -15,7 +15,8 @@ use crate::{
 
 /// `nonce` tells apart the names of one process and number, should a lost file begin to count anew.
 pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
-    const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
+    const NEXT: &str =
+        "UPDATE queue_queues SET registrations = min(registrations + 1, 9007199254740992) WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
     let queue = tx.queue_made(&request.queue)?;
     let number: i64 = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;

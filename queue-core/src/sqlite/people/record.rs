@@ -8,6 +8,7 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
+            text::Text,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -28,7 +29,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     (record.releases, record.released_ms) = (row.get(11)?, row.get(12)?);
     let pos: i64 = row.get(7)?;
     let ended = row.get::<_, Option<i64>>(8)?;
-    let note = row.get::<_, Option<String>>(9)?;
+    let note = row.get::<_, Option<Text>>(9)?.map(|Text(note)| note);
     record.at_ms = match state {
         JobState::Scheduled | JobState::Retry | JobState::Held => Some(pos),
         JobState::Ready | JobState::Active | JobState::Parked => None,

@@ -6,7 +6,10 @@ use rusqlite::params;
 
 use crate::{
     broker::{AskWorker, LaneLease, StoredWorker, WorkerAsked, WorkerRecord},
-    sqlite::connection::tx::{Failed, Queue, Tx},
+    sqlite::connection::{
+        text::Text,
+        tx::{Failed, Queue, Tx},
+    },
 };
 
 pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>, Failed> {
@@ -17,7 +20,7 @@ pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>,
     let (records, loads, asked) = (worker_records(tx, &queue)?, by_process(tx, &queue, LOADS)?, by_process(tx, &queue, ASKED)?);
     let mut lanes = tx.sql(LANES)?;
     let lanes = lanes.query_map([queue.key], |row| {
-        let (process, deadline_ms, term_ms): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (Text(process), deadline_ms, term_ms): (Text, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(LaneLease { process, deadline_ms, term_ms })
     })?;
     let lanes = lanes.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -28,7 +31,7 @@ pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>,
 }
 
 /// The records of all workers of a queue.
-pub(crate) fn worker_records(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
+fn worker_records(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
     const RECORDS: &str = "SELECT process, record FROM queue_workers WHERE queue = ?1";
     by_process(tx, queue, RECORDS)
 }
@@ -49,7 +52,7 @@ pub(crate) fn ask_worker(tx: &mut Tx<'_>, request: &AskWorker) -> Result<WorkerA
 fn by_process(tx: &Tx<'_>, queue: &Queue<'_>, statement: &'static str) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
     let mut stored = tx.sql(statement)?;
     let read = stored.query_map([queue.key], |row| {
-        let (process, value): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let (Text(process), value): (Text, Vec<u8>) = (row.get(0)?, row.get(1)?);
         Ok((process, value))
     })?;
     read.collect()
