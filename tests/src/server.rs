@@ -151,6 +151,11 @@ impl Server {
         panic!("no {kind:?} could be started, on ten ports")
     }
 
+    /// Where it is, by its socket: a call takes less time than by its port.
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
     /// Where it is: `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

@@ -174,7 +174,7 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         2 => vec(ordinary_step(), 1..=most),
         1 => vec(prop_oneof![step(), ordinary_step()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(tagged).collect()),
         1 => vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()),
-        1 => with_limits(most),
+        3 => with_limits(most),
         1 => aging(with_limits(most)),
         1 => aging(vec(step(), 1..=most)),
         1 => aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
@@ -233,26 +233,28 @@ fn operating() -> impl Strategy<Value = Step> {
     operate::operating().prop_map(Step::Operate)
 }
 
-/// Jobs with limits, with groups or without.
+/// Jobs with limits, with groups or without. The story begins with their rules, so that some soon wait for a slot or for a rate.
 fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most);
-    (steps, any::<bool>(), any::<bool>()).prop_map(|(steps, with_groups, with_rates)| {
+    (steps, any::<bool>(), 0..3u8).prop_map(|(steps, with_groups, kind)| {
         let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
-        if !with_rates {
-            return steps.collect();
-        }
-        let first = [true, false].map(|all| Step::SetLimit { all, concurrency: None, burst: Some(3) });
-        first.into_iter().chain(steps.enumerate().map(|(n, step)| rated(n, step))).collect()
+        let first = [true, false].map(|all| match kind {
+            0 => Step::SetLimit { all, concurrency: Some(1 + u32::from(all)), burst: None },
+            _ => Step::SetLimit { all, concurrency: None, burst: Some(if kind == 1 { 3 } else { 1 }) },
+        });
+        // Predicates are checked where all jobs cost the same.
+        let steps = steps.enumerate().map(|(n, step)| if kind == 0 { step } else { rated(n, step, kind == 1) });
+        first.into_iter().chain(steps).collect()
     })
 }
 
 /// The same step where both limits have a rate, jobs differ in what they cost, and runs in what they use. None costs more than a burst, and no debt is so large that it
 /// is cut: of several endings the broker chooses the order.
-fn rated(n: usize, mut step: Step) -> Step {
+fn rated(n: usize, mut step: Step, with_costs: bool) -> Step {
     let n = u32::try_from(n).unwrap_or_default();
     match &mut step {
-        Step::SetLimit { burst, .. } => *burst = Some(3 + n % 3),
-        Step::Enqueue { jobs, .. } => jobs.iter_mut().zip(n..).for_each(|(job, n)| job.cost = 1 + n % 3),
+        Step::SetLimit { burst, .. } => *burst = Some(if with_costs { 3 + n % 3 } else { 1 + n % 2 }),
+        Step::Enqueue { jobs, .. } if with_costs => jobs.iter_mut().zip(n..).for_each(|(job, n)| job.cost = 1 + n % 3),
         Step::Turn { finishes, .. } => {
             for (end, n) in finishes.iter_mut().zip(n..) {
                 end.used = [None, Some(0), Some(1), Some(2), Some(4)][n as usize % 5];

@@ -41,6 +41,9 @@ const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration
 /// Jobs, lanes and deliveries that numbers can name: the latest of them.
 const NAMED: usize = 12;
 
+/// After so many steps, and at the end, all that can be seen is compared; after the others what they may change.
+const WHOLE: usize = 8;
+
 /// When each story begins: in 2033, so that no clock of a machine is right.
 const BEGIN_MS: i64 = 2_000_000_000_000;
 
@@ -100,7 +103,7 @@ impl Sides {
     /// Redis and SQLite.
     pub(crate) async fn of_brokers(server: &Arc<Server>) -> Sides {
         let connection = Sides::emptied(server).await;
-        let redis = RedisBroker::connect(&server.url()).await.expect("the URL of a server of ours");
+        let redis = RedisBroker::connect(&server.socket_url()).await.expect("the URL of a server of ours");
         let begin = UNIX_EPOCH + Duration::from_millis(BEGIN_MS.unsigned_abs());
         let sqlite = SqliteBroker::frozen(begin).expect("a database in memory can be opened");
         let (server, moved) = (server.clone(), sqlite.clone());
@@ -120,9 +123,10 @@ impl Sides {
     /// Redis by the plain scripts where they will do, and by the full ones alone.
     pub(crate) async fn of_scripts(server: &Arc<Server>) -> Sides {
         let connection = Sides::emptied(server).await;
-        let plain = RedisBroker::connect(&server.url()).await.expect("the URL of a server of ours");
-        let full =
-            RedisBroker::__by_full_scripts(&format!("{}?namespace={FULL}", server.url())).await.expect("the URL of a server of ours");
+        let plain = RedisBroker::connect(&server.socket_url()).await.expect("the URL of a server of ours");
+        let full = RedisBroker::__by_full_scripts(&format!("{}?namespace={FULL}", server.socket_url()))
+            .await
+            .expect("the URL of a server of ours");
         let server = server.clone();
         Sides {
             names: ["the plain script", "the full one"],
@@ -137,7 +141,7 @@ impl Sides {
     async fn emptied(server: &Server) -> MultiplexedConnection {
         server.freeze_clock(BEGIN_MS);
         server.ask::<()>(&["FLUSHALL"]).expect("a server can be emptied");
-        server::connect(&server.url()).await
+        server::connect(&server.socket_url()).await
     }
 
     /// The one whose answers are returned where both are the same.
@@ -175,8 +179,9 @@ pub(crate) async fn tell(sides: &Sides, story: &[Step]) -> Check {
     let mut world = World::new(sides).await?;
     for (n, step) in story.iter().enumerate() {
         sides.advance(1);
+        let is_whole = n + 1 == story.len() || n % WHOLE == WHOLE - 1;
         let told = match world.act(step).await {
-            Ok(()) => world.same().await,
+            Ok(()) => world.same(is_whole).await,
             problem => problem,
         };
         let is_free =
@@ -405,30 +410,55 @@ impl World<'_> {
         Ok(())
     }
 
-    /// All that can be seen is the same, and no audit finds anything.
-    async fn same(&mut self) -> Check {
+    /// The jobs are the same, and no audit finds anything. `whole`: and all else that can be seen.
+    async fn same(&mut self, whole: bool) -> Check {
         let (sides, queue) = (self.sides, &*self.queue);
-        let jobs = async |broker: &DynBroker| {
-            let jobs = join_all(self.ids.iter().map(|id| broker.show(queue, id))).await;
-            jobs.into_iter().collect::<Result<Vec<_>>>()
-        };
         let now_ms = sides.now_ms();
-        let jobs = sides.ask_as("jobs", jobs, |jobs| faces_of_jobs(jobs, now_ms)).await?.map_err(|error| error.to_string())?;
+        let standing = async |broker: &DynBroker| broker.standing(queue, &self.ids).await;
+        let standings = sides.ask_as("where jobs stand", standing, |all| faces_of_standings(all, now_ms)).await?;
+        let standings = standings.map_err(|error| error.to_string())?;
+        let jobs: Vec<Option<StoredJob>> = standings.into_iter().map(|found| found.map(|found| found.job)).collect();
         self.operations.moved(&jobs);
         if sides.are_alike {
             sides.store_the_same().await?;
             return self.is_whole().await;
         }
+        sides.read("counts", async |broker| broker.stats(queue).await).await?;
+        self.lists(if whole { &JobState::ALL } else { &[JobState::Ready] }).await?;
+        if let Some(after) = self.followed {
+            let read = async |broker: &DynBroker| broker.transitions(queue, after, 500).await;
+            let told = sides.ask_as("transitions", read, |read| (read.lost, read.upto, by_job(read.told))).await?;
+            self.followed = Some(told.map_err(|error| error.to_string())?.1);
+        }
+        if whole {
+            self.all_is_the_same(&jobs).await?;
+        }
+        self.is_whole().await?;
+        self.is_sound().await
+    }
+
+    async fn lists(&self, states: &[JobState]) -> Check {
+        let now_ms = self.sides.now_ms();
+        for state in states {
+            let list = async |broker: &DynBroker| broker.list(&self.queue, *state, 0, 500).await;
+            let _ = self.sides.ask_as(&format!("members of {state}"), list, |page| face_of_page(*state, page, now_ms)).await?;
+        }
+        Ok(())
+    }
+
+    /// What else can be seen of these jobs and of the queue is the same.
+    async fn all_is_the_same(&self, jobs: &[Option<StoredJob>]) -> Check {
+        let (sides, queue, now_ms) = (self.sides, &*self.queue, self.sides.now_ms());
+        let shown = async |broker: &DynBroker| {
+            let jobs = join_all(self.ids.iter().map(|id| broker.show(queue, id))).await;
+            jobs.into_iter().collect::<Result<Vec<_>>>()
+        };
+        let _ = sides.ask_as("jobs", shown, |jobs| faces_of_jobs(jobs, now_ms)).await?;
         let remarks = async |broker: &DynBroker| {
             let remarks = join_all(self.ids.iter().map(|id| broker.remarks(queue, id, 0))).await;
             remarks.into_iter().collect::<Result<Vec<_>>>()
         };
         sides.read("remarks", remarks).await?;
-        for state in JobState::ALL {
-            let list = async |broker: &DynBroker| broker.list(queue, state, 0, 500).await;
-            let _ = sides.ask_as(&format!("members of {state}"), list, |page| face_of_page(state, page, now_ms)).await?;
-        }
-        sides.read("counts", async |broker| broker.stats(queue).await).await?;
         let scan = Scan::new(queue, &JobState::ALL, 500).tagged("all", "yes");
         sides.read("jobs with a tag", async |broker| broker.scan(&scan).await).await?;
         sides.read("workers", async |broker| broker.workers(queue).await).await?;
@@ -456,17 +486,7 @@ impl World<'_> {
             keys
         };
         let _ = sides.ask_as("keys of limits", async |broker| broker.limit_keys(queue, &keys).await, face).await?;
-        self.operations.stored(sides).await?;
-        let _ = sides
-            .ask_as("where jobs stand", async |broker| broker.standing(queue, &self.ids).await, |all| faces_of_standings(all, now_ms))
-            .await?;
-        if let Some(after) = self.followed {
-            let read = async |broker: &DynBroker| broker.transitions(queue, after, 500).await;
-            let told = sides.ask_as("transitions", read, |read| (read.lost, read.upto, by_job(read.told))).await?;
-            self.followed = Some(told.map_err(|error| error.to_string())?.1);
-        }
-        self.is_whole().await?;
-        self.is_sound().await
+        self.operations.stored(sides).await.map(drop)
     }
 
     async fn is_whole(&self) -> Check {

@@ -173,7 +173,12 @@ impl Snapshot {
         if self.paused {
             return Vec::new();
         }
-        let mut first: BTreeSet<&GroupName> = BTreeSet::new();
+        // Of jobs of one group that differ in their limits the listing has not the order.
+        let mut limits: BTreeMap<&GroupName, BTreeSet<&[LimitKey]>> = BTreeMap::new();
+        for (group, job) in self.ready.iter().filter_map(|job| Some((job.group.as_ref()?, job))) {
+            limits.entry(group).or_default().insert(&job.limits);
+        }
+        let mut first: BTreeSet<&GroupName> = limits.into_iter().filter(|(_, limits)| limits.len() > 1).map(|(group, _)| group).collect();
         let mut may = Vec::new();
         for job in &self.ready {
             let in_line = job.group.as_ref().is_none_or(|group| {
