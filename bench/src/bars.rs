@@ -16,7 +16,7 @@ use Bar::{AtMost, RatioAtLeast};
 const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "process", RatioAtLeast(2.5)),
     ("redis", "process_c64", RatioAtLeast(1.6)),
-    ("redis", "retention", RatioAtLeast(0.45)),
+    ("redis", "retention", RatioAtLeast(0.5)),
     ("redis", "enqueue_seq", RatioAtLeast(0.5)),
     ("redis", "enqueue_c50", RatioAtLeast(1.7)),
     ("redis", "enqueue_c500", RatioAtLeast(3.5)),

@@ -449,6 +449,7 @@ macro_rules! __conformance_cases {
                 one_worker_sweeps_a_queue_at_a_time
                 one_worker_trims_a_topic_at_a_time
                 a_record_waits_for_none_that_is_kept_for_longer
+                a_record_waits_for_none_that_is_kept_a_little_longer
                 a_bound_removes_no_record_while_another_is_over;
             suspects:
                 groups_with_suspects_alone_keep_nobody_from_its_turn

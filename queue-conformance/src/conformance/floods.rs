@@ -262,6 +262,20 @@ pub async fn a_record_waits_for_none_that_is_kept_for_longer(bed: Bed) {
     assert_eq!((bed.ids(JobState::Done).await, bed.ids(JobState::Cancelled).await), (vec![long], vec![cancelled]));
 }
 
+/// Nor for one that is kept a little longer.
+pub async fn a_record_waits_for_none_that_is_kept_a_little_longer(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let longer = keep(&bed, &mut lane, 1, Duration::from_secs(8), KeepLimits::default()).await.remove(0);
+    keep(&bed, &mut lane, 3, Duration::from_millis(4_200), KeepLimits::default()).await;
+    let mut removed = 0;
+    eventually("they are removed", async || {
+        removed += sweep_all(&bed, |swept| swept.ended).await;
+        (removed > 0).then_some(())
+    })
+    .await;
+    assert_eq!((removed, bed.state(&longer).await), (3, Some(JobState::Done)));
+}
+
 /// Where too many are kept, those go first whose time is over, and then those that were to be kept for the shortest time.
 pub async fn a_bound_removes_no_record_while_another_is_over(bed: Bed) {
     let limits = KeepLimits { count: 3, ..KeepLimits::default() };

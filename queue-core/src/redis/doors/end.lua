@@ -3,9 +3,9 @@
 -- out of the place where it was: `settle`, `unwait`, `forget_record`, `exhume`.
 --
 -- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
--- do, or looks like that. It has those that are kept for about as long as the first of them: between the same powers of two. The others are in
--- `lapsing`, by the time until which they are kept. So no record waits until one goes that is kept for more than twice as long. `meta` has the power
--- of the list under `lapse`, and `:1` behind it while there may be others. `records` has what is known of each besides its envelope, which stays in `jobs`.
+-- do, or looks like that. It has those that are kept for exactly as long as the first of them: so its first is over first. The others are in `lapsing`, by the
+-- time until which they are kept. So no record waits for another one. `meta` has the retention of the list under `lapse`, and `:1` behind it while there may be others.
+-- `records` has what is known of each besides its envelope, which stays in `jobs`.
 --- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/remarks, doors/tags, doors/transitions
 
 -- What is noted of releases that could not read jobs, gone.
@@ -79,15 +79,15 @@ end
 
 local lapse = nil
 
--- The power of two of the list, if it is known, and whether there may be records beside it.
+-- For how long each record of the list is kept, if it is known, and whether there may be records beside it.
 local function known_lapse()
   lapse = lapse or call('HGET', K.meta, 'lapse') or ''
-  local power, beside = string.match(lapse, '^(%d+)(:?1?)$')
-  return tonumber(power or ''), beside == ':1'
+  local term, beside = string.match(lapse, '^(%d+)(:?1?)$')
+  return tonumber(term or ''), beside == ':1'
 end
 
-local function note_lapse(power, beside)
-  lapse = ms(power) .. (beside and ':1' or '')
+local function note_lapse(term, beside)
+  lapse = ms(term) .. (beside and ':1' or '')
   call('HSET', K.meta, 'lapse', lapse)
 end
 
@@ -169,17 +169,17 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     end
   end
   put_all(K.records, records)
-  local power, beside = known_lapse()
-  local _, own = math.frexp(keep_ms)
-  if power ~= own and (not power or call('EXISTS', K.ended) == 0) then
-    power = own
-    note_lapse(power, beside)
+  local term, beside = known_lapse()
+  local own = whole(keep_ms)
+  if term ~= own and (not term or call('EXISTS', K.ended) == 0) then
+    term = own
+    note_lapse(term, beside)
   end
-  if power == own then
+  if term == own then
     many('RPUSH', K.ended, lines)
   else
     if not beside then
-      note_lapse(power, true)
+      note_lapse(term, true)
     end
     local members = {}
     for i, id in ipairs(ids) do
@@ -238,16 +238,15 @@ local function exhume(id)
   count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
 end
 
--- Until when the first of the list is kept.
-local function first_lapse()
-  local line = call('LRANGE', K.ended, 0, 0)[1]
-  local upto, id = string.match(line or '', '^(%d+):(.*)$')
-  return line and whole(upto or (unpacked(call('HGET', K.records, id or line) or '') or {}).u) or FOREVER
+-- Until when the job at a place of the list is kept.
+local function lapse_at(place)
+  local line = call('LRANGE', K.ended, place, place)[1]
+  return line and whole(string.match(line, '^(%d+):') or (unpacked(call('HGET', K.records, line) or '') or {}).u) or FOREVER
 end
 
 -- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept for the shortest time while they are over a limit.
 local function trim_ended(items, max_count, max_bytes)
-  local power, beside = known_lapse()
+  local term, beside = known_lapse()
   local others = beside and call('ZCARD', K.lapsing) or 0
   local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
@@ -283,7 +282,7 @@ local function trim_ended(items, max_count, max_bytes)
 
   -- The same of those beside the list: where there are too many, of those that are kept for no longer than the first of the list.
   local function remove_others()
-    local latest = (all > max_count or bytes > max_bytes) and first_lapse() or 0
+    local latest = (all > max_count or bytes > max_bytes) and lapse_at('0') or 0
     local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items - removed, PIECE))
     local ids, untils = {}, {}
     for at = 1, #found, 2 do
@@ -297,7 +296,7 @@ local function trim_ended(items, max_count, max_bytes)
   if others > 0 then
     remove_others()
   elseif beside then
-    note_lapse(power, false)
+    note_lapse(term, false)
   end
   while removed < items and all > 0 do
     -- The first alone says mostly that there is nothing to do.
