@@ -154,6 +154,7 @@ macro_rules! __conformance_cases {
                 an_end_outlives_housekeeping
                 a_pause_that_cannot_be_is_refused
                 jobs_of_a_paused_task_are_parked_and_come_back_in_their_order
+                jobs_of_a_paused_task_keep_no_other_waiting
                 a_paused_task_burns_nothing
                 a_task_goes_on_by_itself_when_the_end_comes
                 jobs_that_are_parked_already_stay_so_while_their_task_is_paused
@@ -445,6 +446,8 @@ macro_rules! __conformance_cases {
                 a_sweep_that_meets_only_rates_that_hold_goes_on
                 cancelled_suspects_hide_no_other_job
                 cancelled_suspects_keep_no_other_waiting
+                cancelled_jobs_keep_no_other_waiting
+                keys_with_room_of_full_groups_keep_no_other_waiting
                 groups_that_rest_with_jobs_keep_none_from_being_forgotten
                 one_worker_sweeps_a_queue_at_a_time
                 one_worker_trims_a_topic_at_a_time

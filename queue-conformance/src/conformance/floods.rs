@@ -174,6 +174,44 @@ pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     assert_eq!(claimed, listed[MANY..]);
 }
 
+/// Thousands of jobs were cancelled while they waited: one of two claims gets the one behind them.
+pub async fn cancelled_jobs_keep_no_other_waiting(bed: Bed) {
+    let ids = bed.put(2_500).await;
+    for ids in ids.chunks(500) {
+        bed.broker.cancel(&bed.queue, ids).await.expect("they can be cancelled");
+    }
+    let last = bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let mut claimed = lane.claim(1).await;
+    claimed.extend(lane.claim(1).await);
+    assert_eq!(claimed.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), last);
+}
+
+/// Hundreds of keys have room again, and the groups of all jobs that wait for them are full: one of two claims gets the job behind them.
+pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
+    const KEYS: usize = 900;
+    set(&bed, "api", |rule| rule.concurrency = Some(0)).await;
+    let of = |n: usize| limited(&format!("a{n}"), &[key("api", &n.to_string())]);
+    let mut lane = bed.lane().await;
+    for piece in (0..KEYS).collect::<Vec<_>>().chunks(450) {
+        bed.producer().await.stored(piece.iter().map(|n| of(*n)).collect()).await;
+        assert!(lane.claim(450).await.is_empty(), "all are shut under their keys");
+    }
+    assert!(lane.claim(450).await.is_empty());
+    for n in 0..KEYS {
+        let pause = SetPause::pause(bed.queue.clone(), PauseOf::Group(name(&format!("a{n}"))), Pausing::new());
+        bed.broker.set_pause(&pause).await.expect("a group can be paused");
+    }
+    let last = limited("z", &[key("api", "z")]);
+    bed.producer().await.stored(vec![last.clone()]).await;
+    assert!(lane.claim(1).await.is_empty());
+    set(&bed, "api", |rule| rule.concurrency = Some(1)).await;
+    let mut claimed = lane.claim(1).await;
+    claimed.extend(lane.claim(1).await);
+    assert_eq!(claimed.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), [last.id]);
+    sound(&bed).await;
+}
+
 /// Hundreds of groups have a job and rest, because they are paused: others, of which nothing is left, are forgotten in the end.
 pub async fn groups_that_rest_with_jobs_keep_none_from_being_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;

@@ -18,6 +18,10 @@ pub const LIMIT_RULES: usize = 1000;
 /// The number of jobs that wait for a limit and are examined in one step.
 pub const LIMIT_STEP: usize = 200;
 
+/// What the rounds of a claim that finds nothing, or parks jobs, may cost in all. A round costs 20,
+/// and 1 for each entry that it examines and may not claim.
+pub const CLAIM_STEPS: usize = 4000;
+
 /// The number of kinds of jobs that are counted as waiting for a limit. Jobs of one kind have the
 /// same group, priority and keys.
 pub const KINDS_COUNTED: usize = 1000;

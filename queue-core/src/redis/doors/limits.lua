@@ -580,6 +580,13 @@ local function limits()
     return item.heads[item.next]
   end
 
+  -- What a round of a claim has cost. The next one may examine as much.
+  function L.next_round()
+    local steps = L.looked + L.passed + math.min(call('ZCARD', K.roomy), C.limit_step)
+    L.looked, L.passed = 0, 0
+    return steps
+  end
+
   -- Whether a claim may look at further chains.
   local function may_look()
     L.looked = L.looked + 1

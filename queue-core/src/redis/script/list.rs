@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS, HOLDERS_NAMED,
-        KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, ODD,
-        OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD,
+        BACKFILL_REMEMBERED, CLAIM_STEPS, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS,
+        HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED,
+        ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD,
         REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART,
         TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
@@ -36,7 +36,7 @@ const MIDDLE: u64 = 1 << 52;
 const ERA: u64 = 1 << 51;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants() -> [(&'static str, String); 71] {
+pub(super) fn constants() -> [(&'static str, String); 72] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -97,6 +97,7 @@ pub(super) fn constants() -> [(&'static str, String); 71] {
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
+        ("claim_steps", CLAIM_STEPS.to_string()),
         // The keys of a limit have 16 bytes, six of them its name: they come before the name and so many of the largest.
         ("last_key", format!("'{}'", "\\255".repeat(11))),
         ("kinds_counted", KINDS_COUNTED.to_string()),

@@ -1,14 +1,14 @@
--- Jobs of paused tasks are parked in place of being handed out, as if a worker that does not know them had given them back.
+-- Jobs of paused tasks that a round has claimed are parked in place of being handed out, as if a worker that does not know them had given them back.
 if paused_tasks and #ids > 0 then
-  local n, stay, tasks = #ids, 0, {}
+  local n, stay = #ids, 0
   for at, body in ipairs(call('HMGET', K.jobs, unpack(ids))) do
     local id, task = ids[at], body and #body > 1 and string.sub(body, 3, 2 + byte(body, 2))
     if task and paused_tasks[task] then
       -- One that was in the list twice is parked once.
-      if tasks[id] then
+      if aside[id] then
         doubled = doubled + 1
       else
-        aside[#aside + 1], tasks[id] = id, task
+        parked[#parked + 1], aside[id] = id, task
       end
     else
       stay = stay + 1
@@ -18,18 +18,26 @@ if paused_tasks and #ids > 0 then
   for at = stay + 1, n do
     ids[at] = nil
   end
-  if #aside > 0 then
+  if #parked > 0 then
     if has('o') then
-      rest(aside)
+      rest(parked)
     end
-    settle(aside)
+    settle(parked)
     -- They were not handed out.
-    left(aside, 'ready')
-    for _, id in ipairs(aside) do
+    left(parked, 'ready')
+    for _, id in ipairs(parked) do
       if has('m') then
         limits().refund(id)
       end
-      back_parked(id, tasks[id])
+      back_parked(id, aside[id])
+      aside[#aside + 1] = id
+    end
+    if stay == 0 then
+      bytes, full = 0, false
+    elseif may_suspect and has('c') then
+      for _, crashes in ipairs(call('HMGET', K.crashes, unpack(ids))) do
+        may_suspect = may_suspect and not crashes
+      end
     end
     served_all = false
     waits = what_waits(false)

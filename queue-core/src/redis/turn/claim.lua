@@ -69,25 +69,39 @@ local function claim_ready(list)
   end
 end
 
-if not paused and wanted > 0 then
-  local may_suspect = ARGV[7] == '1'
-  if has('a') then
-    --- include turn/claim_parked
-  end
-  local before = #ids
-  if may_suspect and has('c') and #ids < wanted and not full then
-    claim_suspect()
-    if has('g') and #ids == before and not full then
-      claim_suspect_of_group()
+-- A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks, is followed by another one: what it has passed over is out of the way of
+-- that. The rounds of a claim cost at most `claim_steps` in all.
+local waits, spent, may_suspect = 0, 0, ARGV[7] == '1'
+while true do
+  if not paused and wanted > 0 then
+    if has('a') and spent == 0 then
+      --- include turn/claim_parked
+    end
+    local before = #ids
+    if may_suspect and has('c') and #ids < wanted and not full then
+      claim_suspect()
+      if has('g') and #ids == before and not full then
+        claim_suspect_of_group()
+      end
+    end
+    if #ids < wanted and not full and (has('m') or has('g') and call('EXISTS', K.turns) == 1) then
+      --- include turn/claim_by_turns
+    else
+      for _, list in ipairs(ORDER) do
+        claim_ready(list)
+      end
     end
   end
-  if #ids < wanted and not full and (has('m') or has('g') and call('EXISTS', K.turns) == 1) then
-    --- include turn/claim_by_turns
-  else
-    for _, list in ipairs(ORDER) do
-      claim_ready(list)
-    end
-  end
-end
 
-local waits = what_waits(drained)
+  waits = what_waits(drained)
+  local parked = {}
+  --- include turn/aside
+  if #ids >= wanted or full or #parked == 0 and (#ids > 0 or waits == 0 or waits == 2 and not may_suspect) then
+    break
+  end
+  spent = spent + 20 + (has('t') and 500 or 0) + (may_be_doubted and C.limit_step or 0) + (has('m') and limits().next_round() or 0)
+  if spent >= C.claim_steps then
+    break
+  end
+  drained, may_be_doubted = false, nil
+end

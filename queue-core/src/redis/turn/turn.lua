@@ -43,7 +43,7 @@ if seq == last then
 end
 -- Where another program has made something else of this list, the script stops here, and no ending is carried out without an answer.
 call('LLEN', K.ready2)
---- include turn/resume, turn/acks, turn/finish, turn/others, turn/claim, turn/aside
+--- include turn/resume, turn/acks, turn/finish, turn/others, turn/claim
 
 local number = '0'
 if #ids > 0 then

@@ -45,13 +45,17 @@ pub(crate) struct Admission {
     bytes: usize,
     /// Whether no job was admitted yet.
     empty: bool,
+    /// Whether a job was refused because of its bytes.
+    full: bool,
+    /// Groups and keys of limits that were examined.
+    pub(super) examined: usize,
     deliveries: Vec<Delivery>,
 }
 
 impl Admission {
     /// For a lane that has room for `claim` jobs.
     pub(crate) fn new(tag: Tag, claim: usize) -> Self {
-        Admission { tag, left: claim, bytes: 0, empty: true, deliveries: Vec::new() }
+        Admission { tag, left: claim, bytes: 0, empty: true, full: false, examined: 0, deliveries: Vec::new() }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -69,6 +73,15 @@ impl Admission {
         }
         self.admit(tx, queue, waiting)?;
         Ok(true)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Groups and keys of limits that were examined.
+    pub(crate) fn examined(&self) -> usize {
+        self.examined
     }
 
     pub(crate) fn has_suspect(&self) -> bool {
@@ -195,7 +208,8 @@ impl Admission {
     /// Whether this job may be next: then it is counted, and has to be given to `admit`.
     fn look(&mut self, waiting: &Waiting) -> bool {
         let bytes = self.bytes + waiting.envelope.len();
-        if self.left == 0 || bytes > MAX_BYTES && !self.empty {
+        self.full |= bytes > MAX_BYTES && !self.empty;
+        if self.left == 0 || self.full {
             return false;
         }
         (self.left, self.bytes, self.empty) = (self.left - 1, bytes, false);

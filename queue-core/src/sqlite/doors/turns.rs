@@ -66,6 +66,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
         return Ok(false);
     }
     let mut picks = choose(tx, queue, admission.room())?;
+    admission.examined += picks.entries.len();
     let before = admission.room();
     admission.take(tx, queue, READY, picks.plain.len())?;
     let mut served = Served::default();
@@ -124,7 +125,7 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
     Ok(picks.ledger.tidy(tx, queue)?)
 }
 
-/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is left that could start. Gives whether groups were served.
+/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is left that could start.
 pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
     let mut passed = 0;
     for _ in 0..5 {
@@ -132,6 +133,7 @@ pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
         let mut ledger = Ledger::default();
         let opened = ledger.open_some(tx, queue, before, &mut passed)?;
         ledger.write(tx, queue)?;
+        admission.examined += opened.len();
         for name in &opened {
             groups::review(tx, queue, name)?;
         }
@@ -191,7 +193,7 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
     let name = place.as_ref().and_then(|place| place.get(16..)).unwrap_or_default();
     let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
     let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, start, name, pos, Unsigned(LIMIT_STEP + 1)])?;
-    let (mut looked, mut last, mut stopped, mut found) = (0, Vec::new(), false, None);
+    let (mut ledger, mut looked, mut last, mut stopped, mut found) = (Ledger::default(), 0, Vec::new(), false, None);
     while let Some(row) = rows.next()? {
         if looked == LIMIT_STEP {
             stopped = true;
@@ -203,7 +205,7 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
         let is_other = front.is_some_and(|front| id != Value::Blob(front));
         let may = !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?);
         let is_open = match limits::of(tx, queue, &id)? {
-            Some(limited) => Ledger::default().blocker(tx, queue, &limited)?.is_none(),
+            Some(limited) => ledger.blocker(tx, queue, &limited)?.is_none(),
             None => true,
         };
         last = stored_place(start, pos, &name);

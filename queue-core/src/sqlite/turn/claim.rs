@@ -4,49 +4,91 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     address::JobId,
-    broker::{Delivery, MAX_ITEMS, Turn},
+    broker::{CLAIM_STEPS, Delivery, LIMIT_STEP, MAX_ITEMS, Turn},
     sqlite::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
             admit::Admission,
-            back, keys, limits, pauses,
+            back, keys, limits, pauses, ready,
             row::{READY, SUSPECT, Tag},
             settle, transitions, turns,
         },
     },
 };
 
-/// Gives the deliveries, and the jobs that were parked because their tasks are paused.
-pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -> Result<(Vec<Delivery>, Vec<JobId>), Failed> {
+/// What a round costs, apart from the entries that it examines.
+const ROUND: usize = 20;
+
+/// What a turn has claimed.
+#[derive(Default)]
+pub(super) struct Claimed {
+    pub(super) deliveries: Vec<Delivery>,
+    /// The jobs that were parked because their tasks are paused.
+    pub(super) aside: Vec<JobId>,
+    /// Whether jobs and suspects wait, if the last round has asked.
+    pub(super) waits: Option<(bool, bool)>,
+}
+
+/// A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks, is followed by another one: what it has passed over is out of the way
+/// of that. The rounds of a claim cost at most [`CLAIM_STEPS`] in all.
+pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -> Result<Claimed, Failed> {
     let paused = pauses::tasks(tx, queue)?;
-    let mut admission = Admission::new(tag, turn.claim.min(MAX_ITEMS));
-    if admission.has_room() {
-        for task in turn.resume.iter().filter(|task| !paused.contains_key(*task)) {
-            admission.take_parked(tx, queue, task, turn.release.as_deref().unwrap_or_default(), turn.suspect)?;
-        }
-        if turn.suspect && !admission.has_suspect() {
-            admission.take(tx, queue, SUSPECT, 1)?;
-            if !admission.has_suspect() && admission.has_room() {
-                turns::take_suspect(tx, queue, &mut admission)?;
+    let (mut claimed, mut spent) = (Claimed::default(), 0);
+    let wanted = turn.claim.min(MAX_ITEMS);
+    loop {
+        let mut admission = Admission::new(tag, wanted - claimed.deliveries.len());
+        let may_suspect = turn.suspect && claimed.deliveries.iter().all(|delivery| delivery.crashes == 0);
+        if admission.has_room() && spent == 0 {
+            for task in turn.resume.iter().filter(|task| !paused.contains_key(*task)) {
+                admission.take_parked(tx, queue, task, turn.release.as_deref().unwrap_or_default(), turn.suspect)?;
             }
         }
-        if admission.has_room() && tx.limited() {
-            turns::take_limited(tx, queue, &mut admission)?;
-        } else if !admission.has_room() || !turns::take(tx, queue, &mut admission)? {
-            admission.take(tx, queue, READY, MAX_ITEMS)?;
+        take(tx, queue, &mut admission, may_suspect)?;
+        let suspects = if queue.doubted.get() == Some(true) { LIMIT_STEP } else { 0 };
+        let (is_full, examined) = (admission.is_full(), admission.examined() + suspects);
+        let before = claimed.aside.len();
+        aside(tx, queue, tag, &paused, admission.into_deliveries(), &mut claimed)?;
+        let has_parked = claimed.aside.len() > before;
+        let has_found = !claimed.deliveries.is_empty();
+        if claimed.deliveries.len() >= wanted || has_found && (is_full || !has_parked) {
+            break;
         }
+        claimed.waits = Some(ready::waits(tx, queue)?);
+        let may_wait = claimed.waits.is_some_and(|(jobs, suspects)| jobs || turn.suspect && suspects);
+        if !may_wait && !has_parked {
+            break;
+        }
+        spent += ROUND + examined;
+        if spent >= CLAIM_STEPS {
+            break;
+        }
+        queue.doubted.set(None);
+        claimed.waits = None;
     }
-    let (deliveries, asides) = if paused.is_empty() {
-        (admission.into_deliveries(), Vec::new())
-    } else {
-        aside(tx, queue, tag, &paused, admission.into_deliveries())?
-    };
-    if tx.keyed() {
-        for delivery in &deliveries {
+    for delivery in &claimed.deliveries {
+        // The next job of its key may be ready with its start.
+        claimed.waits = None;
+        if tx.keyed() {
             keys::started(tx, queue, delivery.id.as_bytes())?;
         }
     }
-    Ok((deliveries, asides))
+    Ok(claimed)
+}
+
+/// One suspect if the lane runs none, and the line.
+fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspect: bool) -> Result<(), Failed> {
+    if admission.has_room() && may_suspect && !admission.has_suspect() {
+        admission.take(tx, queue, SUSPECT, 1)?;
+        if !admission.has_suspect() && admission.has_room() {
+            turns::take_suspect(tx, queue, admission)?;
+        }
+    }
+    if admission.has_room() && tx.limited() {
+        turns::take_limited(tx, queue, admission)?;
+    } else if !admission.has_room() || !turns::take(tx, queue, admission)? {
+        admission.take(tx, queue, READY, MAX_ITEMS)?;
+    }
+    Ok(())
 }
 
 /// Parks the jobs of paused tasks, as if a worker that does not know them had given them back.
@@ -55,13 +97,13 @@ fn aside(
     queue: &Queue<'_>,
     tag: Tag,
     paused: &BTreeMap<Arc<str>, String>,
-    claimed: Vec<Delivery>,
-) -> Result<(Vec<Delivery>, Vec<JobId>), Failed> {
-    let (mut deliveries, mut asides) = (Vec::new(), Vec::new());
-    for delivery in claimed {
+    deliveries: Vec<Delivery>,
+    claimed: &mut Claimed,
+) -> Result<(), Failed> {
+    for delivery in deliveries {
         let task = task_of(&delivery.envelope).filter(|task| paused.contains_key(*task)).map(str::to_owned);
         let Some(task) = task else {
-            deliveries.push(delivery);
+            claimed.deliveries.push(delivery);
             continue;
         };
         if let Some(job) = settle::holder(tx, queue, tag, delivery.id.as_bytes(), false)? {
@@ -69,9 +111,9 @@ fn aside(
             back::aside(tx, queue, job, &task)?;
             transitions::never_started(tx, queue, delivery.id.as_bytes())?;
         }
-        asides.push(delivery.id);
+        claimed.aside.push(delivery.id);
     }
-    Ok((deliveries, asides))
+    Ok(())
 }
 
 /// The name of a task, as it stands at the beginning of an envelope.

@@ -9,7 +9,11 @@ mod finish;
 
 use rusqlite::{OptionalExtension, params};
 
-use self::{answer::Kept, claim::claim, finish::finish};
+use self::{
+    answer::Kept,
+    claim::{Claimed, claim},
+    finish::finish,
+};
 use crate::{
     broker::{Turn, TurnAnswer},
     error::Error,
@@ -53,8 +57,8 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     queue.claim = tx.now.max(queue.last_claim() + 1);
     let resumed = pauses::resume_due(tx, &mut queue)?;
     let more_in_log = !queue.paused && topic::feed(tx, &queue, turn)?;
-    let (deliveries, aside) = if queue.paused {
-        (Vec::new(), Vec::new())
+    let Claimed { deliveries, aside, waits } = if queue.paused {
+        Claimed::default()
     } else {
         aging::rise(tx, &queue)?;
         ready::promote(tx, &mut queue)?;
@@ -63,7 +67,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let kept = Kept::of(queue.claim, &deliveries, &stale)?;
     tx.sql(sql!("answered.sql"))?.execute(params![lane, Unsigned(turn.seq), kept, after(tx.now, turn.lease)])?;
     tx.save(&queue)?;
-    let mut answer = answer::outlook(tx, &queue)?;
+    let mut answer = answer::outlook(tx, &queue, waits)?;
     answer.more |= more_in_log;
     (answer.stale, answer.deliveries, answer.resumed) = (stale, deliveries, resumed);
     answer.aside = aside;

@@ -67,7 +67,7 @@ impl Claim {
 
     /// Whether nothing has come of it.
     pub(crate) fn is_in_vain(&self) -> bool {
-        self.got.is_empty() && self.asked > 0 && !self.has_parked
+        self.got.is_empty() && self.asked > 0
     }
 
     fn is_full(&self) -> bool {
@@ -205,8 +205,8 @@ impl Snapshot {
     }
 }
 
-/// Of so many suspects one claim finds one that may start.
-const SUSPECTS: usize = 150;
+/// Of this many suspects one claim finds one that may start.
+const SUSPECTS: usize = 1_500;
 
 /// A lane with room gets a job by one of two successive claims, if one may start.
 pub(crate) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Result<(), String> {
@@ -215,6 +215,14 @@ pub(crate) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Resul
         return Err(format!("two claims got nothing, and {} jobs may start: {:?}", may.len(), may[0]));
     }
     Ok(())
+}
+
+/// A claim that got nothing promises nothing: no other follows it without a hint, a due time or the end of the poll interval.
+pub(crate) fn spins(claim: &Claim) -> Result<(), String> {
+    match claim.is_in_vain() && claim.promises {
+        true => Err(format!("a claim of {} got nothing, and promises some", claim.asked)),
+        false => Ok(()),
+    }
 }
 
 /// What a claim leaves behind, it promises; and no job that may start, before the claim and after it, is overtaken by one that comes behind it. Which of several
@@ -329,6 +337,7 @@ pub(crate) mod tests {
         let queue = Snapshot { ready: vec![one.clone(), two.clone(), low.clone()], ..Snapshot::default() };
         let (nothing, all) = (claim(1, &[], false), claim(3, &[&one, &two, &low], false));
         assert!(starves(&queue, &nothing, &nothing).is_err() && starves(&queue, &nothing, &all).is_ok());
+        assert!(spins(&nothing).is_ok() && spins(&claim(1, &[], true)).is_err() && spins(&claim(1, &[&one], true)).is_ok());
         assert!(starves(&Snapshot { paused: true, ..queue.clone() }, &nothing, &nothing).is_ok());
         assert!(overtakes(&queue, &all, &without(&queue, &[&one, &two, &low])).is_ok());
         for (got, promises, is_sound) in [
