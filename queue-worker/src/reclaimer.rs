@@ -16,7 +16,7 @@ use std::{
 use futures_util::future::join_all;
 use queue_core::{
     Error, Result,
-    broker::{Ahead, BuryReason, MAX_ITEMS, OverdueLane, OverdueLanes},
+    broker::{Ahead, BuryReason, DynBroker, MAX_ITEMS, OverdueLane, OverdueLanes},
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     letters, metrics,
     patience::Patience,
     time::now,
-    tuning::{CHECKED_TOGETHER, RECLAIM_STEPS, SHORTEST_CHECK},
+    tuning::{CHECKED_TOGETHER, MOST_OVERDUE, RECLAIM_STEPS, SHORTEST_CHECK},
 };
 
 /// The lanes that may be dead, by the number of their queue.
@@ -137,7 +137,7 @@ impl Pass for Reclaimer {
         let queues = self.next_queues(asked);
         let (shared, confirm) = (self.shared.clone(), self.confirm);
         let mut checked = Checked { queues: queues.len(), ..Checked::default() };
-        let answers = join_all(queues.iter().map(|queue| shared.broker.overdue(&shared.queues[*queue], MAX_ITEMS))).await;
+        let answers = join_all(queues.iter().map(|queue| overdue(&shared.broker, &shared.queues[*queue]))).await;
         // An answer may have left the broker at any time since; the second check comes so long after that.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
@@ -162,6 +162,22 @@ impl Pass for Reclaimer {
         checked.overdue = self.seen.len();
         checked
     }
+}
+
+/// The overdue lanes of a queue, page by page.
+async fn overdue(broker: &DynBroker, queue: &str) -> Result<OverdueLanes> {
+    let mut all = OverdueLanes::default();
+    for skip in (0..MOST_OVERDUE).step_by(MAX_ITEMS) {
+        let page = broker.overdue(queue, skip, MAX_ITEMS).await?;
+        let is_last = page.expired.len().max(page.ahead.len()) < MAX_ITEMS;
+        all.fenced = page.fenced;
+        all.expired.extend(page.expired);
+        all.ahead.extend(page.ahead);
+        if is_last {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 /// The broker may be hanging: earlier observations do not count.
@@ -210,8 +226,8 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
     // An idle worker polls rarely; this check is frequent enough to detect whether the broker is
     // reachable.
     shared.heard();
-    if !confirmed.is_empty() {
-        fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);
+    for lanes in confirmed.chunks(MAX_ITEMS) {
+        fenced |= shared.broker.fence(name, lanes).await?.contains(&true);
     }
     let mut all = 0;
     for _ in 0..RECLAIM_STEPS {

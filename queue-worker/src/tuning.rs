@@ -129,6 +129,10 @@ pub(crate) const CHECKED_TOGETHER: usize = 16;
 /// Between two looks of the reclaimer, at least, however many queues it has.
 pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(2);
 
+/// Most overdue lanes of a queue that one check notes. With more, the next ones are noted when
+/// these are fenced.
+pub(crate) const MOST_OVERDUE: usize = 20_000;
+
 /// Most sweeps in one check of a queue with fenced lanes; the next check continues. Other queues
 /// are served in between.
 pub(crate) const RECLAIM_STEPS: usize = 200;

@@ -103,10 +103,10 @@ async fn play(server: &Server, meter: &Meter<'_>) -> Result<Vec<Lap>, Error> {
     laps.push(meter.lap("turn")?);
 
     let broker = client.broker();
-    let mut overdue = broker.overdue(QUEUE, MAX_ITEMS).await?;
+    let mut overdue = broker.overdue(QUEUE, 0, MAX_ITEMS).await?;
     while !overdue.expired.is_empty() {
         broker.fence(QUEUE, &overdue.expired).await?;
-        overdue = broker.overdue(QUEUE, MAX_ITEMS).await?;
+        overdue = broker.overdue(QUEUE, 0, MAX_ITEMS).await?;
     }
     laps.push(meter.lap("fence")?);
     let mut moved = 1;

@@ -117,7 +117,7 @@ impl AckQueue {
     /// Makes visible again what others claimed and did not acknowledge in time.
     async fn take_back(&self) -> Result<()> {
         let rule = CrashRule { max_crashes: MAX_CLAIMS, delay: Duration::ZERO, ..CrashRule::default() };
-        let suspects = self.broker.overdue(&self.name, 100).await?;
+        let suspects = self.broker.overdue(&self.name, 0, 100).await?;
         if !suspects.expired.is_empty() {
             self.broker.fence(&self.name, &suspects.expired).await?;
         }

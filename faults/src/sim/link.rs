@@ -243,9 +243,9 @@ impl Wrapper for Link {
         futures_util::future::join_all(beats).await
     }
 
-    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
+    async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
         let (broker, queue) = (self.broker.clone(), queue.to_owned());
-        self.call(async move { broker.overdue(&queue, limit).await }).await
+        self.call(async move { broker.overdue(&queue, skip, limit).await }).await
     }
 
     async fn fence(&self, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>> {

@@ -170,7 +170,7 @@ impl World {
         let (subscriptions, _) = topic_of(&self.inspector()).await?;
         for queue in queues(&subscriptions) {
             let stats = self.broker.stats(queue).await?;
-            let fenced = self.broker.overdue(queue, 1).await?.fenced;
+            let fenced = self.broker.overdue(queue, 0, 1).await?.fenced;
             if fenced > 0 || JobState::ALL.into_iter().any(|state| !state.is_final() && stats.count(state) > 0) {
                 return Ok(false);
             }

@@ -212,7 +212,7 @@ impl Bed {
     /// Waits until the leases of these lanes are over, and fences them.
     pub async fn fence(&self, lanes: &[&Lane]) {
         let seen = eventually("the leases end", async || {
-            let seen = self.broker.overdue(&self.queue, 500).await.expect("suspects can be read").expired;
+            let seen = self.broker.overdue(&self.queue, 0, 500).await.expect("suspects can be read").expired;
             let seen: Vec<_> = seen.into_iter().filter(|seen| lanes.iter().any(|lane| lane.name == seen.name)).collect();
             (seen.len() == lanes.len()).then_some(seen)
         })

@@ -19,7 +19,7 @@ pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
     assert_eq!(answers.len(), 3);
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert!(matches!(answers[1], Err(Error::Forgotten(_))));
-    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.is_empty());
     assert_eq!(bed.stats().await.lanes, 2);
 }
 
@@ -50,12 +50,13 @@ pub async fn a_beat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
 pub async fn suspects_are_those_whose_lease_is_over(bed: Bed) {
     let alive = bed.lane().await;
     let dead = [bed.dying_lane().await, bed.dying_lane().await, bed.dying_lane().await];
-    eventually("three leases end", async || (bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.len() == 3).then_some(())).await;
-    let overdue = bed.broker.overdue(&bed.queue, 10).await.unwrap();
+    eventually("three leases end", async || (bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.len() == 3).then_some(())).await;
+    let overdue = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap();
     assert_eq!(overdue.fenced, 0);
     assert!(overdue.expired.iter().all(|lane| lane.name != alive.name));
     assert!(dead.iter().all(|lane| overdue.expired.iter().any(|seen| seen.name == lane.name)));
-    assert_eq!(bed.broker.overdue(&bed.queue, 2).await.unwrap().expired.len(), 2);
+    let page = async |skip| bed.broker.overdue(&bed.queue, skip, 2).await.unwrap().expired;
+    assert_eq!((page(0).await, page(2).await), (overdue.expired[..2].to_vec(), overdue.expired[2..].to_vec()));
     assert_eq!(bed.stats().await.lanes, 1, "lanes whose lease is over are not counted");
 }
 
@@ -64,7 +65,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.dying_lane().await;
     let delivery = lane.claim_one().await;
-    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
     assert!(lane.end(&delivery, ack()).await);
     assert_eq!(bed.counter(Counter::Done).await, 1);
 }
@@ -73,7 +74,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
 pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
     let (mut by_turn, by_beat) = (bed.dying_lane().await, bed.dying_lane().await);
     let seen = eventually("both leases end", async || {
-        let seen = bed.broker.overdue(&bed.queue, 10).await.unwrap().expired;
+        let seen = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired;
         (seen.len() == 2).then_some(seen)
     })
     .await;
@@ -87,7 +88,7 @@ pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
 /// A deadline that is not past, or not the stored one, fences nobody.
 pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
     let lane = bed.dying_lane().await;
-    let seen = eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    let seen = eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
     let overdue = [
         OverdueLane { deadline_ms: seen.deadline_ms - 1, ..seen.clone() },
         OverdueLane { deadline_ms: seen.deadline_ms + 1, ..seen.clone() },
@@ -96,7 +97,7 @@ pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
         seen.clone(),
     ];
     assert_eq!(bed.broker.fence(&bed.queue, &overdue).await.unwrap(), [false, false, false, true, false]);
-    assert_eq!(bed.broker.overdue(&bed.queue, 10).await.unwrap().fenced, 1);
+    assert_eq!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().fenced, 1);
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
 }
 
@@ -165,13 +166,13 @@ pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: 
 /// Without turns, a lane lives by its beats alone; without either, by its lease.
 pub async fn a_turn_renews_the_lease(bed: Bed) {
     let mut lane = bed.dying_lane().await;
-    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
     lane.lease = LONG;
     lane.claim(0).await;
-    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.is_empty());
     lane.lease = SHORT;
     lane.claim(0).await;
-    eventually("the shorter lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("the shorter lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
 }
 
 /// The number of lanes is told, so that they can share the polling.
@@ -192,13 +193,13 @@ pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
     // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for it.
     assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
-    let overdue = bed.broker.overdue(&bed.queue, 10).await.unwrap();
+    let overdue = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap();
     assert!(overdue.expired.is_empty());
     let [ahead] = &overdue.ahead[..] else { panic!("one lane is ahead: {overdue:?}") };
     assert_eq!((&ahead.lane.name, ahead.term), (&lane.name, SHORT));
     assert!(overdue.ahead.iter().all(|ahead| ahead.lane.name != alive.name));
     assert!(bed.broker.extend(&[lane.beat(SHORT)]).await[0].is_ok());
-    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
+    assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
 }
 
 /// More lanes than a look gives have longer leases than the one whose lease ends later than it can.
@@ -209,7 +210,7 @@ pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
     }
     let lane = bed.dying_lane().await;
     assert!(bed.broker.extend(&[lane.beat(3 * LONG)]).await[0].is_ok());
-    let ahead = bed.broker.overdue(&bed.queue, 3).await.unwrap().ahead;
+    let ahead = bed.broker.overdue(&bed.queue, 0, 3).await.unwrap().ahead;
     assert!(ahead.iter().any(|ahead| ahead.lane.name == lane.name), "{ahead:?}");
 }
 
@@ -219,12 +220,12 @@ pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     lane.lease = LONG;
     let held = lane.claim_one().await;
-    let seen = bed.broker.overdue(&bed.queue, 10).await.unwrap().ahead.pop().expect("it is ahead").lane;
+    let seen = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().ahead.pop().expect("it is ahead").lane;
     let other = OverdueLane { deadline_ms: seen.deadline_ms - 1, ..seen.clone() };
     assert_eq!(bed.broker.fence(&bed.queue, &[other, seen.clone(), seen]).await.unwrap(), [false, true, false]);
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
     bed.sweep(1, CrashRule { delay: Duration::ZERO, ..CrashRule::default() }).await;
-    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap() == Default::default(), "nothing is left of it");
+    assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap() == Default::default(), "nothing is left of it");
     let mut heir = bed.lane().await;
     let again = eventually("its job comes back", async || heir.claim(1).await.pop()).await;
     assert!(again.id == held.id && again.claim > held.claim, "the claim number grows, whatever the clock says");
@@ -239,5 +240,5 @@ pub async fn the_auditor_cuts_a_lease_that_ends_later_than_it_can(bed: Bed) {
         assert_eq!(bed.broker.audit(&bed.queue, Audit { repair, thorough: false }).await.unwrap(), told);
     }
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
-    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
 }

@@ -308,7 +308,7 @@ pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     let lane = bed.dying_lane().await;
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
     assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (0, 0, 1));
-    assert_eq!(bed.broker.overdue(&bed.queue, 10).await.unwrap().fenced, 0);
+    assert_eq!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().fenced, 0);
     assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
 

@@ -101,7 +101,7 @@ pub async fn what_is_not_there_is_not_shown(bed: Bed) {
     assert!(stats.jobs() == 0 && stats.lanes == 0 && !stats.paused);
     let page = bed.broker.list("a-queue-that-nobody-knows", JobState::Ready, 0, 10).await.unwrap();
     assert!(page.jobs.is_empty() && page.next.is_none());
-    assert!(bed.broker.overdue("a-queue-that-nobody-knows", 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.overdue("a-queue-that-nobody-knows", 0, 10).await.unwrap().expired.is_empty());
     assert!(bed.broker.sweep("a-queue-that-nobody-knows", &SweepLimits::default()).await.unwrap().is_empty());
 }
 

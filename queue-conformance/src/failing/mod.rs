@@ -204,9 +204,9 @@ impl Wrapper for FailingBroker {
         answers
     }
 
-    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
+    async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
         assert!(!self.take(Fault::Panic), "it was made to panic");
-        self.around("overdue", self.inner.overdue(queue, limit)).await
+        self.around("overdue", self.inner.overdue(queue, skip, limit)).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {

@@ -149,9 +149,9 @@ contract! {
         worker change fn extend(lanes: &[Extend]) -> Vec<Result<Extended>>;
 
         /// The overdue lanes of a queue (R7, first check): lanes whose lease is over, and lanes
-        /// whose lease ends later than a renewal would end now; at most `limit` of each. And how
-        /// many lanes are fenced already.
-        worker read fn overdue(queue: &str, limit: usize) -> Result<OverdueLanes>;
+        /// whose lease ends later than a renewal would end now; of each at most `limit`, after the
+        /// first `skip`. And how many lanes are fenced already.
+        worker read fn overdue(queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes>;
 
         /// Fences each lane whose deadline is unchanged since the first check and which is still
         /// overdue (R7, second check): its entry is removed. Returns for each lane, in order,

@@ -183,8 +183,8 @@ impl Broker for RedisBroker {
         lease::extend(self, lanes).await
     }
 
-    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
-        lease::overdue(self, queue, limit).await
+    async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
+        lease::overdue(self, queue, skip, limit).await
     }
 
     async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>> {

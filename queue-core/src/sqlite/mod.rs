@@ -323,9 +323,9 @@ impl Broker for SqliteBroker {
         futures_util::future::join_all(calls).await
     }
 
-    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
+    async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
         let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| lease::overdue(tx, &queue, limit)).await
+        self.reader().call(Commit::Soon, move |tx| lease::overdue(tx, &queue, skip, limit)).await
     }
 
     async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>> {

@@ -81,7 +81,7 @@ async fn nobody_is_taken_for_dead_at_the_first_look() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     orphan::job().enqueue(&client).await.unwrap();
     claim_and_die(&client, "orphans", 1).await;
-    let expired = || async { !client.broker().overdue("orphans", 10).await.unwrap().expired.is_empty() };
+    let expired = || async { !client.broker().overdue("orphans", 0, 10).await.unwrap().expired.is_empty() };
     until("its lease to run out", expired).await;
     let began = Instant::now();
     run(worker(&client, &probe).lease(LEASE * 5), until("it to be fenced", || async { !expired().await })).await;
@@ -117,7 +117,7 @@ async fn what_a_stopped_worker_leaves_is_not_waited_for() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let job = orphan::job().enqueue(&client).await.unwrap();
     run(worker(&client, &probe).lease(patience()), async { until_state(&job, Some(JobState::Done)).await }).await;
-    let left = client.broker().overdue("orphans", 10).await.unwrap();
+    let left = client.broker().overdue("orphans", 0, 10).await.unwrap();
     assert!(!left.expired.is_empty(), "its leases ended with it: {left:?}");
 }
 

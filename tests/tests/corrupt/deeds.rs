@@ -111,9 +111,9 @@ impl Deed {
                 broker.enqueue(&case.enqueue(jobs)).await.map(drop)
             }
             Deed::Extend => broker.extend(&[case.beat()]).await.into_iter().try_for_each(|answer| answer.map(drop)),
-            Deed::Overdue => broker.overdue(queue, MAX_ITEMS).await.map(drop),
+            Deed::Overdue => broker.overdue(queue, 0, MAX_ITEMS).await.map(drop),
             Deed::Fence => {
-                let suspects = broker.overdue(queue, MAX_ITEMS).await?;
+                let suspects = broker.overdue(queue, 0, MAX_ITEMS).await?;
                 broker.fence(queue, &suspects.expired).await.map(drop)
             }
             Deed::SweepFenced => broker.reclaim(queue, &RULE).await.map(drop),

@@ -45,7 +45,7 @@ async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     let dying = broker.register(&Register::lane(QUEUE, ProcessId::random(), short)).await.unwrap().name;
     assert_eq!(broker.turn(&Turn::new(QUEUE, dying.clone(), 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
     let over: Vec<OverdueLane> = eventually("its lease ends", async || {
-        let over = broker.overdue(QUEUE, 10).await.unwrap().expired;
+        let over = broker.overdue(QUEUE, 0, 10).await.unwrap().expired;
         (!over.is_empty()).then_some(over)
     })
     .await;

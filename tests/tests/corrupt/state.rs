@@ -228,7 +228,7 @@ impl Builder {
     /// Fences the one lane whose lease is over.
     async fn fence(&self, lane: &Hand) {
         let suspect = eventually("its lease ends", async || {
-            let expired = self.broker.overdue(&self.queue, 10).await.expect("suspects are named").expired;
+            let expired = self.broker.overdue(&self.queue, 0, 10).await.expect("suspects are named").expired;
             expired.into_iter().find(|seen| seen.name == lane.name)
         })
         .await;

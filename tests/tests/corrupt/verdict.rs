@@ -99,10 +99,10 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
     let Case { broker, queue, .. } = case;
     hands.end_leases(case).await;
     for _ in 0..2 {
-        let suspects = broker.overdue(queue, MAX_ITEMS).await.map_err(say("suspects"))?;
+        let suspects = broker.overdue(queue, 0, MAX_ITEMS).await.map_err(say("suspects"))?;
         broker.fence(queue, &suspects.expired).await.map_err(say("fence"))?;
     }
-    let left = broker.overdue(queue, MAX_ITEMS).await.map_err(say("suspects"))?.expired;
+    let left = broker.overdue(queue, 0, MAX_ITEMS).await.map_err(say("suspects"))?.expired;
     if !left.is_empty() {
         return Err(format!("lanes that cannot be fenced: {left:?}"));
     }

@@ -2,6 +2,7 @@
 
 mod any_runtime;
 mod blocked;
+mod dead_lanes;
 mod documents;
 mod dropped_futures;
 mod enqueue_middleware;

@@ -311,7 +311,7 @@ impl World<'_> {
             Step::Lapse { lane } => {
                 self.beat(lane.index(self.lanes.len()), Duration::from_millis(1)).await?;
                 sides.advance(2);
-                let mut found = sides.read("overdue lanes", async |broker| broker.overdue(&queue, 100).await).await?;
+                let mut found = sides.read("overdue lanes", async |broker| broker.overdue(&queue, 0, 100).await).await?;
                 self.overdue.append(&mut found.expired);
             }
             Step::Fence { suspect: overdue } => {

@@ -292,7 +292,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     let answer = broker.turn(&Turn::new("plain", plain, 2, LEASE).finish(vec![finish(&first, ack())]).claim(1)).await.unwrap();
     assert_eq!((answer.stale.len(), answer.deliveries.len()), (0, 1));
     let suspects = eventually("its lease ends", async || {
-        let suspects = broker.overdue("faults", 10).await.unwrap().expired;
+        let suspects = broker.overdue("faults", 0, 10).await.unwrap().expired;
         (!suspects.is_empty()).then_some(suspects)
     })
     .await;

@@ -202,7 +202,7 @@ async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     scene.server.command(&["HSET", "queue:{notes}:knows", "a-lane-that-is-no-more.1.1", "l"]);
     // The lane ends.
     scene.server.command(&["ZADD", "queue:{notes}:leases", "1", other.as_str()]);
-    let overdue = scene.broker.overdue("notes", 10).await.unwrap().expired;
+    let overdue = scene.broker.overdue("notes", 0, 10).await.unwrap().expired;
     assert_eq!(scene.broker.fence("notes", &overdue).await.unwrap(), [true]);
     scene.enqueue(2, vec![high()]).await.expect("every lane knows it now");
     assert_eq!(scene.claim(2, 2).await.len(), 2);
@@ -335,7 +335,7 @@ async fn a_dead_job_that_crashed_sets_no_bit(kind: Kind) {
     let dying = scene.broker.register(&Register::lane("notes", ProcessId::random(), SHORT)).await.unwrap().name;
     assert_eq!(scene.broker.turn(&Turn::new("notes", dying, 1, SHORT).claim(1)).await.unwrap().deliveries.len(), 1);
     let overdue = eventually("its lease ends", async || {
-        let overdue = scene.broker.overdue("notes", 1).await.unwrap().expired;
+        let overdue = scene.broker.overdue("notes", 0, 1).await.unwrap().expired;
         (!overdue.is_empty()).then_some(overdue)
     })
     .await;

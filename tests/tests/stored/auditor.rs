@@ -110,7 +110,7 @@ async fn a_lane_whose_lease_was_deleted_gets_one_that_is_over(kind: Kind) {
     place.command("DEL", "leases", &[]);
     place.mends(&[DamageKind::LaneWithoutLease]).await;
     // From here on it is like every lane that fell silent.
-    assert_eq!(place.broker.overdue(QUEUE, 10).await.unwrap().expired.len(), 1);
+    assert_eq!(place.broker.overdue(QUEUE, 0, 10).await.unwrap().expired.len(), 1);
 }
 
 async fn a_lane_whose_lease_never_ends_gets_one_that_is_over(kind: Kind) {
@@ -123,7 +123,7 @@ async fn a_lane_whose_lease_never_ends_gets_one_that_is_over(kind: Kind) {
         assert_eq!(place.audit(LOOK).await, [DamageKind::LaneWithoutLease], "{end}");
     }
     place.mends(&[DamageKind::LaneWithoutLease]).await;
-    assert_eq!(place.broker.overdue(QUEUE, 10).await.unwrap().expired.len(), 1);
+    assert_eq!(place.broker.overdue(QUEUE, 0, 10).await.unwrap().expired.len(), 1);
 }
 
 async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
@@ -188,7 +188,7 @@ async fn a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing(kin
         lane.lease = Duration::from_millis(1);
         lane.claim(0).await;
         queue_conformance::conformance::eventually("its lease ends", async || {
-            let seen = place.broker.overdue(QUEUE, 10).await.unwrap().expired;
+            let seen = place.broker.overdue(QUEUE, 0, 10).await.unwrap().expired;
             let fenced = place.broker.fence(QUEUE, &seen).await.unwrap();
             (fenced == [true]).then_some(())
         })

@@ -363,7 +363,7 @@ impl Soak {
         let (mut lanes, mut calls) = (0, 0);
         for queue in [QUEUE, COPIES] {
             loop {
-                let overdue = broker.overdue(queue, MAX_ITEMS).await.expect("lanes are listed");
+                let overdue = broker.overdue(queue, 0, MAX_ITEMS).await.expect("lanes are listed");
                 if overdue.expired.is_empty() && overdue.fenced == 0 {
                     break;
                 }

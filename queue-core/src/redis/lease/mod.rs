@@ -70,9 +70,9 @@ async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
 }
 
 /// R7, first check.
-pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, limit: usize) -> Result<OverdueLanes> {
+pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
     let mut call = OVERDUE.call(&broker.keys, queue);
-    call.arg(limit);
+    call.arg(limit).arg(skip);
     let mut values = array(broker.script(queue, &OVERDUE, call).await?)?.into_iter();
     let mut lanes = array(next(&mut values)?)?.into_iter();
     let mut expired = Vec::new();

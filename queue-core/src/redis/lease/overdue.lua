@@ -1,8 +1,8 @@
--- R7, first check. ARGV: limit. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
+-- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
 -- terms of lanes whose deadline lies further ahead than their lease is long.
 --- include script/prelude, script/clock, lease/terms
 
-local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))
 end
@@ -11,7 +11,7 @@ end
 local ahead, shortest = {}, call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
-  local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', '0', ARGV[1], 'WITHSCORES')
+  local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', ARGV[2], ARGV[1], 'WITHSCORES')
   for i = 1, #far, 2 do
     local term = is_ahead(far[i], far[i + 1])
     if term then

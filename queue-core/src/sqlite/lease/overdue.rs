@@ -13,18 +13,18 @@ use crate::{
     },
 };
 
-pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<OverdueLanes, Failed> {
+pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes, Failed> {
     const FENCED: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND fenced";
     let Some(queue) = tx.queue(queue)? else { return Ok(OverdueLanes::default()) };
     let mut lanes = tx.sql(sql!("overdue_expired.sql"))?;
     let expired = lanes
-        .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
+        .query_map(params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)], |row| {
             Ok(OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(sql!("overdue_ahead.sql"))?;
     let ahead = lanes
-        .query_map(params![queue.key, tx.now, Unsigned(limit)], |row| {
+        .query_map(params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)], |row| {
             let lane = OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? };
             Ok(Ahead { lane, term: Duration::from_millis(row.get::<_, i64>(2)?.max(0).unsigned_abs()) })
         })?

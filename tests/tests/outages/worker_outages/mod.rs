@@ -81,7 +81,7 @@ async fn an_outage_between_two_looks_makes_nobody_a_suspect() {
     let broker = scene.sound.broker().clone();
     let silent = Register::lane("quick", ProcessId::random(), Duration::from_millis(1));
     broker.register(&silent).await.unwrap();
-    let suspected = async || !broker.overdue("quick", 10).await.unwrap().expired.is_empty();
+    let suspected = async || !broker.overdue("quick", 0, 10).await.unwrap().expired.is_empty();
     until("its lease to end", async || suspected().await).await;
     // Between its first look and the cut there is time for a busy machine.
     let lease = LEASE * 10;

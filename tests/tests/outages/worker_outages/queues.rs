@@ -60,8 +60,8 @@ async fn claim_and_die(client: &Client, queue: &str) {
 async fn make_suspect(client: &Client, queue: &str) {
     claim_and_die(client, queue).await;
     let broker = client.broker();
-    until("its lease to run out", async || !broker.overdue(queue, 10).await.unwrap().expired.is_empty()).await;
-    let lapsed = broker.overdue(queue, 10).await.unwrap().expired;
+    until("its lease to run out", async || !broker.overdue(queue, 0, 10).await.unwrap().expired.is_empty()).await;
+    let lapsed = broker.overdue(queue, 0, 10).await.unwrap().expired;
     assert_eq!(broker.fence(queue, &lapsed).await.unwrap(), [true]);
     let at_once = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
     assert_eq!(broker.reclaim(queue, &at_once).await.unwrap().charged, 1);

@@ -95,7 +95,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
                 // Its process lives, so that it goes back to the head.
                 broker.register(&Register::lane(queue, process, Duration::from_secs(60))).await.unwrap();
                 until("the lease is over", async || {
-                    let expired = broker.overdue(queue, 10).await.unwrap().expired;
+                    let expired = broker.overdue(queue, 0, 10).await.unwrap().expired;
                     broker.fence(queue, &expired).await.unwrap().contains(&true)
                 })
                 .await;

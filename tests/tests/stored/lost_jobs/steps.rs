@@ -109,7 +109,7 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
         let turn = Turn::new(QUEUE, dying.clone(), 1, short).claim(1);
         assert_eq!(broker.turn(&turn).await.unwrap().deliveries.len(), 1);
         until("the lease is over", async || {
-            let expired = broker.overdue(QUEUE, 10).await.unwrap().expired;
+            let expired = broker.overdue(QUEUE, 0, 10).await.unwrap().expired;
             broker.fence(QUEUE, &expired).await.unwrap().contains(&true)
         })
         .await;
