@@ -36,14 +36,16 @@ fn overdue(topic: &TopicInfo) -> Option<Problem> {
     let unread = topic.subscriptions.iter().map(|of| of.behind.unwrap_or(topic.events)).max().unwrap_or_default();
     let problem = format!("topic {}: more than 100,000 expired events wait to be removed", topic.name);
     let way_out = "start a worker of a subscription: workers remove expired events; if one runs, its log says why it does not";
-    (expired(topic.events, unread, oldest, &topic.retention) > CLEANUP_BEHIND as u64).then(|| Problem::advice(None, problem, way_out))
+    (expired(topic.events, topic.bytes, unread, oldest, &topic.retention) > CLEANUP_BEHIND as u64)
+        .then(|| Problem::advice(None, problem, way_out))
 }
 
-/// About how many events a topic does not keep, if they came at a steady rate. An event that a subscription has not read is not counted.
-fn expired(events: u64, unread: u64, oldest: Duration, retention: &Retention) -> u64 {
+/// About how many events a topic does not keep, if they came at a steady rate and are of one size. An event that a subscription has not read is not counted.
+fn expired(events: u64, bytes: u64, unread: u64, oldest: Duration, retention: &Retention) -> u64 {
     let too_many = retention.count.map_or(0, |most| events.saturating_sub(most));
+    let too_large = retention.bytes.map_or(0.0, |most| bytes.saturating_sub(most) as f64 / bytes.max(1) as f64 * events as f64);
     let too_old = oldest.saturating_sub(retention.age()).as_secs_f64() / oldest.as_secs_f64().max(1.0) * events as f64;
-    too_many.max(too_old as u64).min(events.saturating_sub(unread))
+    too_many.max(too_old as u64).max(too_large as u64).min(events.saturating_sub(unread))
 }
 
 fn closed(topic: &TopicInfo) -> Option<Problem> {
@@ -77,9 +79,11 @@ mod tests {
     fn expired_events_are_counted_but_for_those_that_are_unread() {
         const HOUR: Duration = Duration::from_secs(3600);
         let retention = Retention { age: Some(HOUR), count: Some(900_000), ..Retention::default() };
-        let waiting = |unread, oldest| expired(1_000_000, unread, oldest, &retention);
+        let waiting = |unread, oldest| expired(1_000_000, 4_000_000, unread, oldest, &retention);
         assert_eq!((waiting(0, HOUR / 2), waiting(0, HOUR)), (100_000, 100_000), "too many");
         assert_eq!(waiting(0, 2 * HOUR), 500_000, "half of them are too old");
         assert_eq!(waiting(800_000, 2 * HOUR), 200_000);
+        let of_bytes = Retention { bytes: Some(3_000_000), ..Retention::default() };
+        assert_eq!(expired(1_000_000, 4_000_000, 0, Duration::ZERO, &of_bytes), 250_000, "a quarter is too much");
     }
 }

@@ -93,6 +93,10 @@ pub struct Swept {
     pub waiters: usize,
     /// Ids of jobs that a backfill or an operator has made, past [`BACKFILL_REMEMBERED`](super::BACKFILL_REMEMBERED).
     pub backfilled: usize,
+    /// Lanes whose leases have expired: a reclaimer removes them, and no sweep. 0 unless a sweep only counts.
+    pub lanes: usize,
+    /// Parked jobs whose time is over to be read by a release: they are buried. 0 unless a sweep only counts.
+    pub parked: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,
     /// Whether more is left of some kind than one call removes.
@@ -119,6 +123,8 @@ impl Swept {
             ("groups", self.groups),
             ("marks of callers", self.waiters),
             ("ids of backfills", self.backfilled),
+            ("lanes", self.lanes),
+            ("parked jobs", self.parked),
         ];
         kinds.into_iter().filter(|(_, entries)| *entries > 0)
     }

@@ -194,18 +194,28 @@ async fn expired_marks_that_nobody_removes_are_reported(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
     double::job(1).enqueue(&client).await.unwrap();
-    const PLACES: [&str; 4] = ["seen", "remembered", "dead", "watched"];
+    const PLACES: [&str; 6] = ["seen", "remembered", "dead", "watched", "leases", "unreadable"];
     let look = async || expired(&broker).await;
     PLACES.iter().for_each(|place| fill(&server, place, 100_000));
     assert_eq!(look().await, [""; 0]);
     PLACES.iter().for_each(|place| fill(&server, place, 100_001));
-    assert_eq!(look().await, ["producers", "given ids", "dead jobs", "marks of callers"]);
+    assert_eq!(look().await, ["producers", "given ids", "dead jobs", "marks of callers", "lanes", "parked jobs"]);
     assert_eq!(server.command(&["ZCARD", &key("watched")]), ":100001\r\n", "nothing is removed");
     // A worker keeps dead jobs and ids for longer.
     let limits = SweepLimits { dead: FOREVER, remembered: FOREVER, remembered_count: 200_000, sweeper: 1, ..SweepLimits::default() };
     broker.sweep(QUEUE, &limits).await.unwrap();
     PLACES.iter().for_each(|place| fill(&server, place, 100_001));
-    assert_eq!(look().await, ["producers", "marks of callers"]);
+    assert_eq!(look().await, ["producers", "marks of callers", "lanes", "parked jobs"]);
+    // Kept jobs are in two places, and the sum counts.
+    fill(&server, "lapsing", 50_000);
+    let list = |entries: u32| {
+        let script = format!("for n = 1, {entries} do redis.call('RPUSH', KEYS[1], n .. ':=gone' .. n) end");
+        server.command(&["EVAL", &script, "1", &key("ended")]);
+    };
+    list(50_000);
+    assert_eq!(look().await.len(), 4);
+    list(1);
+    assert!(look().await.contains(&"kept jobs"));
 }
 
 /// A thousand years.
@@ -241,6 +251,11 @@ async fn expired_marks_that_nobody_removes_from_a_sqlite_file_are_reported() {
             "INSERT OR IGNORE INTO queue_producers (queue, name, seq, answers, seen) SELECT queue, CAST(id AS TEXT), 0, x'', until FROM queue_watched",
             "INSERT OR IGNORE INTO queue_remembered (queue, id, digest, ended) SELECT queue, id, 0, until FROM queue_watched",
             "INSERT OR IGNORE INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) SELECT queue, id, 7, 0, until, 2, x'' FROM queue_watched",
+            "INSERT OR IGNORE INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) SELECT queue, CAST(id || 'p' AS BLOB), 5, 0, until, 2, x'' FROM queue_watched",
+            // Of kept jobs a part is done, and a part was cancelled: the sum counts.
+            "INSERT OR IGNORE INTO queue_jobs (queue, id, state, rank, pos, priority, envelope)
+             SELECT queue, CAST(id || 'k' AS BLOB), CASE WHEN CAST(CAST(id AS TEXT) AS INTEGER) % 2 THEN 6 ELSE 8 END, 0, until, 2, x'' FROM queue_watched",
+            "INSERT OR IGNORE INTO queue_lanes (queue, name, process, deadline) SELECT queue, CAST(id AS TEXT), '', until FROM queue_watched",
         ] {
             other.execute(fill, []).unwrap();
         }
@@ -248,11 +263,12 @@ async fn expired_marks_that_nobody_removes_from_a_sqlite_file_are_reported() {
     fill(100_000);
     assert_eq!(expired(&broker).await, [""; 0]);
     fill(100_001);
-    assert_eq!(expired(&broker).await, ["producers", "given ids", "dead jobs", "marks of callers"]);
+    assert_eq!(expired(&broker).await, ["producers", "given ids", "dead jobs", "kept jobs", "marks of callers", "lanes", "parked jobs"]);
     let limits = SweepLimits { dead: FOREVER, remembered: FOREVER, sweeper: 1, ..SweepLimits::default() };
     broker.sweep(QUEUE, &limits).await.unwrap();
     fill(100_001);
-    assert_eq!(expired(&broker).await, ["producers", "marks of callers"]);
+    // A sweep has looked at some of the parked jobs, which no release could not read: they stay.
+    assert_eq!(expired(&broker).await, ["producers", "kept jobs", "marks of callers", "lanes"]);
 }
 
 /// As many as there may be at most.

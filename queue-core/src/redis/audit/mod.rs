@@ -61,6 +61,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         waiters: number(next(&mut values)?)?,
         backfilled: number(next(&mut values)?)?,
         more: number::<i64>(next(&mut values)?)? != 0,
+        lanes: values.next().map_or(Ok(0), number)?,
+        parked: values.next().map_or(Ok(0), number)?,
         elsewhere: false,
     })
 }

@@ -1,6 +1,6 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
 -- the dead, most kept, most bytes kept, sweeper or 0, '1' for the address of a topic: its sweeper trims the log as well, and keeps others away in any case. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, ids of backfills, and 1 if
--- more is left of some kind; or nothing: another one sweeps.
+-- more is left of some kind, and without a number of items lanes and parked jobs; or nothing: another one sweeps.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
 local noted = call('HMGET', K.meta, 'sweeper', 'ages')
@@ -18,11 +18,9 @@ if items == 0 then
   local producers, remembered, dead = string.match(noted[2] or '', '^(%d+):(%d+):(%d+)$')
   local silent = waiting(K.seen, ms(now - whole(producers or ARGV[2])))
   local forgotten, died = waiting(K.remembered, ms(now - whole(remembered or ARGV[3]))), waiting(K.dead, ms(now - whole(dead or ARGV[5])))
-  local ended, id = waiting(K.lapsing, ms(now)), call('LRANGE', K.ended, C.cleanup_behind, C.cleanup_behind)[1]
-  local record = id and unpacked(call('HGET', K.records, string.match(id, '^%d+:(.*)$') or id) or nil)
-  if record and record.u and whole(record.u) <= now then
-    ended = C.cleanup_behind + 1
-  end
+  -- Of kept jobs those in both places.
+  local others = math.min(call('ZCOUNT', K.lapsing, '-inf', ms(now)), C.cleanup_behind + 1)
+  local ended = (others > C.cleanup_behind or lapse_at(ms(C.cleanup_behind - others)) <= now) and C.cleanup_behind + 1 or 0
   local rates, over, looked = call('HLEN', K.tat), 0, 0
   -- Those that the scan comes to next are no fewer than the others.
   local page = rates > C.cleanup_behind and call('HSCAN', K.tat, string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0', 'COUNT', 100)[2] or {}
@@ -31,7 +29,8 @@ if items == 0 then
     looked, over = looked + 1, over + ((not tat or whole(tat) <= micros and whole(closed) <= now) and 1 or 0)
   end
   rates = math.floor(rates * over / math.max(looked, 1))
-  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), waiting(K.backfilled, ms(now - C.remembered_ms)), 0 }
+  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), waiting(K.backfilled, ms(now - C.remembered_ms)), 0,
+    waiting(K.leases, ms(now)), waiting(K.unreadable, ms(now)) }
 end
 local more = false
 

@@ -15,7 +15,7 @@ use crate::{
         },
         doors::{
             end, groups, keys, limits as rates,
-            row::{CANCELLED, DEAD, DONE, EXPIRED},
+            row::{CANCELLED, DEAD, DONE, EXPIRED, PARKED},
             transitions, watched,
         },
         schedule,
@@ -84,13 +84,15 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     // An index would be written with each enqueue.
     const PRODUCERS: &str = "SELECT 1 FROM queue_producers WHERE queue = ?1 AND seen <= ?2 LIMIT 1 OFFSET ?3";
     const REMEMBERED: &str = "SELECT 1 FROM queue_remembered WHERE queue = ?1 AND ended <= ?2 LIMIT 1 OFFSET ?3";
-    const DEAD_JOBS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
-    const ENDED: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
+    const JOBS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
+    const ENDED: &str =
+        "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT ?3)";
     const KEYS: &str = "SELECT 1 FROM queue_keys WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     const RATES: &str = "SELECT 1 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 * 1000 AND closed <= ?2 LIMIT 1 OFFSET ?3";
     const GROUPS: &str = "SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 0 AND front IS NULL
         AND start <= (SELECT virtual FROM queue_turns WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
     const BACKFILLED: &str = "SELECT 1 FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 LIMIT 1 OFFSET ?3";
+    const LANES: &str = "SELECT 1 FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 LIMIT 1 OFFSET ?3";
     const WAITERS: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     let count = |found: bool| if found { CLEANUP_BEHIND + 1 } else { 0 };
     let waits_since =
@@ -100,10 +102,14 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     let ages = ages_noted(tx, queue)?.unwrap_or([limits.producers, limits.remembered, limits.dead].map(ms));
     let [producers, remembered, dead] = ages.map(|age| tx.now.saturating_sub(age));
     (swept.producers, swept.remembered) = (waits_since(PRODUCERS, producers)?, waits_since(REMEMBERED, remembered)?);
-    swept.dead = count(tx.sql(DEAD_JOBS)?.exists(params![queue.key, dead, Unsigned(CLEANUP_BEHIND), DEAD])?);
+    swept.dead = count(tx.sql(JOBS)?.exists(params![queue.key, dead, Unsigned(CLEANUP_BEHIND), DEAD])?);
+    swept.parked = count(tx.sql(JOBS)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND), PARKED])?);
+    swept.lanes = waits(LANES)?;
     for state in [DONE, CANCELLED, EXPIRED] {
-        swept.ended = swept.ended.max(count(tx.sql(ENDED)?.exists(params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND), state])?));
+        let inputs = params![queue.key, tx.now, Unsigned(CLEANUP_BEHIND + 1), state];
+        swept.ended += tx.sql(ENDED)?.query_row(inputs, |row| Unsigned::<usize>::get(row, 0))?;
     }
+    swept.ended = count(swept.ended > CLEANUP_BEHIND);
     (swept.keys, swept.waiters) = (waits(KEYS)?, waits(WAITERS)?);
     swept.backfilled = waits_since(BACKFILLED, schedule::forgotten_since(tx))?;
     (swept.groups, swept.rates) = (waits(GROUPS)?, waits(RATES)?);
