@@ -93,6 +93,10 @@ fn reason_text(record: &JobRecord, reason: &Reason, now: SystemTime) -> String {
             None => text.push_str(&format!("; it ends {relative}")),
         }
     }
+    if let Some(since) = reason.since() {
+        let exact = utc(since).map(|exact| format!("{exact}, ")).unwrap_or_default();
+        text.push_str(&format!("; its lease ended {exact}{}", relative(since, now)));
+    }
     if !reason.holders().is_empty() {
         let holders: Vec<String> = reason.holders().iter().map(|id| format!("{}/{id}", record.address.queue)).collect();
         text.push_str(&format!("; it waits for {}", holders.join(", ")));

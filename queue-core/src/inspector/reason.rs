@@ -225,6 +225,14 @@ impl Reason {
         }
     }
 
+    /// When the lease ended of the worker that ran it: of [`TakenBack`](Reason::TakenBack).
+    pub fn since(&self) -> Option<SystemTime> {
+        match self {
+            Reason::TakenBack { since } => *since,
+            _ => None,
+        }
+    }
+
     /// The jobs that it waits for, at most [`HOLDERS_NAMED`](crate::broker::HOLDERS_NAMED) of them.
     pub fn holders(&self) -> &[JobId] {
         match self {
@@ -235,7 +243,7 @@ impl Reason {
     }
 }
 
-/// What a person reads, without the time and the jobs, which [`until`](Reason::until) and [`holders`](Reason::holders) have.
+/// What a person reads, without the times and the jobs, which [`until`](Reason::until), [`since`](Reason::since) and [`holders`](Reason::holders) have.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

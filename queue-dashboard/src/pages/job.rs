@@ -95,6 +95,8 @@ struct Line {
 struct Wait {
     text: String,
     until: Option<Moment>,
+    /// When the lease of its worker ended.
+    since: Option<Moment>,
     /// The paths of their pages, and their ids.
     holders: Vec<(String, String)>,
 }
@@ -108,8 +110,9 @@ impl Wait {
             let mut letters = text.chars();
             let text = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
             let until = reason.until().map(|until| Moment::new(until, now));
+            let since = reason.since().map(|since| Moment::new(since, now));
             let holder = |id: String| (job_path(&job.address.queue, &id), id);
-            Wait { text, until, holders: reason.holders().iter().map(ToString::to_string).map(holder).collect() }
+            Wait { text, until, since, holders: reason.holders().iter().map(ToString::to_string).map(holder).collect() }
         };
         job.waiting.iter().filter(waits).map(wait).collect()
     }

@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::common::{Bed, eventually};
+use queue_conformance::patience::wait;
 use queue_core::{
     JobState, LimitRule, Rate, Schedule,
     broker::{
-        Ending, Finish, JobRemarks, ProcessId, ProgressNow, Register, Remarks, ScheduleAnswer, ScheduleList, ScheduleSet, ScheduleState,
-        SetSchedule, Turn, WorkerInfo,
+        CrashRule, Ending, Finish, JobRemarks, ProcessId, ProgressNow, Register, Remarks, ScheduleAnswer, ScheduleList, ScheduleSet,
+        ScheduleState, SetSchedule, Turn, WorkerInfo,
     },
     client::RawJob,
     inspector::declare_limits,
@@ -17,6 +18,7 @@ crate::on_brokers! {
     a_parked_job_is_compared_with_the_tasks_of_live_workers
     unreadable_jobs_are_not_counted_as_jobs_without_a_worker
     a_finding_has_the_button_that_helps
+    the_first_crash_of_a_job_is_a_finding_with_a_link
     a_schedule_that_fails_is_named_and_has_a_red_badge
     releases_that_declare_different_limits_are_reported
     a_group_has_the_same_word_in_the_list_and_on_its_page
@@ -85,6 +87,24 @@ async fn a_finding_has_the_button_that_helps(bed: Bed) {
     bed.work_until(JobState::Dead, 1).await;
     let page = eventually(&site, "", "smtp says 550").await;
     assert!(page.contains(">Requeue all</button>") && !page.contains("examined"), "{page}");
+}
+
+async fn the_first_crash_of_a_job_is_a_finding_with_a_link(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let (broker, lease) = (bed.client.broker(), Duration::from_millis(1));
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+    broker.turn(&Turn::new("mail", lane, 1, lease).claim(1)).await.unwrap();
+    wait("its lease to end").on(broker).until(async || !broker.overdue("mail", 0, 10).await.unwrap().expired.is_empty()).await;
+    let overdue = broker.overdue("mail", 0, 10).await.unwrap().expired;
+    let site = bed.site().await;
+    let page = site.get("/jobs/mail/one").await.body;
+    assert!(page.contains("the job is being reclaimed; its lease ended <time "), "{page}");
+    broker.fence("mail", &overdue).await.unwrap();
+    broker.reclaim("mail", &CrashRule { delay: Duration::ZERO, ..CrashRule::default() }).await.unwrap();
+    let page =
+        eventually(&site, "", "The job `one` in `mail` of the task `send_mail` was running when its worker process crashed (1 crash).")
+            .await;
+    assert!(page.contains("href=\"/queue/jobs/mail/one\""), "{page}");
 }
 
 async fn a_schedule_that_fails_is_named_and_has_a_red_badge(bed: Bed) {
