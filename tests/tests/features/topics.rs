@@ -1,6 +1,7 @@
 //! Events and subscriptions as applications write them, with real workers and servers.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
@@ -132,6 +133,38 @@ async fn what_fails_for_good_is_a_dead_letter_of_its_subscription(client: Client
     let letter = client.inspector().show(&format!("billing@shop/{}", published.id).parse().unwrap()).await.unwrap();
     assert_eq!((letter.failures, letter.task.as_deref()), (3, Some("order.paid")));
     assert!(letter.payload_json().unwrap().contains("\"coupon\":\"broken\""));
+}
+
+/// A trim reads each entry once, however many subscriptions there are. Each of these has lost it.
+#[tokio::test]
+async fn a_trim_for_hundreds_of_subscriptions_is_short() {
+    const SUBSCRIPTIONS: u64 = 500;
+    const EVENTS: u64 = 400;
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let broker = client.broker();
+    for n in 0..SUBSCRIPTIONS {
+        broker.subscribe(&Subscribe::new("shop", format!("s{n}"), Begin::Start)).await.unwrap();
+    }
+    client.publish_all((0..=EVENTS).map(|order| OrderSent { order })).await.unwrap();
+    let gone = Retention { count: Some(1), lag: Some(Duration::ZERO), ..Retention::default() };
+    broker.set_retention("shop", gone).await.unwrap();
+    let commands = || {
+        let stats = server.command(&["INFO", "commandstats"]);
+        let calls = stats.split("calls=").skip(1).filter_map(|line| line.split(',').next()?.parse::<u64>().ok());
+        calls.sum::<u64>()
+    };
+    let (before, steps, trimmed) = (commands(), Cell::new(0), Cell::new(0));
+    until("all events to be old enough", async || {
+        steps.set(steps.get() + 1);
+        trimmed.set(trimmed.get() + broker.trim_topic("shop").await.unwrap().entries);
+        trimmed.get() == EVENTS
+    })
+    .await;
+    let (commands, steps) = (commands() - before, steps.get());
+    assert!(commands < steps * (3 * SUBSCRIPTIONS + EVENTS), "{commands} commands in {steps} steps");
+    let topic = broker.topic("shop").await.unwrap().unwrap();
+    assert!(topic.subscriptions.len() as u64 == SUBSCRIPTIONS && topic.subscriptions.iter().all(|of| of.lost == EVENTS), "{topic:?}");
 }
 
 /// One subscription is rewound while its workers read and the log is trimmed. It misses nothing, and the other one hears of nothing.
