@@ -93,7 +93,7 @@
       const pause = event.target.closest('[data-pause]');
       if (!pause) return;
       held = !held;
-      pause.textContent = held ? 'Go on' : 'Pause';
+      pause.textContent = held ? 'Continue' : 'Pause';
       if (held) { close(); say('wait', 'Paused'); } else open();
     });
     window.addEventListener('pagehide', close);
@@ -129,12 +129,14 @@
     button.title = 'Theme';
     button.addEventListener('click', () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; store.set(theme); applyTheme(); nameTheme(); });
 
-    const keys = { o: '', q: '/queues', j: '/jobs', s: '/schedules', r: '/groups', l: '/limits', p: '/operations', f: '/failures', t: '/topics', w: '/workers' };
+    // One letter for each page of the navigation.
+    const pages = [...document.querySelectorAll('[data-key]')];
     const help = () => {
       let dialog = document.querySelector('dialog');
       if (!dialog) {
         dialog = document.createElement('dialog');
-        dialog.innerHTML = '<h2>Keyboard</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queues</dd></div><div><dt><kbd>g</kbd> <kbd>j</kbd></dt><dd>Jobs</dd></div><div><dt><kbd>g</kbd> <kbd>s</kbd></dt><dd>Schedules</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Groups</dd></div><div><dt><kbd>g</kbd> <kbd>l</kbd></dt><dd>Limits</dd></div><div><dt><kbd>g</kbd> <kbd>p</kbd></dt><dd>Operations</dd></div><div><dt><kbd>g</kbd> <kbd>f</kbd></dt><dd>Failures</dd></div><div><dt><kbd>g</kbd> <kbd>t</kbd></dt><dd>Topics</dd></div><div><dt><kbd>g</kbd> <kbd>w</kbd></dt><dd>Workers</dd></div><div><dt><kbd>/</kbd></dt><dd>Filter</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl><form method="dialog"><button>Close</button></form>';
+        const rows = pages.map((page) => `<div><dt><kbd>g</kbd> <kbd>${page.dataset.key}</kbd></dt><dd>${page.textContent}</dd></div>`);
+        dialog.innerHTML = '<h2>Keyboard</h2><dl>' + rows.join('') + '<div><dt><kbd>/</kbd></dt><dd>Filter</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl><form method="dialog"><button>Close</button></form>';
         body.append(dialog);
       }
       dialog.showModal();
@@ -148,12 +150,14 @@
       if (event.key === '/') { const search = document.querySelector('[data-search]'); if (search) { event.preventDefault(); search.focus(); search.select(); } }
       else if (event.key === '?') help();
       else if (event.key === 'g') { prefix = Date.now(); return; }
-      else if (Date.now() - prefix < 1500 && event.key in keys) location.href = (body.dataset.base + keys[event.key]) || '/';
+      else if (Date.now() - prefix < 1500) pages.find((page) => page.dataset.key === event.key)?.click();
       prefix = 0;
     });
 
-    document.querySelector('.tabs [aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
     after();
     open();
+    // A search that has found nothing yet.
+    const more = document.querySelector('[data-continue]');
+    if (more) location.replace(more.href);
   });
 })();

@@ -1,23 +1,28 @@
-//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many jobs there are, a page reads a bounded
-//! number of them, and says where the next page begins.
+//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many jobs there are, a page reads them for a
+//! bounded time, and says where the next page begins.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{Error, Filter, Inspector, JobRecord, JobState};
 
-use crate::secrets::Secrets;
+use crate::{params::Params, secrets::Secrets};
 
 /// Jobs on one page.
 pub(crate) const PAGE: usize = 50;
-
-/// Most jobs that are read for a page.
-const READ: usize = 5_000;
 
 /// Most jobs that are read at once.
 const CALL: usize = 500;
 
 /// For how long jobs are read for a page.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// A search that has found nothing continues by itself on this many pages, which is about a minute.
+pub(crate) const PAGES: u64 = 40;
+
+/// The number of the next page of a search that continues by itself; `None`: it has found something, has ended, or has gone on for long enough.
+pub(crate) fn next_page(params: &Params, found: usize, has_next: bool) -> Option<u64> {
+    Some(params.number::<0, PAGES>("pages").get() + 1).filter(|page| found == 0 && has_next && *page < PAGES)
+}
 
 /// Which jobs.
 #[derive(Clone, Debug)]
@@ -135,7 +140,7 @@ pub(crate) async fn find(
         let mut place = Some(std::mem::take(&mut offset));
         while let Some(offset) = place {
             let room = PAGE - found.jobs.len();
-            if room == 0 || found.read >= READ || Instant::now() >= until {
+            if room == 0 || Instant::now() >= until {
                 found.next = Some(Place { queue: queue.clone(), offset });
                 return Ok(found);
             }

@@ -15,7 +15,7 @@ use super::{Content, Stale, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
-    jobs::{Place, Text, Wanted, find},
+    jobs::{PAGES, Place, Text, Wanted, find, next_page},
     params::{Params, query},
     paths::path_of,
     problem::Problem,
@@ -52,6 +52,8 @@ struct Page<'a> {
     first: Option<String>,
     next: Option<String>,
     newest: Option<String>,
+    /// The page that follows by itself.
+    continues: Option<String>,
     /// Whether all jobs of this queue and state can be changed at once.
     has_all: bool,
 }
@@ -155,6 +157,8 @@ struct Asked {
     task: String,
     text: String,
     from: Place,
+    /// How many jobs the pages before this one have read for the same search.
+    read: u64,
 }
 
 impl Asked {
@@ -166,7 +170,14 @@ impl Asked {
         };
         let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { u64::MAX }>("offset").get() };
         let from = if queue.is_empty() { from } else { Place { queue: queue.clone(), ..from } };
-        Ok(Asked { queue, state, task: params.text::<128>("task"), text: params.text::<200>("text"), from })
+        Ok(Asked {
+            queue,
+            state,
+            task: params.text::<128>("task"),
+            text: params.text::<200>("text"),
+            from,
+            read: params.number::<0, { u64::MAX }>("read").get(),
+        })
     }
 
     fn query(&self, state: JobState, from: Option<&Place>) -> String {
@@ -219,6 +230,16 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let at_start = asked.from.offset == 0 && (asked.from.queue.is_empty() || !asked.queue.is_empty());
     let newest = (asked.state.is_final() && of_one.is_some() && total > 50 && found.next.is_some())
         .then(|| asked.query(asked.state, Some(&Place { queue: asked.queue.clone(), offset: LAST })));
+    let narrowed = !asked.task.is_empty() || !asked.text.is_empty();
+    let read = asked.read.saturating_add(found.read as u64);
+    let continues = next_page(params, jobs.len(), narrowed && found.next.is_some());
+    let next = |page: u64| {
+        let here = asked.query(asked.state, Some(found.next.as_ref()?));
+        if !narrowed {
+            return Some(here);
+        }
+        Some(format!("{here}&{}", query(&[("read", &read.to_string()), ("pages", &page.to_string())])))
+    };
     let page = Page {
         viewer,
         stale: Stale::of(&look),
@@ -236,12 +257,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         waits: !asked.state.is_final() && asked.state != JobState::Active,
         has_errors: matches!(asked.state, JobState::Dead | JobState::Retry | JobState::Cancelled),
         verbs: verbs(asked.state, viewer),
-        narrowed: !asked.task.is_empty() || !asked.text.is_empty(),
-        read: number(found.read as u64),
+        narrowed,
+        read: number(read),
         total_text: number(total),
         back: format!("jobs?{}", asked.query(asked.state, Some(&asked.from))),
         first: (!at_start).then(|| asked.query(asked.state, None)),
-        next: found.next.as_ref().map(|next| asked.query(asked.state, Some(next))),
+        // A link stops a search that continues by itself, or begins another minute of it.
+        next: next(if continues.is_some() { PAGES } else { 0 }),
+        continues: continues.and_then(next),
         newest,
         has_all: of_one.is_some() && asked.task.is_empty() && asked.text.is_empty() && total > jobs.len() as u64,
         queues: names.into_iter().take(CHOICES).collect(),
@@ -249,13 +272,15 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         task: asked.task.clone(),
         text: asked.text.clone(),
     };
-    let live = format!("/live/jobs?{}", asked.query(asked.state, Some(&asked.from)));
+    // A page of a search without a result is not read again and again.
+    let is_live = !narrowed || !jobs.is_empty() || found.next.is_none();
+    let live = is_live.then(|| format!("/live/jobs?{}&read={}", asked.query(asked.state, Some(&asked.from)), asked.read));
     Ok(Content {
         title: format!("Jobs, {}", asked.state),
         tab: "jobs",
         html: written(&page)?,
         status: StatusCode::OK,
-        live: Some(live),
+        live,
         told: Told::of(params),
     })
 }

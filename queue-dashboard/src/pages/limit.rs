@@ -124,7 +124,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     facts.extend([
         ("Slots held", number(limit.held)),
         ("Waiting", number(limit.full + limit.rated)),
-        ("Said by", said_by(&limit).to_owned()),
+        ("Source", said_by(&limit).to_owned()),
     ]);
     let (set, declared) = (fields(limit.set.unwrap_or_default()), fields(limit.declared.unwrap_or_default()));
     let now = SystemTime::now();

@@ -92,7 +92,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let moment = |at: Option<SystemTime>| at.map(|at| Moment::new(at, now));
     let counts = vec![
         (
-            "Looked at",
+            "Examined",
             "of the jobs that existed when it was started",
             format!("{} of about {}", number(operation.looked), number(operation.total)),
         ),

@@ -1,6 +1,9 @@
 //! The page Search: the jobs of all queues and states that match a filter, part by part, and how far the search has come.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
 use askama::Template;
 use axum::{
@@ -9,13 +12,13 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Filter, JobRecord, outcome::error_text};
+use queue_core::{Filter, Found, JobRecord, outcome::error_text};
 
 use super::{Content, Stale, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
-    jobs::{PAGE, hidden},
+    jobs::{PAGE, PAGES, PATIENCE, hidden, next_page},
     params::{Params, query},
     paths::path_of,
     problem::Problem,
@@ -44,6 +47,8 @@ struct Part {
     is_first: bool,
     first: String,
     next: Option<String>,
+    /// The page that follows by itself.
+    continues: Option<String>,
 }
 
 struct Row {
@@ -67,38 +72,53 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let (text, after) = (params.text::<1000>("filter"), params.text::<2000>("after"));
+    let text = params.text::<1000>("filter");
     let look = shared.look().await;
     let (mut problem, mut found) = (None, None);
     if !text.is_empty() {
         match text.parse::<Filter>() {
             Ok(filter) => match hidden(&filter) {
-                None => found = Some(part(shared, filter, &text, &after).await?),
+                None => found = Some(part(shared, filter, params).await?),
                 why => problem = why,
             },
             Err(error) => problem = Some(error.to_string()),
         }
     }
     let page = Page { viewer, stale: Stale::of(&look), filter: &text, problem, found };
-    Ok(Content { title: "Search".to_owned(), tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: None, told: None })
+    Ok(Content { title: "Search".to_owned(), tab: "search", html: written(&page)?, status: StatusCode::OK, live: None, told: None })
 }
 
-async fn part(shared: &Shared, filter: Filter, text: &str, after: &str) -> Result<Part, Problem> {
+async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, Problem> {
+    let (text, after) = (params.text::<1000>("filter"), params.text::<2000>("after"));
     let _turn = shared.list_turn().await?;
-    let mut search = shared.inspector.search(filter).page(PAGE);
+    let (mut search, until) = (shared.inspector.search(filter), Instant::now() + PATIENCE);
     if !after.is_empty() {
-        search = search.from(after)?;
+        search = search.from(&after)?;
     }
-    let found = search.next().await?.unwrap_or_default();
+    let (mut jobs, mut unreadable, mut last) = (Vec::new(), Vec::new(), Found::default());
+    while jobs.len() < PAGE {
+        search = search.page(PAGE - jobs.len());
+        let Some(mut found) = search.next().await? else { break };
+        jobs.append(&mut found.jobs);
+        unreadable.append(&mut found.unreadable);
+        last = found;
+        if last.cursor.is_none() || Instant::now() >= until {
+            break;
+        }
+    }
     let now = SystemTime::now();
+    let next = |page: u64| last.cursor.as_ref().map(|cursor| query(&[("filter", &text), ("after", cursor), ("pages", &page.to_string())]));
+    let continues = next_page(params, jobs.len(), last.cursor.is_some());
     Ok(Part {
-        rows: found.jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
-        looked: number(found.looked),
-        of: number(found.of),
-        unreadable: found.unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
+        rows: jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
+        looked: number(last.looked),
+        of: number(last.of),
+        unreadable: unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
         is_first: after.is_empty(),
-        first: query(&[("filter", text)]),
-        next: found.cursor.map(|cursor| query(&[("filter", text), ("after", &cursor)])),
+        first: query(&[("filter", &text)]),
+        // A link stops a search that continues by itself, or begins another minute of it.
+        next: next(if continues.is_some() { PAGES } else { 0 }),
+        continues: continues.and_then(next),
     })
 }
 

@@ -147,7 +147,7 @@ pub(crate) async fn content(
     let rows = watching.into_iter().flat_map(|watching| &watching.seen);
     let rows = rows.filter_map(|(number, watched)| Some((*number, Row::new(watched, now)?))).collect();
     let page = Page { viewer, stale: Stale::of(&look), filter: &filter, problem, rows };
-    Ok(Content { title: "Watch".to_owned(), tab: "jobs", html: written(&page)?, status: StatusCode::OK, live, told: None })
+    Ok(Content { title: "Watch".to_owned(), tab: "watch", html: written(&page)?, status: StatusCode::OK, live, told: None })
 }
 
 impl Row {

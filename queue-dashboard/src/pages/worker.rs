@@ -133,7 +133,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("Slots", said(|load| format!("{} of {}", load.busy, load.slots))),
         ("Memory", said(|load| load.memory.clone())),
         ("CPU", said(|load| load.cpu.clone())),
-        ("Said so", said(|load| load.said.clone())),
+        ("Reported", said(|load| load.said.clone())),
         ("Up since", worker.since.map_or_else(|| "unknown".to_owned(), |since| Moment::new(since, now).relative)),
         ("Last heard", ago(worker.lease_age)),
     ];

@@ -187,13 +187,13 @@ async fn a_person_searches_all_queues_and_goes_on(scene: Scene) {
         browser.wait_for_text(LONG_QUEUE);
         browser.click("a[rel=next]");
         browser.wait_for_count("table.jobs tbody tr", 6);
-        browser.wait_for_text("Looked at 56 of 56 jobs");
+        browser.wait_for_text("Examined 56 of 56 jobs");
         browser.open(&format!("{url}/search?filter=id%3Djob-07"));
         browser.wait_for_count("table.jobs tbody tr", 1);
         browser.click("table.jobs th a");
         browser.wait("document.querySelector('.timeline')");
         browser.open(&format!("{url}/search?filter=state%3Ddead"));
-        browser.wait_for_text("No job fits the filter.");
+        browser.wait_for_text("No job matches the filter.");
         browser.open(&format!("{url}/search?filter=taks%3Da"));
         browser.wait_for_text("did you mean `task`?");
         browser.open(&format!("{url}/search?filter=payload~hunter2"));
@@ -224,7 +224,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         assert!(browser.text().contains("second") && browser.text().contains("new"), "{}", browser.text());
         browser.script("document.querySelector('table.jobs tbody tr').seen = 'yes'");
         browser.click("[data-pause]");
-        browser.wait("document.querySelector('[data-pause]').textContent === 'Go on'");
+        browser.wait("document.querySelector('[data-pause]').textContent === 'Continue'");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
     });
     let mut other = scene.bed.client.watch("queue=mail".parse().unwrap()).unwrap();
@@ -510,7 +510,7 @@ async fn a_person_stops_what_is_done_to_all_jobs(scene: Scene) {
     let browser = browse(|browser| {
         browser.open(&url);
         browser.go("gp", "/operations");
-        browser.wait_for_text("Nothing was done to all jobs of a queue.");
+        browser.wait_for_text("There are no operations yet.");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser
     });
@@ -785,6 +785,11 @@ for (const button of document.querySelectorAll('button, a')) if (button.checkVis
 const ids = [...document.querySelectorAll('[id]')].map((element) => element.id);
 for (const id of new Set(ids)) if (ids.filter((each) => each === id).length > 1) bad.push('twice: ' + id);
 if (document.documentElement.scrollWidth > document.documentElement.clientWidth) bad.push('wider than its window: ' + [...document.querySelectorAll('body *')].filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth).slice(0, 3).map((element) => element.outerHTML.slice(0, 90)).join());
+for (const box of document.querySelectorAll('.scroll, nav')) if (box.scrollWidth > box.clientWidth + 1) bad.push('cut: ' + (box.ariaLabel || box.firstElementChild?.className) + ' ' + box.scrollWidth + ' in ' + box.clientWidth);
+const words = document.createTreeWalker(document.getElementById('live'), NodeFilter.SHOW_TEXT);
+while (words.nextNode()) if (words.currentNode.data.includes('`') && !words.currentNode.parentElement.closest('.hide, pre, code')) bad.push('raw backtick: ' + words.currentNode.data.trim().slice(0, 60));
+const labels = [...document.querySelectorAll('.chart span')].map((element) => element.getBoundingClientRect());
+for (const [i, a] of labels.entries()) for (const b of labels.slice(i + 1)) if (a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) bad.push('labels overlap');
 if (!document.documentElement.lang || document.querySelectorAll('h1').length !== 1) bad.push('no language, or not one heading');
 return [...new Set(bad)].join('; ');
 ";
@@ -815,48 +820,132 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     let subscribe = async |name| scene.bed.client.inspector().subscribe(topic, name, queue_core::Begin::Start).await.unwrap();
     assert!(subscribe("a-subscription-with-a-name-that-is-long").await && subscribe("mail").await);
     let of_worker = scene.busy_worker().await;
+    let new = NewOperation::new(OperationKind::Cancel, "state=scheduled".parse().unwrap()).by("ada").detached();
+    let operation = scene.bed.client.inspector().start_operation("mail", &new).await.unwrap();
+    let of_operation = format!("/operation?queue=mail&id={}", operation.id);
+    let of_group = format!("/group?queue=mail&group={}", long.replace('@', "%40"));
+    let of_topic = format!("/topic?topic={topic}");
+    let pages = [
+        "/",
+        "/queues",
+        "/jobs",
+        "/jobs?state=dead",
+        "/jobs?state=expired",
+        "/jobs?state=ready&queue=mail",
+        "/jobs?state=active",
+        "/jobs/mail/bad-0",
+        "/jobs/mail/waits",
+        "/jobs/mail/waits/edit",
+        "/jobs/mail/waits/duplicate",
+        "/search?filter=attempts%3E%3D0",
+        "/search",
+        "/watch",
+        "/workers",
+        &of_worker,
+        "/history",
+        "/history?queue=mail",
+        "/failures",
+        "/schedules",
+        "/schedules?queue=none",
+        &of_nightly,
+        "/schedules/mail/paused",
+        "/groups",
+        "/groups?queue=mail",
+        &of_group,
+        "/group?queue=mail&group=idle",
+        "/limits",
+        "/limit?queue=pay&limit=stripe",
+        "/operations",
+        &of_operation,
+        "/topics",
+        &of_topic,
+        "/none",
+    ];
+    let missing: Vec<&str> = routes().filter(|route| !pages.iter().any(|page| is_at(page, route))).collect();
+    assert!(missing.is_empty(), "no page is looked at of these routes: {missing:?}");
+    // Pages that ask whether a person is sure: where they begin, what is done there first, and the button that leads to them.
+    let last_day = SPAN.replace("03-01T", "03-30T").replace("03-07T", "03-31T");
+    let sure = [
+        ("/jobs/mail/bad-0", "", "[formaction$='/delete']"),
+        ("/jobs?state=dead", "", "[data-all]"),
+        (&*of_group, "", "[formaction$='/groups/cancel']"),
+        (&*of_worker, "", "[formaction$='/workers/stop']"),
+        (&*of_nightly, &*last_day, "[action$='/schedules/backfill'] button"),
+        (&*of_topic, "document.querySelector('[name=to]').value = 'start'", "[action$='/topics/rewind'] button"),
+    ];
     let url = scene.url.clone();
     browse(|browser| {
-        for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
-            for dark in [false, true] {
-                browser.look(width, height, dark);
-                for page in [
-                    "",
-                    "/queues",
-                    "/jobs?state=dead",
-                    "/jobs?state=expired",
-                    "/jobs/mail/bad-0",
-                    "/jobs/mail/waits",
-                    "/jobs/mail/waits/edit",
-                    "/jobs/mail/waits/duplicate",
-                    "/search?filter=attempts%3E%3D0",
-                    "/search",
-                    "/watch",
-                    "/workers",
-                    &of_worker,
-                    "/history",
-                    "/failures",
-                    "/schedules",
-                    "/schedules?queue=none",
-                    &of_nightly,
-                    "/schedules/mail/paused",
-                    "/groups",
-                    "/groups?queue=mail",
-                    "/group?queue=mail&group=a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address%40example.com",
-                    "/group?queue=mail&group=idle",
-                    "/limits",
-                    "/limit?queue=pay&limit=stripe",
-                    "/operations",
-                    "/topics",
-                    "/topic?topic=a-topic-with-a-name-that-is-as-long-as-they-are",
-                    "/none",
-                ] {
-                    browser.open(&format!("{url}{page}"));
+        let mut problems = Vec::new();
+        for (width, height) in [(375, 812), (768, 1024), (1280, 900)] {
+            for theme in ["light", "dark"] {
+                let is_dark = theme == "dark";
+                browser.look(width, height, is_dark);
+                let mut read = |name: &str| {
                     // On a busy machine the driver may answer before the page is there.
                     browser.wait("document.readyState === 'complete' && document.querySelector('h1')");
-                    assert_eq!(browser.script(READABLE), "", "{page} at {width} pixels, {}", if dark { "dark" } else { "light" });
+                    let problem = browser.script(READABLE);
+                    if problem != "" {
+                        problems.push(format!("{name} at {width} pixels, {theme}: {problem}"));
+                    }
+                    picture(&browser, &format!("{width}-{theme}{name}"), (width, height, is_dark));
+                };
+                for page in pages {
+                    browser.open(&format!("{url}{}", page.strip_suffix('/').unwrap_or(page)));
+                    read(page);
+                }
+                for (page, first, button) in sure {
+                    browser.open(&format!("{url}{page}"));
+                    browser.script(first);
+                    browser.click(button);
+                    if button == "[data-all]" {
+                        browser.click("[formaction$='/delete']");
+                    }
+                    browser.wait("document.querySelector('.confirm, .danger')");
+                    read(&format!("{page}-sure"));
                 }
             }
         }
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+        // Every list is in the navigation, with a letter of its own.
+        browser.open(&url);
+        let links = browser.script(
+            "return [...document.querySelectorAll('nav [data-key]')].map((link) => link.getAttribute('href') + ' ' + link.dataset.key)",
+        );
+        let links: Vec<(&str, &str)> = links.as_array().unwrap().iter().filter_map(|link| link.as_str()?.split_once(' ')).collect();
+        let letters: std::collections::BTreeSet<&str> = links.iter().map(|(_, letter)| *letter).collect();
+        assert_eq!(letters.len(), links.len(), "{links:?}");
+        // The others have a parameter.
+        for list in
+            routes().filter(|route| !route.contains('{') && !["/group", "/limit", "/operation", "/topic", "/worker"].contains(route))
+        {
+            assert!(
+                links.iter().any(|(link, _)| link.strip_prefix("/ops/queue").unwrap_or(link) == list.trim_end_matches('/')),
+                "{list}: {links:?}"
+            );
+        }
     });
+}
+
+/// The pages in the table of routes.
+fn routes() -> impl Iterator<Item = &'static str> {
+    let table = include_str!("../../src/routes.rs").split("reads(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    // These are no pages.
+    table.filter(|route| !["/live/{page}", "/assets/{name}", "/metrics"].contains(route))
+}
+
+/// Whether this page is one of a route.
+fn is_at(page: &str, route: &str) -> bool {
+    let path = page.split('?').next().unwrap_or(page);
+    let (parts, of_route): (Vec<&str>, Vec<&str>) = (path.split('/').collect(), route.split('/').collect());
+    parts.len() == of_route.len() && parts.iter().zip(of_route).all(|(part, of)| *part == of || of.starts_with('{'))
+}
+
+/// A picture of the whole page, if `QUEUE_TEST_PICTURES` names a folder.
+fn picture(browser: &Browser, name: &str, (width, height, is_dark): (u32, u32, bool)) {
+    let Some(folder) = std::env::var_os("QUEUE_TEST_PICTURES") else { return };
+    let whole = browser.script("return Math.min(2600, document.documentElement.scrollHeight)").as_u64().unwrap_or(900);
+    browser.look(width, height.max(u32::try_from(whole).unwrap()), is_dark);
+    let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).take(60).collect();
+    std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), browser.picture()).unwrap();
+    browser.look(width, height, is_dark);
 }

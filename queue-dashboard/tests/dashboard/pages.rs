@@ -68,7 +68,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
         ("/limits", "No queue has a limit."),
-        ("/operations", "Nothing was done to all jobs of a queue."),
+        ("/operations", "There are no operations yet."),
         ("/topics", "No topic yet"),
         ("/failures", "No run is known to have failed"),
         ("/failures?queue=mail", "No run of mail is known to have failed"),
@@ -198,7 +198,7 @@ async fn a_job_says_why_it_does_not_run(bed: Bed) {
     let found = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=queue_paused"))).await.body;
     assert_eq!(found.matches("queue paused<").count(), 2, "{found}");
     let none = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=group_full"))).await.body;
-    assert!(none.contains("fits the filter"), "{none}");
+    assert!(none.contains("matches the filter"), "{none}");
     bed.client.inspector().resume("mail").await.unwrap();
     bed.work_until(JobState::Done, 2).await;
     let page = site.get("/jobs/mail/one").await.body;
@@ -504,7 +504,7 @@ async fn an_operation_says_how_far_it_is_and_is_gone_on_with(bed: Bed) {
         "running",
         "0 of about 3",
         &started.id,
-        "Go on now",
+        "Resume now",
         "/queue/operations/stop",
     ] {
         assert!(page.contains(text), "no `{text}`: {page}");
@@ -518,7 +518,7 @@ async fn an_operation_says_how_far_it_is_and_is_gone_on_with(bed: Bed) {
     for text in ["2</dd>", "1</dd>", "3 of about 3", "100 %"] {
         assert!(page.contains(text), "no `{text}`: {page}");
     }
-    assert!(!page.contains("/operations/stop") && !page.contains("Go on now"), "{page}");
+    assert!(!page.contains("/operations/stop") && !page.contains("Resume now"), "{page}");
     let again = site.post("operate", "/operations/resume", &form).await;
     assert_eq!(again.headers["location"].as_str(), format!("/queue{path}&did=ended"));
     let back = [("queue", "mail"), ("id", started.id.as_str()), ("back", "operation")];
@@ -992,7 +992,7 @@ async fn lists_say_that_they_could_not_be_read_while_the_broker_is_away_on_redis
     assert!(knows.get("").await.body.contains("No live worker"));
     let claims = [
         ("/failures", "No run is known to have failed"),
-        ("/operations", "Nothing was done to all jobs"),
+        ("/operations", "There are no operations yet"),
         ("/groups", "No group has jobs."),
         ("/limits", "No queue has a limit."),
         ("/schedules", "No schedule yet"),
