@@ -25,7 +25,6 @@ crate::on_brokers! {
     a_job_that_has_ended_has_no_progress_bar
     the_backlog_of_a_subscription_is_told_apart
     the_metrics_have_every_queue
-    a_job_that_was_running_when_its_process_died_is_named_at_its_first_crash
 }
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -223,19 +222,4 @@ async fn the_metrics_have_every_queue(bed: Bed) {
         assert!(answer.body.contains(line), "no {line}: {}", answer.body);
     }
     assert!(!site.ask("GET", "/metrics", &[], "").await.body.contains("queue_workers"), "only for those who may look");
-}
-
-async fn a_job_that_was_running_when_its_process_died_is_named_at_its_first_crash(bed: Bed) {
-    bed.enqueue("poison", None).await;
-    let (broker, short) = (bed.client.broker(), Duration::from_millis(1));
-    let lane = broker.register(&Register::lane("mail", ProcessId::random(), short)).await.unwrap().name;
-    assert_eq!(broker.turn(&Turn::new("mail", lane, 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
-    let overdue = queue_conformance::patience::wait("the lease to end")
-        .some(async || Some(broker.overdue("mail", 10).await.unwrap().expired).filter(|lanes| !lanes.is_empty()))
-        .await;
-    broker.fence("mail", &overdue).await.unwrap();
-    let rule = CrashRule::default();
-    while broker.reclaim("mail", &rule).await.unwrap().forgotten == 0 {}
-    let page = eventually(&bed.site().await, "", "was running when its worker process crashed (1 crash)").await;
-    assert!(page.contains("/jobs/mail/poison\"") && page.contains("see its log and its memory"), "{page}");
 }
