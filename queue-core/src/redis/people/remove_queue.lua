@@ -19,7 +19,7 @@ if #used == 0 then
   for _, key in ipairs(KEYS) do
     -- These belong to the topic of the same name.
     if key ~= K.log and key ~= K.topic and key ~= K.subscriptions then
-      call('DEL', key)
+      call('UNLINK', key)
     end
   end
 end
