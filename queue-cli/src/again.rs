@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, held_back, write},
+    output::{Place, Said, below, held_back, short, write},
     stop::asked_to_stop,
 };
 
@@ -79,7 +79,7 @@ impl Again {
                 other => other.err(),
             };
             if let Some(screen) = &mut screen {
-                write(&screen.next(said.answer))?;
+                write(&screen.next(said.answer, size()))?;
             }
             // Below the answer.
             said.remarks.lines().for_each(note);
@@ -102,16 +102,45 @@ struct Screen {
 }
 
 impl Screen {
-    /// What to print of an answer. Without one, as the broker cannot be reached, it goes on with the last.
-    fn next(&mut self, answer: String) -> String {
+    /// What to print of an answer on a terminal of this many columns and rows. Without one, as the broker cannot be reached, it goes on with
+    /// the last.
+    fn next(&mut self, answer: String, (columns, rows): (usize, usize)) -> String {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if !answer.is_empty() {
             self.last = answer;
         }
         // Each line takes the place of the old one, whose rest goes; what is below the last goes too. The screen is never empty in between.
         let clears = if is_first { "\u{1b}[2J" } else { "" };
-        format!("{clears}\u{1b}[H{}\u{1b}[J", self.last.replace('\n', "\u{1b}[K\n"))
+        format!("{clears}\u{1b}[H{}\u{1b}[J", fitting(&self.last, columns, rows).replace('\n', "\u{1b}[K\n"))
     }
+}
+
+/// The part of an answer that a terminal has room for: a line that is wrapped, or a row below the last, would move the others. The last row
+/// is left to remarks.
+fn fitting(answer: &str, columns: usize, rows: usize) -> String {
+    let (lines, room) = (answer.lines().count(), rows.saturating_sub(1).max(2));
+    let shown = if lines > room { room - 1 } else { lines };
+    let mut text = String::new();
+    for line in answer.lines().take(shown) {
+        text += &short(line, if line.chars().count() > columns { columns.saturating_sub(1) } else { columns });
+        text.push('\n');
+    }
+    if lines > shown {
+        text += &format!("… {} more lines\n", lines - shown);
+    }
+    text
+}
+
+/// The columns and rows of the terminal.
+#[cfg(unix)]
+fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((usize::MAX, usize::MAX), |size| (size.ws_col.into(), size.ws_row.into()))
+}
+
+#[cfg(not(unix))]
+fn size() -> (usize, usize) {
+    (usize::MAX, usize::MAX)
 }
 
 impl Failure {
@@ -128,8 +157,20 @@ mod tests {
     #[test]
     fn a_terminal_keeps_the_last_answer_until_there_is_another() {
         let mut screen = Screen::default();
-        assert_eq!(screen.next("one\ntwo\n".to_owned()), "\u{1b}[2J\u{1b}[Hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J");
-        assert_eq!(screen.next("three\n".to_owned()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "the screen is not cleared");
-        assert_eq!(screen.next(String::new()), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "an error stands below it");
+        let mut next = |answer: &str| screen.next(answer.to_owned(), (80, 24));
+        assert_eq!(next("one\ntwo\n"), "\u{1b}[2J\u{1b}[Hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J");
+        assert_eq!(next("three\n"), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "the screen is not cleared");
+        assert_eq!(next(""), "\u{1b}[Hthree\u{1b}[K\n\u{1b}[J", "an error stands below it");
+    }
+
+    #[test]
+    fn an_answer_fits_its_terminal() {
+        let answer: String = (0..40).map(|n| format!("{n:03} {}\n", "x".repeat(96))).collect();
+        let shown = fitting(&answer, 80, 24);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!((lines.len(), lines[22]), (23, "… 18 more lines"));
+        assert!(lines[..22].iter().all(|line| line.chars().count() == 80 && line.ends_with('…')), "{shown}");
+        assert_eq!(fitting("one\ntwo\n", 3, 3), "one\ntwo\n");
+        assert_eq!(fitting(&answer, usize::MAX, usize::MAX), answer);
     }
 }

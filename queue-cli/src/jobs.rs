@@ -1,6 +1,6 @@
 //! `jobs` lists jobs. `show` prints one in detail, `repair` changes them.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
 use queue_core::{Change, Client, Filter, JobRecord, JobState, Running};
@@ -12,6 +12,7 @@ use super::{
     exit::{Exit, Failure, note},
     logs,
     output::{coarse, print, relative, short, table, write},
+    progress::Line,
     queues::{self, Unreadable},
     repair::{self, Select},
     search::{self, SearchArgs},
@@ -37,11 +38,11 @@ pub(super) enum JobsCommand {
   {bin} jobs search 'tag.order=17'                 all jobs with this tag
   {bin} jobs search 'state=dead error~timeout newer=1h' --queue orders --queue mail
   {bin} jobs search 'id=close-17'                  in any queue; no other job is examined
-  {bin} jobs search 'payload~4711' --look-at 1000000
+  {bin} jobs search 'payload~4711' --timeout 10m
   {bin} jobs search 'state=dead' --limit 500 --json | jq -r .cursor
 
-It says on stderr how far it has looked, and with which --after it goes on. With --json: jobs, looked, of, cursor (null at the end) and unreadable queues.
-Exit code 5: of a cluster a master is out of reach, and its queues were left out")]
+It shows its progress on stderr, and at its end the --after that continues it. With --json: jobs, looked, of, cursor (null at the end) and unreadable queues.
+Exit code 5: a master of a cluster is unreachable, and its queues were left out")]
     Search(SearchArgs),
     /// Show a job with its parameters, errors and result
     #[command(after_help = "Examples:
@@ -166,11 +167,17 @@ pub(super) struct ListArgs {
     /// How many jobs of each queue and state to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) offset: u64,
+    /// Stop after this time, and report how many jobs were examined; the default is 1m with a filter, and none without
+    #[arg(long, value_name = "DURATION", value_parser = super::args::duration)]
+    pub(super) timeout: Option<Duration>,
     #[command(flatten)]
     pub(super) format: Format,
     #[command(flatten)]
     pub(super) again: Again,
 }
+
+/// The longest time of a list with a filter, which may find nothing for long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rows that are printed together.
 const PAGE: usize = 500;
@@ -224,24 +231,52 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let mut left_out = false;
     let (queues, mut unreadable) = queues::readable(client, args.queue.as_deref()).await?;
-    'queues: for queue in queues.into_iter().filter(|queue| filter.allows_queue(queue)) {
+    let queues: Vec<String> = queues.into_iter().filter(|queue| filter.allows_queue(queue)).collect();
+    let (began, mut line, mut looked, mut of) = (Instant::now(), Line::new(), 0, None);
+    let timeout = args.timeout.or_else(|| (!filter.is_empty()).then_some(PATIENCE)).unwrap_or(Duration::MAX);
+    let mut in_time = true;
+    'queues: for queue in &queues {
         for state in &states {
-            let mut walk = inspector.walk(&queue, *state).matching(filter.clone()).saying_why().from(args.offset).at_most(args.limit);
+            let mut walk = inspector.walk(queue, *state).matching(filter.clone()).saying_why().from(args.offset).at_most(args.limit);
             loop {
-                match walk.next().await {
+                match walk.step().await {
                     Ok(Some(jobs)) => pages.add(jobs)?,
                     Ok(None) => break,
                     Err(error) => {
-                        unreadable.push(Unreadable::from(&queue, error)?);
+                        unreadable.push(Unreadable::from(queue, error)?);
                         continue 'queues;
                     }
                 }
+                if line.is_due() {
+                    let of = match of {
+                        Some(of) => of,
+                        None => *of.insert(count(client, &queues, &states).await),
+                    };
+                    line.show(|| format!("examined {} of {of} jobs, found {}", looked + walk.looked(), pages.printed + pages.rows.len()));
+                }
+                in_time = began.elapsed() < timeout;
+                if !in_time {
+                    looked += walk.looked();
+                    break 'queues;
+                }
             }
+            looked += walk.looked();
             left_out |= walk.goes_on_at().is_some();
         }
     }
-    if pages.end()? == 0 && !args.format.json && unreadable.is_empty() {
+    line.end();
+    if pages.end()? == 0 && !args.format.json && unreadable.is_empty() && in_time {
         note("no such job");
+    }
+    if !in_time {
+        let of = count(client, &queues, &states).await;
+        return Err(Failure::new(
+            Exit::WrongState,
+            format!(
+                "examined {looked} of {of} jobs within {}; raise --timeout, or use `jobs search`, which can be continued",
+                humantime::format_duration(timeout)
+            ),
+        ));
     }
     if left_out {
         note(if filter.is_empty() {
@@ -251,6 +286,15 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
         });
     }
     Unreadable::tell(&unreadable)
+}
+
+/// How many jobs of these queues are in these states. A queue that cannot be read counts as empty.
+async fn count(client: &Client, queues: &[String], states: &[JobState]) -> u64 {
+    let (inspector, mut jobs) = (client.inspector(), 0);
+    for queue in queues {
+        jobs += inspector.stats(queue).await.map_or(0, |stats| states.iter().map(|state| stats.count(*state)).sum());
+    }
+    jobs
 }
 
 /// Gathers jobs into one table, or one array, and prints what has gathered once it is a page.

@@ -36,6 +36,7 @@ mod parked;
 mod paused_tasks;
 mod pauses;
 mod person;
+mod progress;
 mod queues;
 mod repair;
 mod schedules;

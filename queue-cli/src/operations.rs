@@ -1,10 +1,7 @@
 //! `operations`: changes of all matching jobs. `jobs requeue`, `promote`, `cancel` and `delete`
 //! start one with `--all`, and so do `queues drain` and `purge`.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::SystemTime;
 
 use clap::Subcommand;
 use queue_core::{Client, Inspector, NewOperation, Operation, OperationState, RunOperation};
@@ -16,6 +13,7 @@ use super::{
     exit::{Exit, Failure, note},
     output::{print, print_json, relative, short, table},
     person,
+    progress::Line,
     queues::{self, Unreadable},
     stop::asked_to_stop,
 };
@@ -213,9 +211,6 @@ pub(super) enum Begun {
 /// A dry run looks at no more jobs.
 const LOOKED_AT: u64 = 1_000_000;
 
-/// How often a person hears how far it is, on a terminal and elsewhere.
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
-const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Takes its steps to the end, and says how far it is.
 async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
@@ -236,7 +231,11 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
             step = run.step() => step,
         };
         match step {
-            Ok(true) => line.show(run.operation()),
+            Ok(true) => {
+                let operation = run.operation();
+                let (kind, queue, percent, changed) = (operation.kind, &operation.queue, operation.percent(), operation.changed);
+                line.show(|| format!("{kind} {queue}: {percent}%, {changed} {}", kind.done()));
+            },
             Ok(false) => break,
             Err(error) => {
                 line.end();
@@ -253,40 +252,6 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
         OperationState::Completed => Ok(operation),
         OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", told(&operation)))),
         _ => Err(Failure::new(Exit::WrongState, told(&operation))),
-    }
-}
-
-/// The line that says how far it is.
-struct Line {
-    is_terminal: bool,
-    told: Instant,
-    is_open: bool,
-}
-
-impl Line {
-    fn new() -> Self {
-        Line { is_terminal: io::stderr().is_terminal(), told: Instant::now(), is_open: false }
-    }
-
-    fn show(&mut self, operation: &Operation) {
-        if self.told.elapsed() < if self.is_terminal { SHOWN_EVERY } else { TOLD_EVERY } {
-            return;
-        }
-        self.told = Instant::now();
-        let text =
-            format!("{} {}: {}%, {} {}", operation.kind, operation.queue, operation.percent(), operation.changed, operation.kind.done());
-        if self.is_terminal {
-            self.is_open = true;
-            let _ = write!(io::stderr(), "\r{text}\u{1b}[K");
-        } else {
-            note(&text);
-        }
-    }
-
-    fn end(&mut self) {
-        if std::mem::take(&mut self.is_open) {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
-        }
     }
 }
 

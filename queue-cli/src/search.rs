@@ -1,7 +1,7 @@
 //! `jobs search`: pages of the matching jobs of all queues. A later call continues after the last
 //! page, even if the queues have changed.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{Client, Filter, JobRecord};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use super::{
     exit::{Failure, note},
     jobs::{HEADINGS, cells},
     output::{print, print_json, table},
+    progress::Line,
     queues::{self, Unreadable},
     terms,
 };
@@ -29,9 +30,12 @@ pub(super) struct SearchArgs {
     /// Most jobs to print
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) limit: u64,
-    /// Most jobs to examine
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) look_at: u64,
+    /// Most jobs to examine; the default is all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) look_at: Option<u64>,
+    /// Stop after this time, and print how to continue
+    #[arg(long, value_name = "DURATION", value_parser = super::args::duration, default_value = "1m")]
+    pub(super) timeout: Duration,
     /// Continue a search with the same filter and queues after this cursor, which it has printed
     #[arg(long, value_name = "CURSOR")]
     pub(super) after: Option<String>,
@@ -60,9 +64,10 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
     let mut answer = Answer { jobs: Vec::new(), looked: 0, of: 0, cursor: None, unreadable: Vec::new() };
     // What other commands have looked at before.
     let before = search.looked();
-    loop {
+    let (began, mut line) = (Instant::now(), Line::new());
+    while answer.cursor.is_none() || began.elapsed() < args.timeout {
         let room = args.limit.saturating_sub(answer.jobs.len() as u64);
-        let looks = args.look_at.saturating_sub(search.looked() - before);
+        let looks = args.look_at.unwrap_or(u64::MAX).saturating_sub(search.looked() - before);
         if room == 0 || looks == 0 {
             break;
         }
@@ -76,7 +81,9 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
         if answer.cursor.is_none() {
             break;
         }
+        line.show(|| format!("examined {} of {} jobs, found {}", answer.looked, answer.of, answer.jobs.len()));
     }
+    line.end();
     if args.format.json {
         print_json(&answer)?;
     } else {

@@ -33,6 +33,7 @@ pub struct Walk {
     /// Of a filter that names a tag: where the scan of the jobs that have it goes on, and how many of them lie before.
     place: Option<Vec<u8>>,
     passed: u64,
+    looked: u64,
 }
 
 impl Walk {
@@ -71,30 +72,43 @@ impl Walk {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those of the broker.
     pub async fn next(&mut self) -> Result<Option<Vec<JobRecord>>> {
-        if self.filter.tag().is_some() {
-            return self.next_tagged().await;
-        }
-        while let Some(from) = self.from.filter(|_| self.left > 0) {
-            let looks = if self.filter.is_empty() { page_of(self.left) } else { MAX_ITEMS };
-            let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
-            self.from = page.next.filter(|next| *next > from);
-            let mut jobs = self.those_that_match(page.jobs).await?;
-            jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
-            self.left -= jobs.len() as u64;
-            if !jobs.is_empty() {
-                return Ok(Some(jobs));
+        loop {
+            match self.step().await? {
+                Some(jobs) if jobs.is_empty() => {}
+                found => return Ok(found),
             }
         }
-        Ok(None)
     }
 
-    async fn next_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
+    /// The matching jobs among the next 500 at most: the list may be empty although the listing has
+    /// not ended. Between two steps a caller can report [`looked`](Self::looked), or stop. `None`:
+    /// there are no more.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next).
+    pub async fn step(&mut self) -> Result<Option<Vec<JobRecord>>> {
+        if self.filter.tag().is_some() {
+            return self.step_tagged().await;
+        }
+        let Some(from) = self.from.filter(|_| self.left > 0) else { return Ok(None) };
+        let looks = if self.filter.is_empty() { page_of(self.left) } else { MAX_ITEMS };
+        let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
+        let looked = page.jobs.len() as u64;
+        let mut jobs = self.those_that_match(page.jobs).await?;
+        self.from = page.next.filter(|next| *next > from);
+        self.looked += looked;
+        jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= jobs.len() as u64;
+        Ok(Some(jobs))
+    }
+
+    async fn step_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
         check_queue(&self.queue)?;
         // The jobs that have the tag would be gone through for nothing: those who list all states do so for each.
         if self.place.is_none() && self.from.is_some() && self.inspector.stats(&self.queue).await?.count(self.state) == 0 {
             self.from = None;
         }
-        while let Some(from) = self.from.filter(|_| self.left > 0) {
+        let Some(from) = self.from.filter(|_| self.left > 0) else { return Ok(None) };
             let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.clone()).matching(&self.filter).uncounted();
             let step = self.inspector.scanned(self.inspector.until(), &request).await?;
             let mut jobs = self.inspector.records(&self.queue, step.jobs).await?;
@@ -105,7 +119,7 @@ impl Walk {
             let mut jobs = self.those_that_match(jobs).await?;
             // All of it together: after an error the next call takes the same step again.
             self.from = step.next.is_some().then(|| begins.max(passed));
-            (self.passed, self.place) = (passed, step.next);
+            (self.looked, self.passed, self.place) = (self.looked + (passed - self.passed), passed, step.next);
             let most = usize::try_from(self.left).unwrap_or(usize::MAX);
             if jobs.len() > most {
                 jobs.truncate(most);
@@ -113,11 +127,7 @@ impl Walk {
                 self.from = last.map(|last| begins + last as u64 + 1);
             }
             self.left -= jobs.len() as u64;
-            if !jobs.is_empty() {
-                return Ok(Some(jobs));
-            }
-        }
-        Ok(None)
+        Ok(Some(jobs))
     }
 
     async fn those_that_match(&self, mut jobs: Vec<JobRecord>) -> Result<Vec<JobRecord>> {
@@ -127,6 +137,11 @@ impl Walk {
         }
         jobs.retain(|job| self.filter.matches(job, now));
         Ok(jobs)
+    }
+
+    /// How many jobs were examined so far.
+    pub fn looked(&self) -> u64 {
+        self.looked
     }
 
     /// The offset behind the jobs that were returned; `None` if the listing has ended.
@@ -153,6 +168,7 @@ impl Inspector {
             why: false,
             place: None,
             passed: 0,
+            looked: 0,
         }
     }
 }

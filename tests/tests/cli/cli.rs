@@ -436,6 +436,11 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
     let bounded = place.run(&["jobs", "search", "id~cy", "--look-at", "1"]);
     assert_eq!(bounded.code, 0);
     assert!(bounded.stderr.contains("examined 1 of 5 jobs; continue with --after "), "{}", bounded.stderr);
+    let late = place.run(&["jobs", "search", "id~cy", "--timeout", "1ns"]);
+    assert_eq!((late.code, late.stderr.contains("examined 5 of 5 jobs")), (0, false), "one page is always examined: {}", late.stderr);
+    let late = place.run(&["jobs", "list", "task=none", "--timeout", "1ns"]);
+    assert_eq!(late.code, 4, "{}", late.stderr);
+    assert!(late.stderr.contains(" of 5 jobs within 1ns; raise --timeout"), "{}", late.stderr);
     assert_eq!(names(&search(&["id=Cy"])), ["greetings/Cy"]);
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ed"}"#, "--id", "Ed", "--tag", "order=17", "--tag", "line=a b"]);
     let tagged = search(&["tag.order=17"]);

@@ -1,6 +1,7 @@
 //! The commands of a worker binary, by the programs of `src/bin`.
 
 mod cli;
+mod documents;
 mod edits_cli;
 mod environment;
 mod groups_cli;
