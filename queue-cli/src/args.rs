@@ -166,13 +166,17 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
 /// A noun without a verb lists: `queue limits` is `queue limits list`.
 fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
-    let mut at = 1;
-    while let Some(option) = word(at).filter(|word| word.starts_with('-')) {
-        at += if option == "--url" { 2 } else { 1 };
-    }
+    // The first word from here on that is no option of all commands.
+    let behind_options = |mut at: usize| {
+        while let Some(option) = word(at).filter(|word| word.starts_with("--url")) {
+            at += if option == "--url" { 2 } else { 1 };
+        }
+        at
+    };
+    let at = behind_options(1);
     let noun = word(at).and_then(|noun| program.find_subcommand(noun));
     let lists = noun.is_some_and(|noun| noun.is_subcommand_required_set() && noun.find_subcommand("list").is_some());
-    let has_verb = word(at + 1).is_some_and(|word| !word.starts_with('-') || ["-h", "--help"].contains(&word));
+    let has_verb = word(behind_options(at + 1)).is_some_and(|word| !word.starts_with('-') || ["-h", "--help"].contains(&word));
     if lists && !has_verb {
         arguments.insert(at + 1, "list".into());
     }

@@ -259,7 +259,7 @@ fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
         let [held, waiting] = [row.held, row.waiting].map(|count| count.to_string());
         [row.queue.clone(), row.limit.clone(), text(row.rule.concurrency), rate, text(row.rule.burst), held, waiting, said.to_owned()]
     });
-    Ok(print(&table(["queue", "limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "said by"], rows))?)
+    Ok(print(&table(["queue", "limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "source"], rows))?)
 }
 
 fn show(queue: &str, limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {

@@ -211,7 +211,6 @@ pub(super) enum Begun {
 /// A dry run looks at no more jobs.
 const LOOKED_AT: u64 = 1_000_000;
 
-
 /// Takes its steps to the end, and says how far it is.
 async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let address = run.operation().address();
@@ -235,7 +234,7 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
                 let operation = run.operation();
                 let (kind, queue, percent, changed) = (operation.kind, &operation.queue, operation.percent(), operation.changed);
                 line.show(|| format!("{kind} {queue}: {percent}%, {changed} {}", kind.done()));
-            },
+            }
             Ok(false) => break,
             Err(error) => {
                 line.end();

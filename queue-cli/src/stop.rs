@@ -23,7 +23,7 @@ static STOPPED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::n
 /// Whether the command ends in order when it is told to.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Ends this process at a signal, until what it returns is dropped: at once, with the code of a shell, unless the command [listens](asked_to_stop).
+/// Ends this process at a signal, until what it returns is dropped: at once, with the code of a shell, unless the command listens with `asked_to_stop`.
 ///
 /// # Errors
 /// When the system gives no thread, or does not report its signals.

@@ -147,11 +147,12 @@ pub(crate) async fn find(
             // A narrowed listing reads more than it shows: each job that it shows has its offset only if few are read at the end.
             let limit = if wanted.narrows() { CALL } else { room };
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
-            found.read += page.jobs.len();
+            let read = page.jobs.len();
             place = page.next.filter(|next| *next > offset);
             let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
             let fitting: Vec<JobRecord> = jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)).collect();
             if fitting.len() <= room {
+                found.read += read;
                 found.jobs.extend(fitting);
                 continue;
             }
@@ -176,6 +177,7 @@ async fn narrow(
         // No step holds more jobs than there is room for.
         let page = inspector.list(queue, wanted.state, offset, PAGE - found.jobs.len()).await?;
         place = page.next.filter(|next| *next > offset);
+        found.read += page.jobs.len();
         let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
         found.jobs.extend(jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)));
     }

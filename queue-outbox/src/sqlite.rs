@@ -124,7 +124,7 @@ fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
     let found = found.map_err(|error| match attached(connection) {
         Some(file) => adapter::no_tables(
             Dialect::Sqlite,
-            format!("those of the attached file `{file}` do not count: a commit over several files is not atomic"),
+            format!("the tables in the attached file `{file}` cannot be used, because a commit across files is not atomic"),
         ),
         None => with_tables(error),
     });

@@ -296,6 +296,10 @@ fn fault_row(faults: &Path, row: &str, broker: &str, seed: u64, setting: &Settin
 /// Runs a command. The remark is the last line that it printed.
 fn run(command: &mut Command) -> Ended {
     match bounded(command, LIMIT) {
+        // The name of a test may have changed.
+        Ok((lines, None)) if lines.iter().any(|line| line.starts_with("test result: ok. 0 passed")) => {
+            Ended::Failed("no test has run".to_owned())
+        }
         Ok((lines, None)) => Ended::Held(lines.into_iter().rfind(|line| !line.trim().is_empty()).unwrap_or_default()),
         Ok((lines, Some(problem))) => {
             lines.iter().for_each(|line| println!("{line}"));

@@ -30,7 +30,16 @@ fn a_noun_without_a_verb_lists() {
     };
     assert_eq!(given("queue limits"), "queue limits list");
     assert_eq!(given("queue --url sqlite://x.db groups --json"), "queue --url sqlite://x.db groups list --json");
-    for same in ["queue limits show orders/stripe", "queue limits --help", "queue status", "queue workers", "queue"] {
+    assert_eq!(given("queue groups --url=sqlite://x.db"), "queue groups list --url=sqlite://x.db");
+    for same in [
+        "queue queues --url sqlite://x.db pause mail",
+        "queue limits --url sqlite://x.db list",
+        "queue limits show orders/stripe",
+        "queue limits --help",
+        "queue status",
+        "queue workers",
+        "queue",
+    ] {
         assert_eq!(given(same), same);
     }
 }

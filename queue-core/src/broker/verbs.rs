@@ -175,7 +175,7 @@ contract! {
         ///
         /// # Errors
         /// `BrokerFull`, and then nothing was added.
-        worker change fn report(report: &Report) -> Result<()>;
+        worker|producer change fn report(report: &Report) -> Result<()>;
 
         /// The schedules of a queue that are due, at most `limit`, the first due first. They are
         /// handed out: no other worker gets them for [`HANDED_OUT`], so that only one of many

@@ -109,24 +109,24 @@ impl Walk {
             self.from = None;
         }
         let Some(from) = self.from.filter(|_| self.left > 0) else { return Ok(None) };
-            let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.clone()).matching(&self.filter).uncounted();
-            let step = self.inspector.scanned(self.inspector.until(), &request).await?;
-            let mut jobs = self.inspector.records(&self.queue, step.jobs).await?;
-            let (begins, passed) = (from.max(self.passed), self.passed + jobs.len() as u64);
-            let skipped = usize::try_from(begins - self.passed).map_or(jobs.len(), |skip| skip.min(jobs.len()));
-            jobs.drain(..skipped);
-            let offsets: Vec<_> = jobs.iter().map(|job| job.address.id.clone()).collect();
-            let mut jobs = self.those_that_match(jobs).await?;
-            // All of it together: after an error the next call takes the same step again.
-            self.from = step.next.is_some().then(|| begins.max(passed));
-            (self.looked, self.passed, self.place) = (self.looked + (passed - self.passed), passed, step.next);
-            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-            if jobs.len() > most {
-                jobs.truncate(most);
-                let last = jobs.last().and_then(|last| offsets.iter().position(|id| *id == last.address.id));
-                self.from = last.map(|last| begins + last as u64 + 1);
-            }
-            self.left -= jobs.len() as u64;
+        let request = Scan::new(&self.queue, &[self.state], MAX_ITEMS).after(self.place.clone()).matching(&self.filter).uncounted();
+        let step = self.inspector.scanned(self.inspector.until(), &request).await?;
+        let mut jobs = self.inspector.records(&self.queue, step.jobs).await?;
+        let (begins, passed) = (from.max(self.passed), self.passed + jobs.len() as u64);
+        let skipped = usize::try_from(begins - self.passed).map_or(jobs.len(), |skip| skip.min(jobs.len()));
+        jobs.drain(..skipped);
+        let offsets: Vec<_> = jobs.iter().map(|job| job.address.id.clone()).collect();
+        let mut jobs = self.those_that_match(jobs).await?;
+        // All of it together: after an error the next call takes the same step again.
+        self.from = step.next.is_some().then(|| begins.max(passed));
+        (self.looked, self.passed, self.place) = (self.looked + (passed - self.passed), passed, step.next);
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        if jobs.len() > most {
+            jobs.truncate(most);
+            let last = jobs.last().and_then(|last| offsets.iter().position(|id| *id == last.address.id));
+            self.from = last.map(|last| begins + last as u64 + 1);
+        }
+        self.left -= jobs.len() as u64;
         Ok(Some(jobs))
     }
 

@@ -272,9 +272,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         task: asked.task.clone(),
         text: asked.text.clone(),
     };
-    // A page of a search without a result is not read again and again.
+    // A page of a search without a result is not read again and again, and a live page does not continue by itself.
     let is_live = !narrowed || !jobs.is_empty() || found.next.is_none();
-    let live = is_live.then(|| format!("/live/jobs?{}&read={}", asked.query(asked.state, Some(&asked.from)), asked.read));
+    let live = is_live.then(|| format!("/live/jobs?{}&read={}&pages={PAGES}", asked.query(asked.state, Some(&asked.from)), asked.read));
     Ok(Content {
         title: format!("Jobs, {}", asked.state),
         tab: "jobs",

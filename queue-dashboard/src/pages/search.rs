@@ -108,7 +108,7 @@ async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, 
     }
     let now = SystemTime::now();
     let next = |page: u64| last.cursor.as_ref().map(|cursor| query(&[("filter", &text), ("after", cursor), ("pages", &page.to_string())]));
-    let continues = next_page(params, jobs.len(), last.cursor.is_some());
+    let continues = next_page(params, jobs.len(), last.cursor.is_some() && unreadable.is_empty());
     Ok(Part {
         rows: jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
         looked: number(last.looked),

@@ -183,10 +183,10 @@ impl Tx<'_> {
         let step = "SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue";
         let sql = format!(
             "WITH RECURSIVE k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
-             FROM (SELECT '' AS queue, 0 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
+             FROM (SELECT '' AS queue, 0::int8 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
              q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL THEN ({step} ORDER BY o.queue LIMIT 1) \
              ELSE ({step} AND o.queue < q.next ORDER BY o.queue LIMIT 1) END, q.next FROM q WHERE q.queue IS NOT NULL), \
-             f AS MATERIALIZED (SELECT q.queue, coalesce(k.floor, 0) AS floor FROM q LEFT JOIN k ON k.queue = q.queue WHERE q.queue <> ''), \
+             f AS MATERIALIZED (SELECT q.queue, coalesce(k.floor, -9223372036854775808) AS floor FROM q LEFT JOIN k ON k.queue = q.queue WHERE q.queue <> ''), \
              w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM f JOIN {{s}}.queue_outbox b ON b.queue = f.queue \
              WHERE b.group_digest IS NOT NULL AND b.{WAITS}) \
              SELECT queue FROM f WHERE (SELECT TRUE FROM {{s}}.queue_outbox o WHERE o.queue = f.queue AND o.seq >= f.floor AND {} LIMIT 1) \

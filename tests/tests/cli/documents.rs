@@ -126,7 +126,8 @@ fn page_of_options(place: &Place) -> String {
     for command in all_commands(place, "") {
         let help = help(place, &command);
         let of = |section| entries(&help, section).into_iter();
-        let rows: Vec<_> = of("Arguments:").chain(of("Options:")).filter(|(name, _)| !name.contains("--help") && !name.contains("--url")).collect();
+        let rows: Vec<_> =
+            of("Arguments:").chain(of("Options:")).filter(|(name, _)| !name.contains("--help") && !name.contains("--url")).collect();
         if !rows.is_empty() {
             page.push_str(&format!("\n## `{command}`\n\n| argument or option | meaning |\n|---|---|\n"));
         }
@@ -163,7 +164,10 @@ fn the_reference_has_every_command_and_every_option() {
     if std::env::var_os("QUEUE_TEST_ACCEPT").is_some() {
         fs::write(&path, &options).unwrap();
     }
-    assert!(fs::read_to_string(&path).unwrap_or_default() == options, "docs/options.md is out of date: run this test with QUEUE_TEST_ACCEPT=1");
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == options,
+        "docs/options.md is out of date: run this test with QUEUE_TEST_ACCEPT=1"
+    );
 }
 
 fn root() -> &'static Path {
@@ -201,7 +205,8 @@ fn quoted(source: &str) -> impl Iterator<Item = &str> {
 fn the_reference_has_every_exit_code_variable_parameter_and_reason() {
     let (sources, configuration) = (sources(), read("docs/configuration.md"));
     let exits = sources.iter().find_map(|source| source.split_once("enum Exit {")).expect("it has exit codes").1;
-    let exits: Vec<&str> = exits.split('}').next().unwrap().lines().filter_map(|line| Some(line.split_once(" = ")?.1.trim_matches(','))).collect();
+    let exits: Vec<&str> =
+        exits.split('}').next().unwrap().lines().filter_map(|line| Some(line.split_once(" = ")?.1.trim_matches(','))).collect();
     assert!(exits.len() > 8, "{exits:?}");
     let page = read("docs/command-line.md");
     let missing: Vec<&str> = exits.into_iter().filter(|code| !page.contains(&format!("\n| {code} | "))).collect();
@@ -215,7 +220,10 @@ fn the_reference_has_every_exit_code_variable_parameter_and_reason() {
     assert!(missing.is_empty(), "docs/configuration.md lacks these variables: {missing:?}");
 
     let urls = ["redis", "sqlite"].map(|broker| read(&format!("queue-core/src/{broker}/connection/url.rs"))).concat();
-    let arms = urls.lines().map(str::trim).filter(|line| (line.starts_with('"') && line.contains("=> &mut this.")) || line.starts_with("Some((\""));
+    let arms = urls
+        .lines()
+        .map(str::trim)
+        .filter(|line| (line.starts_with('"') && line.contains("=> &mut this.")) || line.starts_with("Some((\""));
     let parameters: std::collections::BTreeSet<&str> = arms.filter_map(|line| line.split('"').nth(1)).collect();
     assert!(parameters.len() > 8, "{parameters:?}");
     let missing: Vec<&&str> = parameters.iter().filter(|name| !configuration.contains(&format!("`{name}="))).collect();

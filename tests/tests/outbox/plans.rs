@@ -91,7 +91,8 @@ async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_
     }
     relay.abort();
     println!("entries that were read for a row, of {} that are kept: {:?}", ids.len(), &read[1..]);
-    assert!(read[1..].iter().any(|read| *read < 2_000), "{read:?}");
+    // A round every five seconds reads from the start.
+    assert!(read[1..].iter().filter(|read| **read < 2_000).count() >= 4, "{read:?}");
     assert_eq!(sees().await, 0, "it has its snapshot");
     bed.has_exactly(ids).await;
 }

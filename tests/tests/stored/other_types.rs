@@ -140,14 +140,16 @@ async fn commands_name_the_key_and_show_the_other_queues(kind: Kind) {
     server.command(&["DEL", "queue:{orders}:ready:2"]);
     server.command(&["SET", "queue:{orders}:ready:2", "theirs"]);
     let misfit = "holds a string instead of a list";
-    let told = format!("error: key `queue:{{orders}}:ready:2` of queue `orders` at {} {misfit}", server.url());
+    let told = format!("key `queue:{{orders}}:ready:2` of queue `orders` at {} {misfit}", server.url());
     for command in [&["status"][..], &["queues", "list"], &["jobs", "list"], &["status", "--json"], &["jobs", "list", "--json"]] {
         let (stdout, stderr) = shop.run(command, 9);
         assert!(stdout.contains("greetings"), "{command:?}: {stdout}");
-        assert!(stderr.starts_with(&told) && stderr.contains("run `doctor --repair`"), "{command:?}: {stderr}");
+        let error = if command.contains(&"--json") { "{\"error\":\"" } else { "error: " };
+        let problem = stderr.strip_prefix(error).unwrap_or_default();
+        assert!(problem.starts_with(&told) && problem.contains("run `doctor --repair`"), "{command:?}: {stderr}");
     }
     let (stdout, stderr) = shop.run(&["jobs", "cancel", "--all", "--state", "ready"], 9);
-    assert!(stdout.contains("greetings: 1 ready job cancelled") && stderr.starts_with(&told), "{stdout}{stderr}");
+    assert!(stdout.contains("greetings: 1 ready job cancelled") && stderr.starts_with(&format!("error: {told}")), "{stdout}{stderr}");
     for command in [&["enqueue", "close_order", "--args", "{\"order_id\":2}"][..], &["status", "--queue", "orders"]] {
         let (_, stderr) = shop.run(command, 9);
         assert!(stderr.contains(&told), "{command:?}: {stderr}");

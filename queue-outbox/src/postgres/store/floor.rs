@@ -13,7 +13,7 @@ use std::{
 /// All queues are read from the start this often: an operator may have retried refused rows, and the numbers of rows may begin again.
 const FROM_START: Duration = Duration::from_secs(5);
 
-/// With more queues than this, all of them are read from the start.
+/// With more queues than this, all floors are forgotten.
 const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
@@ -24,16 +24,21 @@ pub(super) struct Floors {
     from_start: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Floor {
     proved: i64,
     seen: Seen,
 }
 
+impl Default for Floor {
+    fn default() -> Self {
+        Floor { proved: i64::MIN, seen: Seen::Nothing }
+    }
+}
+
 /// The lowest number that a take has seen.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 enum Seen {
-    #[default]
     Nothing,
     Now(i64),
     /// And the number of the transaction of the next take.
@@ -42,7 +47,10 @@ enum Seen {
 
 impl Floors {
     pub(super) fn begin_round(&mut self) {
-        self.from_start = self.since.is_none_or(|since| since.elapsed() >= FROM_START) || self.of.len() > MOST;
+        if self.of.len() > MOST {
+            self.of.clear();
+        }
+        self.from_start = self.since.is_none_or(|since| since.elapsed() >= FROM_START);
         if self.from_start {
             self.since = Some(Instant::now());
         }
@@ -50,7 +58,7 @@ impl Floors {
 
     /// The number at which a take of this queue begins.
     pub(super) fn of(&self, queue: &str) -> i64 {
-        self.of.get(queue).filter(|_| !self.from_start).map_or(0, |floor| floor.proved)
+        self.of.get(queue).filter(|_| !self.from_start).map_or(i64::MIN, |floor| floor.proved)
     }
 
     /// The queues with a floor, and their floors.
@@ -92,11 +100,11 @@ mod tests {
         let mut floors = floors();
         floors.saw("a", 10, 100, 90);
         floors.saw("a", 20, 105, 90);
-        assert_eq!(floors.of("a"), 0, "a transaction below 105 may insert a row below 10");
+        assert_eq!(floors.of("a"), i64::MIN, "a transaction below 105 may insert a row below 10");
         floors.saw("a", 30, 110, 104);
-        assert_eq!(floors.of("a"), 0);
+        assert_eq!(floors.of("a"), i64::MIN);
         floors.saw("a", 40, 115, 105);
-        assert_eq!((floors.of("a"), floors.of("b")), (10, 0));
+        assert_eq!((floors.of("a"), floors.of("b")), (10, i64::MIN));
         floors.saw("a", 50, 120, 120);
         assert_eq!(floors.of("a"), 40);
     }
@@ -116,7 +124,7 @@ mod tests {
         (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
         floors.since = Instant::now().checked_sub(FROM_START);
         floors.begin_round();
-        assert_eq!((floors.of("a"), floors.all()), (0, (vec![], vec![])));
+        assert_eq!((floors.of("a"), floors.all()), (i64::MIN, (vec![], vec![])));
         floors.begin_round();
         assert_eq!(floors.all(), (vec!["a"], vec![30]));
     }

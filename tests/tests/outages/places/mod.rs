@@ -39,7 +39,8 @@ fn who_only_looks_makes_no_database() {
     for arguments in LOOKS {
         let (code, stdout, stderr) = place.run(arguments);
         assert_eq!((code, stdout.as_str()), (3, ""), "{arguments:?}: {stderr}");
-        let says = format!("error: no database at {}: no such file; `enqueue` or `work` creates one", place.file.display());
+        let error = if arguments.contains(&"--json") { "{\"error\":\"" } else { "error: " };
+        let says = format!("{error}no database at {}: no such file; `enqueue` or `work` creates one", place.file.display());
         assert!(stderr.starts_with(&says) && stderr.contains("--url"), "{arguments:?}: {stderr}");
         assert!(place.names().is_empty(), "{arguments:?}: {:?}", place.names());
         // In a folder that is not there, either.
