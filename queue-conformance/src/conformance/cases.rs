@@ -155,6 +155,7 @@ macro_rules! __conformance_cases {
                 a_pause_that_cannot_be_is_refused
                 jobs_of_a_paused_task_are_parked_and_come_back_in_their_order
                 jobs_of_a_paused_task_keep_no_other_waiting
+                a_claim_parks_some_jobs_of_a_paused_task_at_a_time
                 a_paused_task_burns_nothing
                 a_task_goes_on_by_itself_when_the_end_comes
                 jobs_that_are_parked_already_stay_so_while_their_task_is_paused

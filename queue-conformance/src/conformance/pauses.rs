@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
     Error, GroupRule, JobId,
-    broker::{Ending, JobState, NewJob, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, SweepLimits, Turn, TurnAnswer},
+    broker::{Change, Ending, JobState, NewJob, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, SweepLimits, Turn, TurnAnswer},
     envelope::Envelope,
 };
 use tokio::time::sleep;
@@ -258,7 +258,10 @@ pub async fn jobs_of_a_paused_task_keep_no_other_waiting(bed: Bed) {
             job.group = (!group.is_empty()).then(|| name(group));
             job
         };
-        bed.producer().await.stored((0..300).map(|_| of("send")).chain([of("count")]).collect()).await;
+        let cancelled = of("count");
+        let id = cancelled.id.clone();
+        bed.producer().await.stored((0..300).map(|_| of("send")).chain([of("count"), cancelled]).collect()).await;
+        bed.broker.change(&bed.queue, Change::Cancel, None, &[id]).await.expect("it can be cancelled");
         let first = claim_of(&mut lane, 1, "send").await;
         let second = claim_of(&mut lane, 1, "send").await;
         let answers = [first, second];
@@ -268,6 +271,24 @@ pub async fn jobs_of_a_paused_task_keep_no_other_waiting(bed: Bed) {
         lane.ack(&got).await;
     }
     sound(&bed).await;
+}
+
+/// The jobs of a paused task are parked in short steps, however many a claim asks for.
+pub async fn a_claim_parks_some_jobs_of_a_paused_task_at_a_time(bed: Bed) {
+    const JOBS: usize = 3000;
+    let mut lane = bed.lane().await;
+    pause(&bed, of_task("send"), Pausing::new()).await;
+    for _ in 0..JOBS / 500 {
+        let of = |_| NewJob::new(JobId::make(), Envelope::new("send", b"\x80").encode().expect("a small envelope can be encoded"));
+        bed.producer().await.stored((0..500).map(of).collect()).await;
+    }
+    let (mut parked, mut claims) = (0, 0);
+    while parked < JOBS {
+        let answer = claim_of(&mut lane, 500, "send").await;
+        assert!((1..=1000).contains(&answer.aside.len()), "{} in one claim", answer.aside.len());
+        (parked, claims) = (parked + answer.aside.len(), claims + 1);
+    }
+    assert_eq!((parked, bed.depth(JobState::Parked).await), (JOBS, JOBS as u64), "after {claims} claims");
 }
 
 /// Attempts, slots, keys and lines are as they would be if nobody had looked.

@@ -19,7 +19,7 @@ pub const LIMIT_RULES: usize = 1000;
 pub const LIMIT_STEP: usize = 200;
 
 /// What the rounds of a claim that finds nothing, or parks jobs, may cost in all. A round costs 20,
-/// and 1 for each entry that it examines and may not claim.
+/// 4 for each job that it parks, and 1 for each entry that it examines and may not claim.
 pub const CLAIM_STEPS: usize = 4000;
 
 /// The number of kinds of jobs that are counted as waiting for a limit. Jobs of one kind have the

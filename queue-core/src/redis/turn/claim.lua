@@ -73,6 +73,7 @@ end
 -- that. The rounds of a claim cost at most `claim_steps` in all.
 local waits, spent, may_suspect = 0, 0, ARGV[7] == '1'
 while true do
+  local tombs = has('t') and call('HLEN', K.tomb) or 0
   if not paused and wanted > 0 then
     if has('a') and spent == 0 then
       --- include turn/claim_parked
@@ -99,7 +100,7 @@ while true do
   if #ids >= wanted or full or #parked == 0 and (#ids > 0 or waits == 0 or waits == 2 and not may_suspect) then
     break
   end
-  spent = spent + 20 + (has('t') and 500 or 0) + (may_be_doubted and C.limit_step or 0) + (has('m') and limits().next_round() or 0)
+  spent = spent + 20 + 4 * #parked + (tombs > 0 and tombs - call('HLEN', K.tomb) or 0) + (may_be_doubted and C.limit_step or 0) + (has('m') and limits().next_round() or 0)
   if spent >= C.claim_steps then
     break
   end

@@ -19,6 +19,9 @@ use crate::{
 /// What a round costs, apart from the entries that it examines.
 const ROUND: usize = 20;
 
+/// What each job costs that is parked.
+const PARKED: usize = 4;
+
 /// What a turn has claimed.
 #[derive(Default)]
 pub(super) struct Claimed {
@@ -48,17 +51,17 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
         let (is_full, examined) = (admission.is_full(), admission.examined() + suspects);
         let before = claimed.aside.len();
         aside(tx, queue, tag, &paused, admission.into_deliveries(), &mut claimed)?;
-        let has_parked = claimed.aside.len() > before;
+        let parked = claimed.aside.len() - before;
         let has_found = !claimed.deliveries.is_empty();
-        if claimed.deliveries.len() >= wanted || has_found && (is_full || !has_parked) {
+        if claimed.deliveries.len() >= wanted || has_found && (is_full || parked == 0) {
             break;
         }
         claimed.waits = Some(ready::waits(tx, queue)?);
         let may_wait = claimed.waits.is_some_and(|(jobs, suspects)| jobs || turn.suspect && suspects);
-        if !may_wait && !has_parked {
+        if !may_wait && parked == 0 {
             break;
         }
-        spent += ROUND + examined;
+        spent += ROUND + PARKED * parked + examined;
         if spent >= CLAIM_STEPS {
             break;
         }
