@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, held_back, short, write},
+    output::{Place, Said, below, cut, held_back, write},
     stop::asked_to_stop,
 };
 
@@ -122,7 +122,7 @@ fn fitting(answer: &str, columns: usize, rows: usize) -> String {
     let shown = if lines > room { room - 1 } else { lines };
     let mut text = String::new();
     for line in answer.lines().take(shown) {
-        text += &short(line, if line.chars().count() > columns { columns.saturating_sub(1) } else { columns });
+        text += &cut(line, if line.chars().count() > columns { columns.saturating_sub(1) } else { columns });
         text.push('\n');
     }
     if lines > shown {

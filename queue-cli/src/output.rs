@@ -134,9 +134,11 @@ pub(super) fn harmless(text: &str) -> String {
 
 /// A text of at most `max` characters on a terminal, and all of it elsewhere.
 pub(super) fn short(text: &str, max: usize) -> String {
-    if !io::stdout().is_terminal() {
-        return text.to_owned();
-    }
+    if io::stdout().is_terminal() { cut(text, max) } else { text.to_owned() }
+}
+
+/// A text of at most `max` characters, and a sign for the rest.
+pub(super) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
