@@ -69,8 +69,9 @@ pub(super) enum QueuesCommand {
     #[command(after_help = "Examples:
   {bin} queues remove mial
 
-A queue with jobs, workers, schedules, rules, limits or pauses is not removed. Programs that enqueue
-to it make it anew.")]
+A queue that something uses is not removed: jobs, live workers, schedules, rules, limits, pauses,
+aging, a subscription, given ids and unique keys that are remembered, and outboxes. Programs that
+enqueue to it make it anew.")]
     Remove {
         /// The queue
         queue: String,

@@ -130,12 +130,22 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), true)).await.unwrap();
     assert_eq!(remove().await, ["pauses"]);
     removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), false)).await.unwrap();
-    assert_eq!(remove().await, Vec::<String>::new());
+    // A worker that has stopped leaves a lane whose lease is over.
+    removed.dying_lane().await;
+    eventually("the lease to be over", async || remove().await.is_empty().then_some(())).await;
     assert!(!removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
     removed.put(1).await;
     assert!(removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
     let stats = removed.broker.stats(&removed.queue).await.unwrap();
     assert_eq!((stats.jobs(), stats.total(Counter::Enqueued)), (1, 1), "nothing of its past is left");
+    // An id that was given is remembered after its job has ended.
+    let queue = format!("{}d", removed.queue);
+    let given = removed.in_queue(&queue);
+    given.put_given("close-17", "x").await;
+    let mut lane = given.lane().await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, ack()).await);
+    assert_eq!(given.broker.remove_queue(&given.queue).await.unwrap(), ["workers", "given ids"]);
 }
 
 /// A name outside the grammar never becomes a key.

@@ -424,9 +424,10 @@ contract! {
         /// bounded steps between which others work.
         worker|operator change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
 
-        /// Removes a queue that nothing uses: its name, and what is stored of its past. Returns what
-        /// uses it; nothing if it is removed. A program that registers at the same moment may find
-        /// its registration forgotten, and registers again.
+        /// Removes a queue that nothing uses: its name, what programs have declared, and what is
+        /// stored of its past. Returns what uses it; nothing if it is removed. A lane whose lease is
+        /// over is no use. A program that registers at the same moment may find its registration
+        /// forgotten, and registers again.
         operator change fn remove_queue(queue: &str) -> Result<Vec<String>>;
 
         /// Checks the list of all queues, and repairs it if `repair` is true.

@@ -76,14 +76,21 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
     }
 
-    /// Removes a queue that has no jobs, workers, schedules, rules, limits and pauses: its name, and
-    /// its history. Returns what uses it; nothing if it is removed.
+    /// Removes a queue that nothing uses: its name, and its history. Returns what uses it; nothing if
+    /// it is removed. Uses are jobs, live workers, schedules, rules, limits, pauses, aging, a
+    /// subscription, given ids and unique keys that are remembered, and outboxes.
     ///
     /// # Errors
     /// [`Error::NoSuchQueue`]; [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
         check_queue(queue)?;
         self.found_of(queue, (), true).await?;
+        if let Some((subscription, topic)) = queue.split_once('@')
+            && let Some(topic) = self.broker.topic(topic).await?
+            && topic.subscriptions.iter().any(|stored| stored.name == subscription)
+        {
+            return Ok(vec!["a subscription".to_owned()]);
+        }
         let queue = queue.to_owned();
         self.run_until(self.until(), |broker| async move { broker.remove_queue(&queue).await }).await
     }

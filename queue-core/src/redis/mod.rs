@@ -40,7 +40,7 @@ use self::{
     keys::Keys,
     script::{KEYS, REMOVE_QUEUE, Script},
     turn::KnownQueues,
-    values::{array, bytes, next, text},
+    values::{array, bytes, ms, next, text},
 };
 use crate::{
     address::{JobId, check_queue},
@@ -343,7 +343,9 @@ impl Inspect for RedisBroker {
 
     async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
         check_queue(queue)?;
-        let used = self.script(queue, &REMOVE_QUEUE, REMOVE_QUEUE.call(&self.keys, queue)).await?;
+        let mut call = REMOVE_QUEUE.call(&self.keys, queue);
+        call.arg(ms(SweepLimits::default().remembered));
+        let used = self.script(queue, &REMOVE_QUEUE, call).await?;
         let used: Vec<String> = array(used)?.into_iter().map(text).collect::<Result<_>>()?;
         if used.is_empty() {
             let registry = self.keys.queues();

@@ -15,10 +15,10 @@ use super::{
 use crate::{
     address::{JobId, check_queue},
     broker::{
-        AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention, Rewind, Rewound,
-        Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit,
-        StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
+        Aging, AgingRecord, AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet,
+        Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention,
+        Rewind, Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent,
+        StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -128,37 +128,14 @@ impl Inspect for SqliteBroker {
     }
 
     async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
-        const USES: [(&str, &str); 7] = [
-            ("jobs", "queue_jobs"),
-            ("workers", "queue_lanes"),
-            ("schedules", "queue_schedules"),
-            ("rules of groups", "queue_rules"),
-            ("limits", "queue_limits"),
-            ("pauses", "queue_pauses"),
-            ("aging", "queue_aging"),
-        ];
         check_queue(queue)?;
-        let queue = queue.to_owned();
-        let remove = move |tx: &mut Tx<'_>| {
-            let Some(queue) = tx.queue(&queue)? else { return Ok(Vec::new()) };
-            let mut used = Vec::new();
-            for (what, table) in USES {
-                let exists = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE queue = ?1)");
-                if tx.sql(&exists)?.query_row([queue.key], |row| row.get(0))? || what == "pauses" && queue.paused {
-                    used.push(what.to_owned());
-                }
+        // What is over goes in bounded steps, before the rest.
+        loop {
+            let name = queue.to_owned();
+            if let Some(used) = self.writer().call(Commit::Synced, move |tx| remove_queue(tx, &name)).await? {
+                return Ok(used);
             }
-            if used.is_empty() {
-                for table in include_str!("connection/schema.sql").split("CREATE TABLE ").skip(1) {
-                    let (name, columns) = table.split_once(" (").unwrap_or_default();
-                    if columns.split(") STRICT").next().is_some_and(|columns| columns.contains("    queue INTEGER")) {
-                        tx.sql(&format!("DELETE FROM {name} WHERE queue = ?1"))?.execute([queue.key])?;
-                    }
-                }
-            }
-            Ok(used)
-        };
-        self.writer().call(Commit::Synced, remove).await
+        }
     }
 
     async fn transitions(&self, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
@@ -255,4 +232,62 @@ impl Inspect for SqliteBroker {
         // The list of the queues is the table that holds them.
         Ok(Vec::new())
     }
+}
+
+/// Rows of a kind that are removed in one transaction.
+const STEP: usize = 2000;
+
+/// One step. What uses the queue, nothing if it is removed; `None`: another step is needed.
+fn remove_queue(tx: &mut Tx<'_>, name: &str) -> std::result::Result<Option<Vec<String>>, Failed> {
+    // Without their answers, a relay would send its rows again. The leases of workers that have stopped are over. What programs have declared goes with them.
+    const USES: [(&str, &str); 9] = [
+        ("jobs", "queue_jobs WHERE queue = ?1"),
+        ("workers", "queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2"),
+        ("schedules", "queue_schedules WHERE queue = ?1"),
+        ("rules of groups", "queue_rules WHERE queue = ?1 AND name <> X'2B'"),
+        ("limits", "queue_limits WHERE queue = ?1"),
+        ("pauses", "queue_pauses WHERE queue = ?1"),
+        ("given ids", "queue_remembered WHERE queue = ?1 AND ended > ?3"),
+        ("unique keys", "queue_keys WHERE queue = ?1 AND until > ?2"),
+        ("outboxes", "queue_producers WHERE queue = ?1 AND substr(answers, 1, 1) IS X'FF'"),
+    ];
+    // Lanes have no queue elsewhere.
+    const OF_LANES: [&str; 2] = ["queue_gone", "queue_leaving"];
+    const LARGE: [(&str, &str); 3] = [("queue_remembered", "id"), ("queue_keys", "key"), ("queue_producers", "name")];
+    let Some(queue) = tx.queue(name)? else { return Ok(Some(Vec::new())) };
+    let (now, remembered) = (tx.now, audit::remembered_since(tx, &queue)?);
+    let mut used = Vec::new();
+    for (what, rows) in USES {
+        let any = format!("SELECT EXISTS (SELECT 1 FROM {rows} AND (?2 | ?3) IS NOT NULL)");
+        if tx.sql(&any)?.query_row(params![queue.key, now, remembered], |row| row.get(0))? || what == "pauses" && queue.paused {
+            used.push(what.to_owned());
+        }
+    }
+    let aging = AgingRecord::decode(&doors::aging::stored(tx, &queue)?)?;
+    let mut declared = aging.clone();
+    declared.set(Aging::AsDeclared)?;
+    if declared != aging {
+        used.push("aging".to_owned());
+    }
+    if !used.is_empty() {
+        return Ok(Some(used));
+    }
+    for (table, column) in LARGE {
+        let step =
+            format!("DELETE FROM {table} WHERE queue = ?1 AND {column} IN (SELECT {column} FROM {table} WHERE queue = ?1 LIMIT {STEP})");
+        if tx.sql(&step)?.execute([queue.key])? == STEP {
+            return Ok(None);
+        }
+    }
+    for table in OF_LANES {
+        tx.sql(&format!("DELETE FROM {table} WHERE lane IN (SELECT lane FROM queue_lanes WHERE queue = ?1)"))?.execute([queue.key])?;
+    }
+    for table in include_str!("connection/schema.sql").split("CREATE TABLE ").skip(1) {
+        let (name, columns) = table.split_once(" (").unwrap_or_default();
+        if columns.split(") STRICT").next().is_some_and(|columns| columns.contains("    queue INTEGER")) {
+            tx.sql(&format!("DELETE FROM {name} WHERE queue = ?1"))?.execute([queue.key])?;
+        }
+    }
+    tx.forget_counts(queue.key);
+    Ok(Some(used))
 }

@@ -1,19 +1,31 @@
--- Removes all keys of a queue that nothing uses. Returns what uses it; nothing if they are removed.
---- include script/prelude, script/schema
+-- Removes all keys of a queue that nothing uses. ARGV: for how long given ids are remembered, unless a worker has said it. Returns what uses it; nothing if they are removed.
+--- include script/prelude, script/clock, script/schema
 
+local remembered = string.match(call('HGET', K.meta, 'ages') or '', '^%d+:(%d+)') or ARGV[1]
+local aging = string.match(call('HGET', K.meta, 'aging') or '', '^%d+:(.+)$')
+-- Without their answers, a relay would send its rows again.
+local has_outbox = call('HLEN', K.producers) > 10000
+for _, producer in ipairs(has_outbox and {} or call('HGETALL', K.producers)) do
+  has_outbox = has_outbox or string.find(producer, '^%d+#') ~= nil
+end
 local used = {}
 for _, use in ipairs({
-  { 'jobs', K.jobs }, { 'workers', K.lanes }, { 'schedules', K.schedules }, { 'rules of groups', K.rules }, { 'limits', K.limits },
+  { 'jobs', call('EXISTS', K.jobs) },
+  -- The leases of workers that have stopped are over.
+  { 'workers', call('ZCOUNT', K.leases, '(' .. ms(now), '+inf') },
+  { 'schedules', call('EXISTS', K.schedules) },
+  -- What programs have declared goes with them.
+  { 'rules of groups', call('HLEN', K.rules) - call('HEXISTS', K.rules, '+') },
+  { 'limits', call('EXISTS', K.limits) },
+  { 'pauses', (call('EXISTS', K.pauses) == 1 or call('HGET', K.meta, 'paused') == '1') and 1 or 0 },
+  { 'aging', aging and cmsgpack.unpack(aging).p and 1 or 0 },
+  { 'given ids', call('ZCOUNT', K.remembered, '(' .. ms(now - whole(remembered)), '+inf') },
+  { 'unique keys', call('ZCOUNT', K.within, '(' .. ms(now), '+inf') },
+  { 'outboxes', has_outbox and 1 or 0 },
 }) do
-  if call('EXISTS', use[2]) == 1 then
+  if use[2] > 0 then
     used[#used + 1] = use[1]
   end
-end
-if call('EXISTS', K.pauses) == 1 or call('HGET', K.meta, 'paused') == '1' then
-  used[#used + 1] = 'pauses'
-end
-if call('HEXISTS', K.meta, 'aging') == 1 then
-  used[#used + 1] = 'aging'
 end
 if #used == 0 then
   for _, key in ipairs(KEYS) do

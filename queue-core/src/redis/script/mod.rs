@@ -234,6 +234,7 @@ mod tests {
             ("limits/list", "limits", "LIMIT_RULES"),
             ("operation/set", "operations", "OPERATIONS_KEPT"),
             ("people/pauses", "pauses", "PAUSED_TASKS"),
+            ("people/remove_queue", "producers", "10,000, of which there are fewer"),
             ("people/stats", "counters", "the kinds of events"),
             ("schedule/list", "declared", "the schedules that code declares"),
             ("script/guard", "knows", "the workers that are up"),

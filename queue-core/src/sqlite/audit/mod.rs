@@ -5,7 +5,7 @@ mod find;
 mod repair;
 mod sweep;
 
-pub(crate) use self::sweep::sweep;
+pub(crate) use self::sweep::{remembered_since, sweep};
 use crate::{
     broker::{Audit, Damage},
     sqlite::{

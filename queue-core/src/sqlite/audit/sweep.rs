@@ -75,6 +75,12 @@ fn ages_noted(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed
     Ok(Some([age(0), age(1), age(2)]))
 }
 
+/// Given ids whose jobs ended before this time are no longer remembered.
+pub(crate) fn remembered_since(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<i64, Failed> {
+    let age = ages_noted(tx, queue)?.map_or_else(|| ms(SweepLimits::default().remembered), |[_, remembered, _]| remembered);
+    Ok(tx.now.saturating_sub(age))
+}
+
 fn ms(age: Duration) -> i64 {
     i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
 }

@@ -192,6 +192,11 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// What was counted for a queue that is removed goes with it.
+    pub(crate) fn forget_counts(&mut self, queue: i64) {
+        self.counters.retain(|(of, _), _| *of != queue);
+    }
+
     /// A counter's value, with what this transaction added.
     pub(crate) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
         let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
