@@ -350,7 +350,8 @@ impl Inspect for RedisBroker {
         if used.is_empty() {
             let registry = self.keys.queues();
             self.servers.command(Purpose::Beats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
-            // Whoever has registered in the meantime has found the name on the list.
+            // Whoever has registered in the meantime has found the name on the list. If it registers only now, the name is missing until the next
+            // registration, or until a worker of the queue audits it.
             self.list_again(queue).await?;
         }
         Ok(used)

@@ -40,10 +40,6 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();
     let registered = Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?);
-    // The first of a queue: an operator may have removed one of this name from the list since it was looked at.
-    if registered.name.as_str().ends_with(".1") {
-        broker.list_queue(&request.queue, request.until).await?;
-    }
     Ok(registered.served(number::<i64>(next(&mut values)?)? == 1))
 }
 
