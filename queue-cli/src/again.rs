@@ -102,8 +102,8 @@ struct Screen {
 }
 
 impl Screen {
-    /// What to print of an answer on a terminal of this many columns and rows. Without one, as the broker cannot be reached, it goes on with
-    /// the last.
+    /// The text that shows an answer on a terminal of this many columns and rows. An empty answer, of a
+    /// broker that cannot be reached, leaves the last one on the screen.
     fn next(&mut self, answer: String, (columns, rows): (usize, usize)) -> String {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if !answer.is_empty() {

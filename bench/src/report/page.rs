@@ -118,7 +118,7 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
     page
 }
 
-/// Our numbers beside those of the same name that others have: other projects and designs on Redis, and whoever uses SQLite or PostgreSQL.
+/// Compares our numbers with the numbers of other projects and designs that have the same name.
 fn side_by_side(lines: &[Line]) -> String {
     let is_sqlite = |line: &Line| line.name.starts_with("sqlite_");
     let is_postgres = |line: &Line| line.name.starts_with("postgres_");

@@ -176,8 +176,8 @@ impl fmt::Debug for Link {
 }
 
 /// Every call of a worker or a producer meets the weather, except for `audit`, `condition` and
-/// `durability`. Calls of operators do not, except for changes and rewinds: no operator reads while
-/// a life goes on.
+/// `durability`. Calls of operators do not, except for changes and rewinds: operators read
+/// only after a life has ended.
 impl Wrapper for Link {
     fn inner(&self) -> &dyn Broker {
         &*self.broker
