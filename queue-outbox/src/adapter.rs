@@ -1,5 +1,7 @@
 //! What the adapters of database libraries share, those in other packages included: the SQL, and what its answers mean. It is no part of the public interface.
 
+use std::sync::Once;
+
 pub use crate::completion::Committing;
 use crate::{
     Outbox, Prepared,
@@ -56,6 +58,26 @@ const FULL: i64 = 2;
 /// [`Error::Synchronous`].
 pub fn check_synchronous(outbox: &Outbox, found: i64) -> Result<()> {
     if found < FULL && !outbox.may_lose_effects() { Err(Error::Synchronous { found }) } else { Ok(()) }
+}
+
+/// Selects the version of SQLite that is linked in, which [`warn_of_wal_reset_bug`] takes.
+pub const VERSION_SQL: &str = "SELECT sqlite_version()";
+
+/// Logs one warning if this version of SQLite has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug).
+pub fn warn_of_wal_reset_bug(version: &str) {
+    static WARNED: Once = Once::new();
+    if has_wal_reset_bug(version) {
+        WARNED.call_once(|| {
+            tracing::warn!(version, "this SQLite has the WAL-reset bug, which can corrupt the file of an outbox; update libsqlite3-sys");
+        });
+    }
+}
+
+/// Whether this SQLite can corrupt a file that several connections write to.
+fn has_wal_reset_bug(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0_u32);
+    !matches!((next(), next(), next()), (3, 44, 6..) | (3, 50, 7..) | (3, 51, 3..) | (3, 52.., _) | (4.., _, _))
 }
 
 /// Selects name and file of a database that is attached in SQLite.
@@ -135,4 +157,19 @@ pub fn no_row(dialect: Dialect) -> Error {
 /// A table is missing, as the database says.
 pub fn no_tables(dialect: Dialect, problem: impl Into<String>) -> Error {
     Error::NoTables { dialect: dialect.name(), problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_without_the_fix_of_the_wal_reset_bug_are_known() {
+        for version in ["3.7.17", "3.35.0", "3.44.5", "3.45.0", "3.46.0", "3.50.6", "3.51.2", "3.51"] {
+            assert!(has_wal_reset_bug(version), "{version}");
+        }
+        for version in ["3.44.6", "3.50.7", "3.51.3", "3.52.0", "3.54.1", "4.0.0"] {
+            assert!(!has_wal_reset_bug(version), "{version}");
+        }
+    }
 }

@@ -25,8 +25,6 @@
 mod commit;
 pub(crate) mod store;
 
-use std::sync::Once;
-
 use queue_core::{Event, JobAddress, client::row::Outgoing};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -113,13 +111,7 @@ fn insert(outbox: &Outbox, tx: &Transaction<'_>, row: &Prepared) -> Result<()> {
 
 /// The identity of a database, and the version of its tables.
 fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
-    static WARNED: Once = Once::new();
-    if has_wal_reset_bug(rusqlite::version_number()) {
-        let version = rusqlite::version();
-        WARNED.call_once(|| {
-            tracing::warn!(version, "this SQLite has the WAL-reset bug, which can corrupt the file of an outbox; update libsqlite3-sys")
-        });
-    }
+    adapter::warn_of_wal_reset_bug(rusqlite::version());
     let found = connection.query_row(&Dialect::Sqlite.database_sql("main")?, (), |row| Ok((row.get(0)?, row.get(1)?))).optional();
     let found = found.map_err(|error| match attached(connection) {
         Some(file) => adapter::no_tables(
@@ -129,11 +121,6 @@ fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
         None => with_tables(error),
     });
     found?.ok_or_else(|| adapter::no_row(Dialect::Sqlite))
-}
-
-/// Whether this SQLite can corrupt a file that several connections write to.
-fn has_wal_reset_bug(number: i32) -> bool {
-    !matches!(number, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..)
 }
 
 /// The attached file that has the tables of an outbox.
@@ -149,20 +136,5 @@ fn with_tables(error: rusqlite::Error) -> Error {
     match error.to_string() {
         said if said.contains("no such table") => adapter::no_tables(Dialect::Sqlite, said),
         _ => Error::Sqlite(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_without_the_fix_of_the_wal_reset_bug_are_known() {
-        for number in [3_035_000, 3_044_005, 3_045_000, 3_046_000, 3_050_006, 3_051_002] {
-            assert!(has_wal_reset_bug(number), "{number}");
-        }
-        for number in [3_044_006, 3_050_007, 3_051_003, 3_054_001] {
-            assert!(!has_wal_reset_bug(number), "{number}");
-        }
     }
 }

@@ -22,7 +22,7 @@ mod adapter;
 
 use queue_outbox::{
     Dialect, Error, Outbox, Prepared, Result, VERSION,
-    adapter::{ATTACHED_SQL, Committing, check_synchronous, no_row},
+    adapter::{ATTACHED_SQL, Committing, VERSION_SQL, check_synchronous, no_row, warn_of_wal_reset_bug},
 };
 use sqlx::{SqlitePool, error::DatabaseError};
 
@@ -35,11 +35,14 @@ type Db = sqlx::Sqlite;
 const DIALECT: Dialect = Dialect::Sqlite;
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// Opens the outbox in the main database of this pool.
+/// Opens the outbox in the main database of this pool. If the SQLite that is linked in has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs
+/// one warning.
 ///
 /// # Errors
 /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Database`].
 pub async fn open(pool: &SqlitePool) -> Result<Outbox> {
+    let version: String = sqlx::query_scalar(VERSION_SQL).fetch_one(pool).await.map_err(failed)?;
+    warn_of_wal_reset_bug(&version);
     adapter::open(pool, "main").await
 }
 
