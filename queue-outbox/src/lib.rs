@@ -1,7 +1,9 @@
-//! Jobs that commit with your data: a job is enqueued if and only if the transaction of the application commits.
+//! Jobs that commit with your data. If the transaction of the application rolls back, the job is never enqueued. If it commits, a relay submits the job until the broker
+//! has answered. The broker may then still drop a duplicate of a unique key, or refuse a given id that another job has.
 //!
 //! The application inserts the job into an *outbox*, a table in its own database, within its transaction. A *relay*, in a worker or in any other process,
-//! sends the rows to the broker and deletes them. A relay that crashes, hangs or loses its connection loses no job and sends none twice.
+//! sends the rows to the broker and deletes them. A relay that crashes, hangs or loses its connection loses no job and sends none twice, if the broker keeps its data and
+//! is reachable again within 30 days.
 //!
 //! 1. Create the tables: run [`Dialect::migration`] once, or what `queue outbox init --dialect postgres` prints.
 //! 2. Open an [`Outbox`] on the database. It needs no broker.

@@ -26,7 +26,7 @@ pub(super) async fn open(pool: &Pool<Db>, schema: &str) -> Result<Outbox> {
 
 /// Stores a job in an outbox: a `Job`, a `RawJob`, or a `Publication`.
 pub trait EnqueueIn: Outgoing + Send + Sized {
-    /// Stores it in the transaction. It is enqueued if and only if the transaction commits.
+    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
     ///
     /// # Errors
     /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`];
@@ -46,7 +46,7 @@ impl<J: Outgoing + Send> EnqueueIn for J {
 
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
-    /// Stores it in the transaction. It is published if and only if the transaction commits. An event with options is stored by
+    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
     /// [`enqueue_in`](EnqueueIn::enqueue_in) of its `Publication`.
     ///
     /// # Errors
