@@ -89,7 +89,7 @@ impl Outbox {
     }
 
     /// The same outbox, whose jobs of a group are sent in the order in which their transactions commit, even if these overlap. In PostgreSQL, each insert of a job with a group
-    /// takes an advisory lock of the group until its transaction ends, and so waits for other transactions that have done so. Transactions that insert into several groups
+    /// takes `pg_advisory_xact_lock(bigint)` with the first 64 bits of the group's digest until its transaction ends, and so waits for other transactions that have done so. Transactions that insert into several groups
     /// one after the other need the same order of groups, or PostgreSQL ends one of them because of a deadlock. In SQLite, it is always so.
     #[must_use]
     pub fn in_commit_order(&self) -> Outbox {
@@ -163,14 +163,14 @@ impl Outbox {
         }
     }
 
-    /// Wakes the relays of this process, after a commit. Without it, a relay finds the rows within a second. Those of other processes are woken by
-    /// [`notify_sql`](Self::notify_sql).
+    /// Wakes the relays of this process, after a commit. Without it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s. Those of other processes are
+    /// woken by [`notify_sql`](Self::notify_sql).
     pub fn wake(&self) {
         self.0.bell.send_replace(());
     }
 
-    /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the commit and outside of a transaction: within one it would cost most of the
-    /// database's throughput. A relay that runs by `Relay::postgres` hears it.
+    /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the commit and outside of a transaction: PostgreSQL serializes the commits of
+    /// all transactions that notify, in the whole cluster. Relays made by `Relay::postgres` receive it. It is a commit of its own, which waits for no disk.
     pub fn notify_sql(&self) -> Option<&str> {
         self.0.notify.as_deref()
     }

@@ -59,7 +59,7 @@ impl Outbox {
     }
 
     /// Wakes the relays of all processes, after a commit: those of this process at once, those of others by `pg_notify`, at most every 10 ms. It reports no error: without
-    /// it, a relay finds the rows within a second.
+    /// it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
     pub async fn notify(&self, client: &Client) {
         self.wake();
         let Some(sql) = self.notify_sql().filter(|_| self.may_notify()) else { return };

@@ -63,7 +63,7 @@ pub async fn open_in(pool: &PgPool, schema: &str) -> Result<Outbox> {
 }
 
 /// Wakes the relays of all processes, after a commit: those of this process at once, those of others by `pg_notify`, at most every 10 ms. It reports no error: without
-/// it, a relay finds the rows within a second.
+/// it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
 pub async fn notify(outbox: &Outbox, pool: &PgPool) {
     outbox.wake();
     if let Some(sql) = outbox.notify_sql().filter(|_| outbox.may_notify()) {
