@@ -1,11 +1,7 @@
 //! What the expansion of `#[task]` and `#[derive(Task)]` uses, so that a crate with tasks depends on this one alone. Not
 //! part of the public interface.
 
-use std::{
-    convert::Infallible,
-    marker::PhantomData,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use std::{option::Option, vec::Vec};
 
 pub use crate::text::{is_obeyed, plain, redacted};
@@ -35,7 +31,7 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
 /// # Errors
 /// What is wrong with it.
 pub fn json(text: &str) -> Result<serde_json::Value, String> {
-    crate::any_json::read(text).map_err(|problem| problem.to_string())
+    crate::codec::any_json::read(text).map_err(|problem| problem.to_string())
 }
 
 /// What a value is as JSON once it was stored.
@@ -55,6 +51,7 @@ pub fn result_of<T: DeserializeOwned>(stored: Option<&[u8]>) -> Result<T, String
     stored_result(stored.unwrap_or(NIL)).and_then(crate::codec::decode)
 }
 
+pub use crate::handler::Returned;
 pub use crate::inject::Injected;
 pub use crate::outcome::ReadBack;
 pub use crate::parameter::{Access, Field, Group, Has, Lacks, Tag, is_word, of_injected, of_payload};
@@ -129,18 +126,6 @@ pub trait Unhandled {
 impl<H> Unhandled for &Handling<H> {
     fn handle(self, _: JobContext, _: Wanted) -> BoxFuture<'static, Outcome> {
         unreachable!("a task without a handler does not compile")
-    }
-}
-
-/// What a payload struct returns as a task; there is no value of it. That the output can be stored is asked by [`Handler`]
-/// alone, where the user wrote it, and not by [`Task`] again.
-#[derive(Debug)]
-pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
-
-impl<H: Handler> TaskReturn for Returned<H> {
-    type Output = <H::Output as TaskReturn>::Output;
-    fn end(self, _: bool) -> Outcome {
-        match self.0 {}
     }
 }
 

@@ -6,6 +6,7 @@
 //! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants once overflowed the
 //! stack. So a scan that does not recurse walks the bytes first.
 
+pub(crate) mod any_json;
 mod read;
 mod write;
 
@@ -172,8 +173,8 @@ pub(crate) fn unread(problem: &impl fmt::Display) -> Problem {
 /// # Errors
 /// What is wrong with the JSON.
 pub fn from_json(json: &str) -> Result<Vec<u8>, String> {
-    let value = crate::any_json::read(json).map_err(|problem| problem.to_string())?;
-    encode(&crate::any_json::FromJson(&value))
+    let value = any_json::read(json).map_err(|problem| problem.to_string())?;
+    encode(&any_json::FromJson(&value))
 }
 
 /// Whether it is a map, as every payload is.

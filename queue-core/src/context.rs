@@ -1,5 +1,6 @@
 //! The context of a running job: its [`JobContext`], and the application's [`Data`].
 
+pub mod completion;
 mod cost;
 mod remarks;
 
@@ -17,9 +18,9 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
-use self::{cost::NowUsed, remarks::Told};
+use self::{completion::Completion, cost::NowUsed, remarks::Told};
 pub use crate::outcome::CancelCause;
-use crate::{address::JobId, broker::PartyName, client::Client, completion::Completion, handler::DataNeed};
+use crate::{address::JobId, broker::PartyName, client::Client};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
 ///
@@ -87,6 +88,24 @@ impl DataMap {
 impl fmt::Debug for DataMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DataMap({})", self.0.len())
+    }
+}
+
+/// A `Data<T>` that a task wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataNeed {
+    /// The type.
+    pub id: TypeId,
+    /// Its name, for the message when it is missing.
+    pub name: &'static str,
+    /// An `Arc` of it, which will do as well.
+    pub(crate) shared: TypeId,
+}
+
+impl DataNeed {
+    /// The need for a value of type `T`.
+    pub fn of<T: ?Sized + 'static>() -> Self {
+        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>(), shared: TypeId::of::<Arc<T>>() }
     }
 }
 

@@ -30,6 +30,8 @@
 //! that newer fields (parent, result schema) can be added. Of an envelope with a newer *version*
 //! only the version and the task are read, and the job is parked.
 
+pub(crate) mod tags;
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -38,10 +40,10 @@ use std::{
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::tags::check_tags;
 use crate::{
     codec,
     error::{Error, Result},
-    tags::check_tags,
 };
 
 /// The newest envelope version this library reads and the one it writes.

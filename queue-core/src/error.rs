@@ -1,12 +1,14 @@
 //! The error type of this crate, grouped by what the caller can do.
 
 mod kind;
+mod pending;
 mod way_out;
 
 use std::{error::Error as StdError, sync::Arc};
 
+pub use self::pending::Pending;
 use self::way_out::{it_is, way_out};
-use crate::{address::JobAddress, group::GroupName};
+use crate::address::{JobAddress, JobId};
 
 /// The error of the operating system, the server or the database behind one of ours.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
@@ -187,7 +189,7 @@ pub enum Error {
         /// The operation.
         verb: &'static str,
         /// The job that holds the key, in the same queue.
-        holder: crate::address::JobId,
+        holder: JobId,
     },
 
     // --- The set-up is wrong: correct the configuration. ---
@@ -334,7 +336,7 @@ pub enum Error {
     /// [`Pending::retry`](crate::Pending::retry) determines which, and never stores a second job.
     /// Its [`source`](std::error::Error::source) is the error of the last try.
     #[error(transparent)]
-    Unknown(Box<crate::pending::Pending>),
+    Unknown(Box<Pending>),
     /// A bug of this library, or data that another program has written to its keys.
     #[error("unexpected answer from the broker: {0}")]
     Internal(String),
@@ -433,8 +435,8 @@ impl Error {
     }
 
     /// The group is the one in which a job should have been.
-    pub(crate) fn group_full(queue: &str, group: Option<&GroupName>) -> Self {
-        Error::GroupFull { queue: queue.to_owned(), group: group.map(|group| shown(group.as_str())).unwrap_or_default() }
+    pub(crate) fn group_full(queue: &str, group: Option<&str>) -> Self {
+        Error::GroupFull { queue: queue.to_owned(), group: group.map(shown).unwrap_or_default() }
     }
 }
 

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use crate::{
-    client::{Client, Published},
+    codec::ParamDef,
     draft::Options,
     error::Result,
     outcome::Outcome,
     payload::{self, Fields, OfEvent, PayloadWriter},
-    task::ParamDef,
 };
 
 /// A type of event of this program. The derive submits it.
@@ -146,14 +145,6 @@ impl Publication {
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.options.id = Some(id.into());
         self
-    }
-
-    /// Appends the event to the log of its topic: see [`Client::publish`].
-    ///
-    /// # Errors
-    /// Those of [`Client::publish`].
-    pub async fn publish(self, client: &Client) -> Result<Published> {
-        client.publish_event(self).await
     }
 }
 

@@ -1,9 +1,9 @@
 //! How a task is run: its handler, as the macros write it, the registry finds it and the worker calls it.
 
-use std::{any::TypeId, fmt, ops::Range, sync::Arc};
+use std::{convert::Infallible, fmt, marker::PhantomData, ops::Range};
 
 use crate::{
-    context::{JobContext, LeaseClock},
+    context::{DataNeed, JobContext, LeaseClock},
     io::BoxFuture,
     outcome::{Outcome, TaskReturn},
     task::{Task, TaskDef},
@@ -69,24 +69,6 @@ impl fmt::Debug for HandlerDef {
     }
 }
 
-/// A `Data<T>` that a task wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataNeed {
-    /// The type.
-    pub id: TypeId,
-    /// Its name, for the message when it is missing.
-    pub name: &'static str,
-    /// An `Arc` of it, which will do as well.
-    pub(crate) shared: TypeId,
-}
-
-impl DataNeed {
-    /// The need for a value of type `T`.
-    pub fn of<T: ?Sized + 'static>() -> Self {
-        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>(), shared: TypeId::of::<Arc<T>>() }
-    }
-}
-
 /// How a task is run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunFn {
@@ -146,5 +128,17 @@ impl Call {
     /// The encoded payload.
     pub fn payload(&self) -> &[u8] {
         &self.envelope[self.payload.clone()]
+    }
+}
+
+/// What a payload struct returns as a task; there is no value of it. That the output can be stored is asked by [`Handler`]
+/// alone, where the user wrote it, and not by [`Task`] again.
+#[derive(Debug)]
+pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
+
+impl<H: Handler> TaskReturn for Returned<H> {
+    type Output = <H::Output as TaskReturn>::Output;
+    fn end(self, _: bool) -> Outcome {
+        match self.0 {}
     }
 }

@@ -4,8 +4,7 @@
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    context::{Data, JobContext},
-    handler::DataNeed,
+    context::{Data, DataNeed, JobContext},
     outcome::Outcome,
 };
 
@@ -14,7 +13,7 @@ use crate::{
 /// Put `#[inject]` before a parameter of such a type:
 ///
 /// ```
-/// use queue_core::{Inject, prelude::*, handler::DataNeed};
+/// use queue_core::{DataNeed, Inject, prelude::*};
 ///
 /// struct Prices {
 ///     today: u64,

@@ -6,11 +6,10 @@ use std::fmt::Write;
 
 pub(crate) use self::value::{group_of_payload, tag_of_payload};
 use crate::{
-    codec::value_end,
+    codec::{any_json, value_end},
     error::{Error, Result},
     group::GroupName,
     limit::{LimitDef, LimitKey},
-    payload,
     text::cut,
     unique::{Hold, OF_PARAMETERS, OnConflict, UniqueKey},
 };
@@ -91,7 +90,7 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
             canonical(&mut bytes, value, 0, &mut at).map_err(|problem| refused(&at, &problem))?;
             if text.len() < KEY_MAX {
                 let space = if text.is_empty() { "" } else { " " };
-                let shown = payload::to_json(value).unwrap_or_else(|_| "?".to_owned());
+                let shown = any_json::to_json(value).unwrap_or_else(|_| "?".to_owned());
                 // Writing to a String cannot fail.
                 let _ = write!(text, "{space}{path}={shown}");
             }
@@ -126,7 +125,7 @@ pub(crate) fn limit_of_payload(
         canonical(&mut bytes, value.unwrap_or(&[0xc0]), 0, &mut at).map_err(|problem| refused(&at, &problem))?;
         if let Some(value) = value {
             known = true;
-            say(&rmp_serde::from_slice::<String>(value).or_else(|_| payload::to_json(value)).unwrap_or_else(|_| "?".to_owned()));
+            say(&rmp_serde::from_slice::<String>(value).or_else(|_| any_json::to_json(value)).unwrap_or_else(|_| "?".to_owned()));
         }
     }
     if limit.by_group {

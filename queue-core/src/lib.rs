@@ -126,7 +126,6 @@ pub mod __private;
 pub mod address;
 #[doc(hidden)]
 pub mod alarm;
-mod any_json;
 mod begin;
 pub mod broker;
 #[doc(hidden)]
@@ -136,8 +135,6 @@ pub mod clock;
 #[doc(hidden)]
 pub mod codec;
 #[doc(hidden)]
-pub mod completion;
-#[doc(hidden)]
 pub mod context;
 mod digest;
 mod draft;
@@ -146,7 +143,6 @@ pub mod envelope;
 mod error;
 #[doc(hidden)]
 pub mod event;
-mod failure;
 mod fingerprint;
 mod group;
 #[doc(hidden)]
@@ -169,7 +165,6 @@ pub mod parameter;
 mod pauses;
 #[doc(hidden)]
 pub mod payload;
-mod pending;
 pub mod prelude;
 mod priority;
 #[cfg(feature = "process")]
@@ -187,7 +182,6 @@ mod sources;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod sqlite;
-mod tags;
 #[doc(hidden)]
 pub mod task;
 mod test_context;
@@ -220,14 +214,12 @@ pub use self::{
         Client, EnqueueAllError, Handle, Job, JobResult, Lost, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored,
         Transition, Watch, Watched,
     },
-    completion::Done,
-    context::{Data, JobContext},
+    context::{Data, DataNeed, JobContext, completion::Done},
     draft::Draft,
     error::{Cause, Error, Result},
     event::{Event, Publication},
-    failure::Failure,
     fingerprint::Fingerprint,
-    handler::{DataNeed, Handler},
+    handler::Handler,
     inject::Inject,
     inspector::{
         AttemptError, ClearGroup, Cleared, Difference, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, Found, GroupPage,
@@ -238,7 +230,7 @@ pub use self::{
     io::BoxFuture,
     key::UniqueDef,
     middleware::{Middleware, Next},
-    outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},
+    outcome::{CancelCause, Failure, Outcome, TaskFailure, TaskResult, TaskReturn},
     registry::Registry,
     schedule::{Backfilled, Schedule, ScheduleAddress, ScheduleHappened, ScheduleRan, ScheduleRecord, Schedules},
     task::{Backoff, OnIsolation, Task, TaskDef, TaskOutput},

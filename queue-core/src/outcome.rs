@@ -1,6 +1,8 @@
 //! How a run of a job ended, towards the application: the return value of the handler, and the cases that the worker adds. The worker
 //! makes an [`Ending`](crate::broker::Ending) of it for the broker.
 
+mod failure;
+
 use std::{
     any::Any,
     cell::RefCell,
@@ -13,11 +15,11 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use self::failure::Failure;
 use crate::{
     codec::{self, Form, Writer},
     envelope::{ERROR_MAX, RESULT_MAX},
     error::Error,
-    failure::Failure,
     text::cut,
 };
 

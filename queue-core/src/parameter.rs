@@ -6,11 +6,9 @@ use std::{collections::HashSet, fmt::Display, marker::PhantomData};
 use serde::{Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 use crate::{
-    __private::Returned,
     codec::Form,
-    completion::Done,
-    context::Data,
-    handler::Handler,
+    context::{Data, completion::Done},
+    handler::{Handler, Returned},
     inject::{Inject, Injected},
     outcome::{ReadBack, read_back},
     payload::{Param, Payload},

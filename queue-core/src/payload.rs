@@ -8,19 +8,20 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    any_json::{self, FromJson},
-    codec::{self, Form, Writer},
+    codec::{
+        self, Form, ParamDef, Writer,
+        any_json::{self, FromJson},
+    },
     error::{Error, Result},
     outcome::Outcome,
-    task::ParamDef,
 };
 
 mod check;
 mod fields;
 
 pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, given_fields, read_fields};
-pub use crate::any_json::to_json;
-pub(crate) use crate::any_json::to_value;
+pub use crate::codec::any_json::to_json;
+pub(crate) use crate::codec::any_json::to_value;
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
 #[diagnostic::on_unimplemented(

@@ -8,8 +8,10 @@ use std::{
 use crate::{
     address::JobId,
     client::Client,
-    completion::{Completion, effects_key},
-    context::{ContextInit, DataMap, Environment, JobContext},
+    context::{
+        ContextInit, DataMap, Environment, JobContext,
+        completion::{Completion, effects_key},
+    },
 };
 
 /// Makes a [`JobContext`] for a test that calls a task function by hand: of the first attempt of a job, unless something else is set.

@@ -196,8 +196,8 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             };
             const __QUEUE_PARAMS: &[#core::task::ParamDef] = #definitions;
 
-            fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
-                let __queue_found: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+            fn __queue_needs() -> __queue::Vec<#core::DataNeed> {
+                let __queue_found: __queue::Vec<__queue::Vec<#core::DataNeed>> = __queue::Vec::from([#(#needs),*]);
                 __queue_found.into_iter().flatten().collect()
             }
 

@@ -154,8 +154,8 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                 needs: __queue_needs,
             };
 
-            fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
-                let __queue_found: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+            fn __queue_needs() -> __queue::Vec<#core::DataNeed> {
+                let __queue_found: __queue::Vec<__queue::Vec<#core::DataNeed>> = __queue::Vec::from([#(#needs),*]);
                 __queue_found.into_iter().flatten().collect()
             }
 

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, stream::iter};
 use queue_core::{
     Client, Done, JobAddress, JobContext, JobState,
-    completion::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
+    context::completion::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
 };
 use tokio::sync::oneshot;
 

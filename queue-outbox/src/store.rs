@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use queue_core::{client::row::digest_of, completion::EffectsKey, envelope::Envelope};
+use queue_core::{client::row::digest_of, context::completion::EffectsKey, envelope::Envelope};
 
 use crate::{
     completion::EffectsRow,

@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use queue_core::{
     Client,
     broker::{Condition, DynBroker, ProcessId, Subscribe, WorkerInfo},
-    completion::Endings,
+    context::completion::Endings,
     context::{Environment, LeaseClock},
     handler::HandlerDef,
     middleware::Stack,

@@ -18,9 +18,9 @@ use super::{
 use crate::{
     address::JobAddress,
     broker::{MAX_BYTES, MAX_ITEMS, NewJob},
+    envelope::tags::has_tags,
     error::{Error, Result},
     observe::spans,
-    tags::has_tags,
     task::Task,
 };
 

@@ -122,6 +122,16 @@ impl Client {
     }
 }
 
+impl Publication {
+    /// Appends the event to the log of its topic: see [`Client::publish`].
+    ///
+    /// # Errors
+    /// Those of [`Client::publish`].
+    pub async fn publish(self, client: &Client) -> Result<Published> {
+        client.publish_event(self).await
+    }
+}
+
 /// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has group, headers, tags and id.
 pub(super) fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
     let Publication { topic, event, payload, mut options, tags } = event;

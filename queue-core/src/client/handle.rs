@@ -5,13 +5,14 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Client, waits::until_ended};
+use super::Client;
 use crate::{
     address::{JobAddress, JobId},
     broker::{Changed, Confirmed, JobState, StoredJob, after, on_broker_until},
     codec,
     envelope::Envelope,
     error::{Error, Result},
+    inspector::until_ended,
     outcome::{NIL, stored_result},
     task::{Task, TaskDef, TaskOutput},
 };

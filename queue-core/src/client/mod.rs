@@ -17,7 +17,6 @@ mod sender;
 mod unique;
 mod unserved;
 mod url;
-mod waits;
 mod watch;
 
 use std::{
@@ -37,7 +36,6 @@ pub use self::{
 };
 use tracing::{Instrument, Span};
 
-pub(crate) use self::waits::until_ended;
 use self::{handle::Kept, prepare::Prepared, sender::Sender};
 use crate::{
     address::JobAddress,
@@ -47,10 +45,9 @@ use crate::{
     inspector::{Inspector, SeenQueues},
     io::BoxFuture,
     observe::{Observe, Observed, spans},
-    schedule::Schedules,
     task::{Task, limits_of},
 };
-pub use crate::{broker::LONGEST, pending::Pending};
+pub use crate::{broker::LONGEST, error::Pending};
 
 /// How long the client tries an enqueue before it returns [`Error::Unknown`] or [`Error::Unavailable`], unless
 /// [`with_deadline`](Client::with_deadline) sets another time.
@@ -356,11 +353,6 @@ impl Client {
     /// Lists, shows and repairs jobs and queues.
     pub fn inspector(&self) -> Inspector {
         Inspector::new(self.0.broker.clone(), self.0.deadline, self.0.seen.clone())
-    }
-
-    /// Defines, lists and changes schedules.
-    pub fn schedules(&self) -> Schedules {
-        Schedules::new(self.clone())
     }
 
     /// Stores a job. After `Ok`, the job runs, or an operator can read why it does not.

@@ -13,8 +13,7 @@ use super::{
 use crate::{
     address::JobAddress,
     broker::{Enqueue, after, on_broker},
-    error::{Error, Result},
-    pending::Pending,
+    error::{Error, Pending, Result},
     task::Task,
 };
 

@@ -78,7 +78,9 @@ impl Answer {
                 address.id = id;
                 Stored::Buffered
             }
-            Enqueued::GroupFull | Enqueued::Held => return Err(Error::group_full(&address.queue, self.full.as_ref())),
+            Enqueued::GroupFull | Enqueued::Held => {
+                return Err(Error::group_full(&address.queue, self.full.as_ref().map(GroupName::as_str)));
+            }
         };
         Ok((address, stored, self.confirmed))
     }

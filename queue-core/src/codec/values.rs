@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::*;
-use crate::any_json::to_json;
+use crate::codec::any_json::to_json;
 
 /// It is shown as serde_json writes it, and read as it was written, from the stored form and from JSON.
 #[allow(clippy::needless_pass_by_value, reason = "the calls are shorter")]

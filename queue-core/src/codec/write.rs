@@ -674,7 +674,7 @@ impl SerializeStruct for Struct<'_, '_> {
                 map.value(value)
             }
             Struct::Number(writer) => writer.number(&text()?),
-            Struct::Raw(writer) => crate::any_json::read(&text()?)?.serialize(&mut **writer),
+            Struct::Raw(writer) => super::any_json::read(&text()?)?.serialize(&mut **writer),
         }
     }
 

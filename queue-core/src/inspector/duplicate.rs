@@ -86,7 +86,7 @@ impl Inspector {
                 Err(Error::KeyHeld { job: job.clone(), verb: "duplicate", holder })
             }
             Some(Enqueued::IdConflict) => Err(Error::IdConflict(copy)),
-            Some(Enqueued::GroupFull) => Err(Error::group_full(&copy.queue, group.as_ref())),
+            Some(Enqueued::GroupFull) => Err(Error::group_full(&copy.queue, group.as_ref().map(|group| group.as_str()))),
             _ => Ok(Duplicated { job: copy, served }),
         }
     }

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{AttemptError, JobLog, JobRecord, LogLine, Progress, Reason, Running, UnreadableBy};
 use crate::{
     address::{JobAddress, JobId},
-    any_json,
     broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, history::FailureKind},
+    codec::any_json,
     error::Error,
     fingerprint::Fingerprint,
 };

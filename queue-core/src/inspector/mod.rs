@@ -29,10 +29,12 @@ mod rewind;
 mod search;
 mod seen;
 mod topics;
+mod waits;
 mod walk;
 mod why;
 mod workers;
 
+pub(crate) use self::waits::until_ended;
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
@@ -67,7 +69,6 @@ use tokio::time::Instant;
 use crate::{
     address::{JobAddress, JobId, check_queue},
     broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, StoredJob, after, on_broker, on_broker_until},
-    client::until_ended,
     error::{Error, Result},
     text::cut,
 };

@@ -8,10 +8,10 @@ use std::{
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
-    any_json,
     broker::{
         Begin, ENTRIES_READ, JobState, MOST_TAKEN, QueueStats, Retention, StoredEvent, StoredSubscription, Subscribe, Trimmed, Unknown,
     },
+    codec::any_json,
     error::{Error, Result},
     payload,
 };

@@ -2,9 +2,9 @@
 
 use super::find;
 use crate::{
+    codec::any_json,
     error::{Error, Result},
     group::GroupName,
-    payload,
 };
 
 /// The group of a job by the parameter that names it; `None` where that is `None`.
@@ -46,7 +46,7 @@ fn text_of(parameter: &str, payload: &[u8], no: &str) -> Result<Option<String>, 
         Some(0xa0..=0xbf | 0xd9..=0xdb) => rmp_serde::from_slice::<String>(value).map_err(|_| format!("is not UTF-8, {no}"))?,
         Some(0xc2) => "false".to_owned(),
         Some(0xc3) => "true".to_owned(),
-        Some(0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff) => payload::to_json(value).map_err(|_| format!("has no JSON form, {no}"))?,
+        Some(0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff) => any_json::to_json(value).map_err(|_| format!("has no JSON form, {no}"))?,
         Some(_) => return Err(format!("is binary, {no}")),
     }))
 }

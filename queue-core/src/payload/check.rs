@@ -2,9 +2,8 @@
 
 use super::{Param, PayloadReader};
 use crate::{
-    codec,
+    codec::{self, ParamDef},
     error::{Error, Result},
-    task::ParamDef,
 };
 
 impl<'a> PayloadReader<'a> {

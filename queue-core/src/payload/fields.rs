@@ -10,11 +10,9 @@ use serde_path_to_error::Track;
 
 use super::{PayloadReader, PayloadWriter, check_known, misfit, missing, object, refused};
 use crate::{
-    any_json::FromJson,
-    codec::{self, Form, Problem, Reader, Writer},
+    codec::{self, Form, ParamDef, Problem, Reader, Writer, any_json::FromJson},
     error::{Error, Result},
     outcome::Outcome,
-    task::ParamDef,
 };
 
 /// What `#[derive(Task)]` implements [`Fields`] for.

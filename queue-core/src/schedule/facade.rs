@@ -68,11 +68,14 @@ pub struct Backfilled {
     pub jobs: usize,
 }
 
-impl Schedules {
-    pub(crate) fn new(client: Client) -> Self {
-        Schedules { client }
+impl Client {
+    /// Defines, lists and changes schedules.
+    pub fn schedules(&self) -> Schedules {
+        Schedules { client: self.clone() }
     }
+}
 
+impl Schedules {
     /// Makes a schedule, or changes the one of this name in the queue of its job. It may be called again: what is the same changes nothing. A
     /// change keeps the pause, the last tick and the runs. It is not retroactive: a new expression begins now. What is set here outlives what
     /// code declares, until it is [removed](Self::remove).

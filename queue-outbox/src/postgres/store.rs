@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, future::BoxFuture, stream::poll_fn};
-use queue_core::completion::EffectsKey;
+use queue_core::context::completion::EffectsKey;
 use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, Client, IsolationLevel, Row as PgRow, Transaction,

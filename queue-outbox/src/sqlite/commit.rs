@@ -8,7 +8,7 @@ use std::{
 
 use queue_core::{
     Done, JobContext,
-    completion::{Completion, StoredEnding},
+    context::completion::{Completion, StoredEnding},
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params, types::Null};
 use serde::{Serialize, de::DeserializeOwned};

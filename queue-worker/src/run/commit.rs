@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use queue_core::{
     Outcome,
     broker::{Delivery, Ending},
-    completion::{Completion, StoredEnding, effects_key},
+    context::completion::{Completion, StoredEnding, effects_key},
     envelope::Envelope,
 };
 

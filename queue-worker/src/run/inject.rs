@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use queue_core::{JobContext, broker::Delivery, completion::Completion, context::ContextInit, envelope::Envelope, task::TaskDef};
+use queue_core::{JobContext, broker::Delivery, context::ContextInit, context::completion::Completion, envelope::Envelope, task::TaskDef};
 
 use super::Run;
 use crate::{

@@ -10,8 +10,8 @@ use queue_conformance::{conformance::Lane, patience::wait};
 use queue_core::{
     Client, Done, JobAddress, JobContext, JobState, TestContext,
     broker::{BuryReason, Delivery, DynBroker, Ending},
-    completion::{Completion, effects_key},
     context::ContextInit,
+    context::completion::{Completion, effects_key},
     envelope::Envelope,
     prelude::*,
     registry::Registry,

@@ -241,7 +241,7 @@ impl Inspector {
             EditedJob::Yes | EditedJob::AsWanted => Ok(edited),
             EditedJob::Missing => Err(Error::NoSuchJob(job.to_string())),
             EditedJob::Held(holder) => Err(Error::KeyHeld { job: job.clone(), verb: "edit", holder }),
-            EditedJob::GroupFull => Err(Error::group_full(&job.queue, plan.request.group.as_ref())),
+            EditedJob::GroupFull => Err(Error::group_full(&job.queue, plan.request.group.as_ref().map(|group| group.as_str()))),
             EditedJob::Closed(_) | EditedJob::Differs => match self.stored(self.until(), job).await? {
                 None => Err(Error::NoSuchJob(job.to_string())),
                 // The answer was lost, and a worker was quick.

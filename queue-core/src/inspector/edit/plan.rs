@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     address::JobAddress,
-    any_json,
     broker::{EditJob, GroupName, JobLimits, LONGEST, LimitKey, SeenJob, Standing, UniqueKey},
     codec,
+    codec::any_json,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
     key,

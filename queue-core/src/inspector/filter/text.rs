@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     broker::{JobState, Priority},
+    envelope::tags::check_tag_name,
     error::{Error, Result},
     fingerprint::Fingerprint,
     inspector::Reason,
-    tags::check_tag_name,
 };
 
 impl Filter {

@@ -7,9 +7,9 @@ use redis::Value;
 use super::{Pass, STEP, damage};
 use crate::{
     broker::{Damage, DamageKind},
+    envelope::tags::{has_tags, indexed_tags},
     error::Result,
     redis::{keys::Kind, values::array},
-    tags::{has_tags, indexed_tags},
 };
 
 /// Bytes of the digest of a tag.

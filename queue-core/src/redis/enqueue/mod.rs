@@ -12,6 +12,7 @@ use redis::{Cmd, Value};
 use crate::{
     address::{JobId, topic_at},
     broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, JobLimits, NewJob, OnConflict, Priority, Unique},
+    envelope::tags::has_tags,
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
@@ -27,7 +28,6 @@ use crate::{
         topic,
         values::{FOREVER, array, bytes, ms, next, number, strange},
     },
-    tags::has_tags,
 };
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.

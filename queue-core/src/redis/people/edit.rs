@@ -5,6 +5,7 @@ use redis::Value;
 use crate::{
     address::JobId,
     broker::{EditJob, EditedJob, GroupName, JobLimits, JobState, Priority},
+    envelope::tags::has_tags,
     error::Result,
     redis::{
         RedisBroker,
@@ -15,7 +16,6 @@ use crate::{
         },
         values::{FOREVER, array, bytes, next, strange, words},
     },
-    tags::has_tags,
 };
 
 /// The feature bits of what the job is to be.

@@ -22,6 +22,7 @@ use super::{ended_told, listed, record, some_records, told, topic, until_and_id,
 use crate::{
     address::{JobId, subscription_at},
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
+    envelope::tags::is_tagged,
     error::{Error, Result},
     redis::{
         RedisBroker, groups,
@@ -29,7 +30,6 @@ use crate::{
         script::{SCAN, TAGGED},
         values::{array, bytes, next, number, strange, text},
     },
-    tags::is_tagged,
 };
 
 /// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come back to the head meanwhile.

@@ -9,6 +9,7 @@ use crate::{
         DueSchedules, GroupName, HANDED_OUT, JobLimits, MAX_ITEMS, Priority, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule,
         StoredSchedule,
     },
+    envelope::tags::has_tags,
     error::Result,
     redis::{
         RedisBroker,
@@ -20,7 +21,6 @@ use crate::{
         },
         values::{array, bytes, ms, next, number, strange, text},
     },
-    tags::has_tags,
 };
 
 pub(in crate::redis) async fn due(broker: &RedisBroker, queue: &str, limit: usize) -> Result<DueSchedules> {

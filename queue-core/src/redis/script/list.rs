@@ -15,10 +15,10 @@ use crate::{
         TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
+    envelope::tags::TAGS_MAX,
     envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
     redis::{SCHEMA, enqueue::LARGE, values::FOREVER},
-    tags::TAGS_MAX,
 };
 
 /// How long the record of a job is kept that has ended without being run: a day.

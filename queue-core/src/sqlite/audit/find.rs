@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension, params, types::Value};
 use crate::{
     address::JobId,
     broker::{DamageKind, GroupName, GroupOrder, GroupRule, LimitKey, LimitRecord, ProcessId, RuleOf, UniqueKey, WorkerInfo},
+    envelope::tags::tag_digests,
     sqlite::{
         connection::{
             statement::sql,
@@ -15,7 +16,6 @@ use crate::{
         },
         doors::row::{ACTIVE, CHAINED, HELD, LINED, LINED_SUSPECT, PARKED, READY},
     },
-    tags::tag_digests,
 };
 
 /// What is looked for.

@@ -3,11 +3,11 @@
 use rusqlite::params;
 
 use crate::{
+    envelope::tags::tag_digests,
     sqlite::connection::{
         statement::sql,
         tx::{Queue, Tx},
     },
-    tags::tag_digests,
 };
 
 /// Notes the tags of a job whose envelope is stored. Of a job without tags nothing is written.

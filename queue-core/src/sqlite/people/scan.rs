@@ -8,6 +8,7 @@ use rusqlite::{params, types::ValueRef};
 use super::record::{failures, if_told, record};
 use crate::{
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
+    envelope::tags::{is_tagged, tag_digest},
     sqlite::{
         connection::{
             statement::sql,
@@ -16,7 +17,6 @@ use crate::{
         },
         doors::row::{self, CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT},
     },
-    tags::{is_tagged, tag_digest},
 };
 
 /// The state of a job as a number, its rank, its position and its id.

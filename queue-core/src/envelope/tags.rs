@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Envelope;
 use crate::{
     address::check_name,
-    envelope::Envelope,
     error::{Error, Result},
 };
 

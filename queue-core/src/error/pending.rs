@@ -2,7 +2,8 @@
 
 use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
-use crate::{address::JobAddress, error::Error};
+use super::Error;
+use crate::address::JobAddress;
 
 /// An enqueue without an answer: its jobs may or may not be stored.
 ///

@@ -15,13 +15,13 @@ use std::{
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::JobContext;
 use crate::{
     address::JobId,
     client::row::digest_of,
     codec,
-    context::{CancelCause, JobContext},
     error::{Error, Result},
-    outcome::{Encoded, NIL, Outcome, TaskResult},
+    outcome::{CancelCause, Encoded, NIL, Outcome, TaskResult},
 };
 
 /// What a task returns whose effects commit together with its ending: `Result<Done<T>, E>`, where `T` is the result. Only a commit makes one (`ctx.commit(tx, result)`
