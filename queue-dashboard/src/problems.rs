@@ -78,12 +78,12 @@ impl Action {
     }
 }
 
-impl Finding {
-    /// The text in pieces: names, which stand between backticks, are the second of each two.
-    pub(crate) fn pieces(&self) -> Vec<(bool, &str)> {
-        self.text.split('`').enumerate().map(|(i, piece)| (i % 2 == 1, piece)).filter(|(_, piece)| !piece.is_empty()).collect()
-    }
+/// The pieces of a text, and whether each is a name: names are between backticks.
+pub(crate) fn pieces(text: &str) -> Vec<(bool, &str)> {
+    text.split('`').enumerate().map(|(i, piece)| (i % 2 == 1, piece)).filter(|(_, piece)| !piece.is_empty()).collect()
+}
 
+impl Finding {
     fn new(tone: Tone, text: impl Into<String>, way_out: impl Into<String>) -> Self {
         Finding { tone, text: text.into(), way_out: way_out.into(), link: None, quote: None, action: None }
     }
