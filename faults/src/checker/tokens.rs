@@ -45,13 +45,29 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 
-/// Whether a job had begun before a rewind, and has ended for the first time since: its event is handled again when the subscription comes to it.
+/// Whether a job may have existed at a rewind, and has ended for the first time since: its event is handled again when the subscription comes to it.
 fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
     let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
-    let begun = job.deliveries.values().rfind(|one| rewind.to_us.is_none_or(|to| one.given_by_ms(facts.terms) * 1000 <= to));
-    let Some(running) = begun.filter(|one| one.claim <= earlier.claim) else { return false };
-    let had_ended = is_over(running) && running.accepted().is_some_and(|finish| finish.span.from_us < rewind.from_us);
-    !had_ended && job.deliveries.range(running.claim..=earlier.claim).filter(|(_, one)| is_over(one)).count() <= 1
+    let is_before = |at_us: u64| rewind.to_us.is_none_or(|to| at_us <= to);
+    let begun = job.deliveries.values().rfind(|one| is_before(one.given_by_ms(facts.terms) * 1000));
+    let since = match begun {
+        Some(running) if running.claim > earlier.claim => return false,
+        Some(running) => {
+            if is_over(running) && running.accepted().is_some_and(|finish| finish.span.from_us < rewind.from_us) {
+                return false;
+            }
+            running.claim
+        }
+        // It may have waited, or its claim was never reported.
+        None => {
+            let mut published = job.key.and_then(|key| facts.publishes.get(&key)).into_iter().flatten();
+            if !published.any(|publish| publish.fate != Fate::Refused && is_before(publish.span.from_us)) {
+                return false;
+            }
+            0
+        }
+    };
+    job.deliveries.range(since..=earlier.claim).filter(|(_, one)| is_over(one)).count() <= 1
 }
 
 /// I5, but for what needs the next delivery.
