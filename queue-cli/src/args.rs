@@ -20,7 +20,7 @@ use super::commands::Command;
 // Not documentation: it would become the text of `--help`.
 #[derive(Debug, clap::Parser)]
 pub(super) struct Args {
-    /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
+    /// The broker: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     #[command(subcommand)]
@@ -62,7 +62,7 @@ pub(super) struct EnqueueArgs {
     /// Start the job before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     pub(super) priority: Option<Priority>,
-    /// The number of failures after which the job is buried; 1 means no retry
+    /// The number of failures after which the job becomes a dead letter; 1 means no retry
     #[arg(long, value_name = "N")]
     pub(super) max_attempts: Option<u32>,
     /// The longest time of one attempt
@@ -139,7 +139,7 @@ const OPERATOR_HELP: &str = "Examples:
   {bin} doctor                                 what is wrong
   {bin} dashboard                              the same in a browser
 
-The queue is the one of --url, else of the environment variable QUEUE_URL, else sqlite://queue.db.";
+The broker is the one that --url names, else QUEUE_URL, else sqlite://queue.db.";
 
 /// Reads the arguments of this process. `Err`: help was printed, or a mistake was reported.
 pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Read<W>, ExitCode> {

@@ -77,7 +77,7 @@ pub(super) enum Command {
   {bin} doctor --queue orders --json | jq '.problems[]'
 
 Exit codes:
-  0 no fault, or every fault is repaired; there may be advice, such as \"no worker serves it\"
+  0 no fault, or every fault is repaired; there may be warnings, such as \"no live worker serves it\"
   9 a fault that is not repaired")]
     Doctor(DoctorArgs),
     /// List, show and repair jobs

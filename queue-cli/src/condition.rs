@@ -66,7 +66,8 @@ pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
     let log = large_log(condition).map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
     let soon = condition.percent().filter(|percent| trouble.is_none() && *percent >= SOON_FULL);
     let room = soon.and(condition.room());
-    let room = room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"));
+    let room =
+        room.map(|room| Problem::advice(None, format!("the broker is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"));
     trouble
         .into_iter()
         .chain(room)

@@ -85,7 +85,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     let mut problems = condition::problems(&condition);
     let queues = queues_of(client, args, &mut problems).await?;
     if durability == Durability::Volatile {
-        let advice = if info.kind == "redis" { "turn on `appendonly`" } else { "use a file" };
+        let advice =
+            if info.kind == "redis" { "run `CONFIG SET appendonly yes`, and write it to the server's configuration" } else { "use a file" };
         problems.push(Problem::advice(None, durability.meaning(), advice));
     }
     if let Some(queue) = queues.first() {
@@ -159,7 +160,11 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
         false => found.clone(),
     };
     let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(Some(queue), damage, None));
-    let way_out = if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` repairs it" };
+    let way_out = if repair {
+        "not repaired: another program may still be writing to this key; stop it, then run `doctor --repair` again"
+    } else {
+        "`doctor --repair` repairs it"
+    };
     problems.extend(repaired);
     problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
     Ok(())
@@ -175,7 +180,7 @@ async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) ->
         Some(topic) => (None, format!("topic {topic}"), "of a subscription"),
         None => (Some(address), format!("queue {address}"), "of this queue"),
     };
-    let advice = format!("start a worker {workers}: workers remove expired entries; if one runs, its log says why it does not");
+    let advice = format!("start a worker {workers}: workers remove expired entries; if one runs, its log has the reason");
     problems.extend(swept.kinds().map(|(kind, _)| {
         let problem = format!("{place}: more than 100,000 expired entries wait to be removed: {kind}");
         Problem::advice(queue, problem, &*advice)
@@ -221,11 +226,11 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
         }
         match (&record.paused, record.undeclared_since) {
             (Some(why), _) if why != BY_PERSON => {
-                tell(format!("schedule {name} is paused: {why}"), "`schedules resume` or `schedules remove`")
+                tell(format!("schedule {name} is paused: {why}"), &format!("run `schedules resume {queue}/{name}`, or remove it"))
             }
             (None, Some(_)) => tell(
                 format!("no live worker declares schedule {name}, which code has declared before: it is paused after one hour"),
-                "deploy a worker that declares it, or `schedules remove`",
+                &format!("deploy a worker that declares it, or run `schedules remove {queue}/{name}`"),
             ),
             _ => {}
         }
@@ -253,24 +258,16 @@ async fn advise(
 ) -> queue_core::Result<()> {
     let mut stats = inspector.stats(queue).await?;
     outboxes.append(&mut stats.outboxes);
-    let depth = |state: JobState| stats.count(state);
-    let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
+    let waiting = waiting(&stats);
     let (name, queue) = (queue, Some(queue));
     if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_TOLD) {
         let problem = format!("{} ago the broker lost data of this queue or was restored from an older copy: {LOSS_SEEN}", coarse(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
     }
     if let Some(pause) = &stats.pause {
-        problems.push(Problem::advice(queue, format!("it is {pause}"), "`queues resume` lets workers claim from it"));
+        problems.push(Problem::advice(queue, format!("it is {pause}"), format!("run `queues resume {name}`")));
     }
-    if stats.lanes == 0 && waiting > 0 {
-        let since = stats
-            .oldest
-            .filter(|oldest| *oldest >= WORTH_A_WORD)
-            .map(|oldest| format!(", the oldest for {}", coarse(oldest)))
-            .unwrap_or_default();
-        problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting{since}", are(waiting)), "start a worker"));
-    }
+    problems.extend(unserved(name, &stats));
     for parked in Parked::of(inspector, name, &stats).await? {
         problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
     }
@@ -288,6 +285,25 @@ async fn advise(
         problems.push(Problem::advice(queue, problem, "spread the work over several queues"));
     }
     Ok(())
+}
+
+fn waiting(stats: &QueueStats) -> u64 {
+    [JobState::Ready, JobState::Scheduled, JobState::Retry].map(|state| stats.count(state)).iter().sum()
+}
+
+/// A queue with jobs that no live worker serves. The jobs of the last worker stay active until another one reclaims them.
+fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
+    let (waiting, running) = (waiting(stats), stats.count(JobState::Active));
+    if stats.lanes > 0 || waiting + running == 0 {
+        return None;
+    }
+    let since = stats.oldest.filter(|oldest| *oldest >= WORTH_A_WORD);
+    let since = since.map(|oldest| format!(", the oldest for {}", coarse(oldest))).unwrap_or_default();
+    let waiting = (waiting > 0).then(|| format!("{} waiting{since}", are(waiting)));
+    let running = (running > 0).then(|| format!("{} running when the last worker stopped", were(running)));
+    let jobs: Vec<String> = [running, waiting].into_iter().flatten().collect();
+    let problem = format!("no live worker serves it, and {}", jobs.join("; "));
+    Some(Problem::advice(Some(queue), problem, format!("start a worker that serves it (`work --queue {queue}`)")))
 }
 
 /// From which difference of two clocks on that is a problem, in milliseconds.
@@ -366,11 +382,15 @@ async fn released(inspector: &Inspector, queue: &str, stats: &QueueStats) -> que
     let Some(most) = found.iter().max_by_key(|job| (job.releases, job.released_at)) else { return Ok(None) };
     let task = most.task.as_deref().map(|task| format!(" of task {task}")).unwrap_or_default();
     let last = most.released_at.map(|at| format!(", last {}", relative(at, SystemTime::now()))).unwrap_or_default();
-    let jobs = if found.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", found.len()) };
+    let jobs = were(found.len() as u64);
     let problem =
         format!("{jobs} released by stopping workers {RELEASED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.releases);
     let advice = "they run longer than the time between deployments and restart each time: raise `--grace`, store progress and continue from it, or let the old workers finish with `workers quiet --release OLD`";
     Ok(Some(Problem::advice(Some(queue), problem, advice)))
+}
+
+fn were(jobs: u64) -> String {
+    if jobs == 1 { "1 job was".to_owned() } else { format!("{jobs} jobs were") }
 }
 
 fn are(jobs: u64) -> String {
@@ -379,12 +399,12 @@ fn are(jobs: u64) -> String {
 
 fn text(report: &Report) -> String {
     let mut text = format!("{} ({})\n", report.location, report.durability);
-    let (mut faults, mut repaired, mut pieces) = (0, 0, 0);
+    let (mut faults, mut repaired, mut warnings) = (0, 0, 0);
     for problem in &report.problems {
         let (word, count) = match problem {
             Problem { is_fault: true, repaired: true, .. } => ("repaired", &mut repaired),
             Problem { is_fault: true, .. } => ("fault", &mut faults),
-            Problem { is_fault: false, .. } => ("advice", &mut pieces),
+            Problem { is_fault: false, .. } => ("warning", &mut warnings),
         };
         *count += 1;
         let queue = problem.queue.as_deref().map(|queue| format!("{queue}: ")).unwrap_or_default();
@@ -395,10 +415,10 @@ fn text(report: &Report) -> String {
     let counts = [
         counted(faults, "fault", "faults"),
         counted(repaired, "fault repaired", "faults repaired"),
-        counted(pieces, "piece of advice", "pieces of advice"),
+        counted(warnings, "warning", "warnings"),
     ];
     let said: Vec<String> = counts.into_iter().flatten().collect();
-    let said = if said.is_empty() { "all is well".to_owned() } else { said.join(", ") };
+    let said = if said.is_empty() { "no problems".to_owned() } else { said.join(", ") };
     text.push_str(&format!("{said} in {}", counted(report.queues, "queue", "queues").unwrap_or_else(|| "0 queues".to_owned())));
     text
 }
@@ -414,6 +434,22 @@ mod tests {
             assert!(problem.is_fault && problem.problem.contains(direction), "{}", problem.problem);
         }
         assert!(skewed(0).is_none() && skewed(9_999).is_none() && skewed(-9_999).is_none());
+    }
+
+    /// The only worker was killed while all of its slots were busy.
+    #[test]
+    fn jobs_that_were_running_when_the_last_worker_was_killed_are_a_problem() {
+        let mut stats = QueueStats::default();
+        assert!(unserved("mail", &stats).is_none());
+        stats.set_count(JobState::Active, 4);
+        let found = unserved("mail", &stats).unwrap();
+        assert_eq!(found.problem, "no live worker serves it, and 4 jobs were running when the last worker stopped");
+        assert_eq!(found.advice.unwrap(), "start a worker that serves it (`work --queue mail`)");
+        stats.set_count(JobState::Retry, 1);
+        let found = unserved("mail", &stats).unwrap();
+        assert!(found.problem.ends_with("4 jobs were running when the last worker stopped; 1 job is waiting"), "{}", found.problem);
+        stats.lanes = 1;
+        assert!(unserved("mail", &stats).is_none());
     }
 
     #[test]

@@ -285,7 +285,7 @@ fn meant(group: &GroupName, page: &GroupPage) -> String {
     near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": it has no job and no rule".to_owned())
 }
 
-/// A rule may be there before the first job of its group. Its name may be misspelt, too.
+/// A rule may be there before the first job of its group. Its name may be misspelled, too.
 async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
     let inspector = client.inspector();
     // Where the queue is new, that was said.

@@ -29,7 +29,7 @@ pub(super) enum JobsCommand {
   {bin} jobs list 'unique=shop-7'              the jobs of a unique key
   {bin} jobs list --state ready 'group=acme'   the jobs of a group
   {bin} jobs list 'tag.order=17'               the jobs with a tag
-  {bin} jobs list 'waiting=no_worker_for_task' the jobs that wait for the same
+  {bin} jobs list 'waiting=no_worker_for_task' jobs blocked for one reason
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Search all queues for jobs, page by page; a job that does not move is found exactly once

@@ -29,7 +29,7 @@ pub(super) struct Parked {
     served: bool,
     /// Why the last of these releases could not.
     problem: Option<String>,
-    /// In how long the first of them is buried, as people say it.
+    /// In how long the first of them becomes a dead letter, as people say it.
     #[serde(skip)]
     buried: Option<String>,
 }
@@ -97,9 +97,9 @@ impl Parked {
     /// What a person can do.
     pub(super) fn way_out(&self) -> String {
         match &self.buried {
-            Some(buried) => format!("deploy a release that reads them; the first is buried {buried} and can then be requeued"),
-            None if self.pause.is_some() => "`tasks resume` lets them run".to_owned(),
-            None if self.workers.is_empty() => "deploy the binary that has it".to_owned(),
+            Some(buried) => format!("deploy a release that reads them; the first becomes a dead letter {buried} and can then be requeued"),
+            None if self.pause.is_some() => format!("run `tasks resume {} --queue {}`", plain(&self.task), self.queue),
+            None if self.workers.is_empty() => "deploy a release that has it".to_owned(),
             None if self.served => "`workers` shows whether it is quiet or has no free slot".to_owned(),
             None => format!("start a worker that has the task with `--queue {}`", self.queue),
         }
@@ -159,7 +159,7 @@ mod tests {
                 "3 jobs of `mail.send` cannot be read by release v42: parameter `to` is missing",
             ]
         );
-        assert!(parked[1].way_out().contains("the first is buried in 23h"), "{}", parked[1].way_out());
+        assert!(parked[1].way_out().contains("the first becomes a dead letter in 23h"), "{}", parked[1].way_out());
         let waiting = inspector.waiting("mail").await.unwrap();
         assert_eq!(waiting, [("unreadable", 3), ("no_worker_for_task", 1)].into());
         // Another application that uses the queue has the task.

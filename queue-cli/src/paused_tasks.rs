@@ -95,7 +95,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
     }
 }
 
-/// The same names, if the queue exists: nothing is done where it is misspelt.
+/// The same names, if the queue exists: nothing is done where it is misspelled.
 async fn chosen_tasks(client: &Client, tasks: Vec<String>, queue: &str) -> Result<Vec<String>, Failure> {
     chosen(client, Some(queue)).await?;
     let inspector = client.inspector();

@@ -272,7 +272,7 @@ pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<
     }
 }
 
-/// What is set of a queue may be there before its first job. Its name may be misspelt, too.
+/// What is set of a queue may be there before its first job. Its name may be misspelled, too.
 pub(super) async fn tell_if_new(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };
     if !queues.iter().any(|known| known == queue) {
@@ -288,7 +288,7 @@ fn way_out(client: &Client, name: &str, queues: &[String]) -> String {
     }
 }
 
-/// The same names, if all of them exist: nothing is done for some when one is misspelt.
+/// The same names, if all of them exist: nothing is done for some when one is misspelled.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
     names.iter().try_for_each(|name| queue_core::address::check_queue(name))?;
     let queues = match client.inspector().queues().await {

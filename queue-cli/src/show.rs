@@ -32,7 +32,7 @@ pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(
         return Ok(print_json(&record.waiting)?);
     }
     let now = SystemTime::now();
-    let lines: Vec<String> = record.waiting.iter().map(|reason| reason_text(&record, reason, now)).collect();
+    let lines: Vec<String> = record.waiting.iter().map(|reason| reason_text(&record, reason, now) + &command(&record, reason)).collect();
     Ok(print(&lines.join("\n"))?)
 }
 
@@ -81,6 +81,23 @@ fn ended(record: &JobRecord) -> String {
     };
     let has_not = if state.is_final() { "" } else { ", and has not ended" };
     format!("{state}{has_not}{}", why.map(|why| format!(": {}", plain(&why))).unwrap_or_default())
+}
+
+/// The command that ends a reason, if an operator can.
+fn command(record: &JobRecord, reason: &Reason) -> String {
+    let queue = &record.address.queue;
+    let command = match reason {
+        Reason::NotDue { .. } | Reason::Retry { .. } => format!("jobs promote {}", record.address),
+        Reason::QueuePaused { .. } => format!("queues resume {queue}"),
+        Reason::TaskPaused { task, .. } => format!("tasks resume {} --queue {queue}", plain(task)),
+        Reason::GroupPaused { group, .. } => format!("groups resume {queue} '{}'", plain(&group.to_string())),
+        Reason::GroupFull { group, .. } => format!("groups set {queue} '{}' --cap N", plain(&group.to_string())),
+        Reason::LimitFull { limit, .. } => format!("limits set {queue}/{limit} --concurrency N"),
+        Reason::RateLimited { limit, rate: Some(_), .. } => format!("limits set {queue}/{limit} --rate N/TIME"),
+        Reason::NoWorker => format!("work --queue {queue}"),
+        _ => return String::new(),
+    };
+    format!("; `{command}` ends it")
 }
 
 /// A reason in one line, with its time and the jobs that it waits for.
@@ -146,8 +163,8 @@ fn text(record: &JobRecord) -> String {
         }
     }
     if let Some(unreadable) = &record.unreadable {
-        let buried = unreadable.buried_at.map(|at| format!("; buried {}", relative(at, now))).unwrap_or_default();
-        lines.add("unread by", &format!("{}{buried}", unreadable.releases.join(", ")));
+        let dead = unreadable.buried_at.map(|at| format!("; becomes a dead letter {}", relative(at, now))).unwrap_or_default();
+        lines.add("unread by", &format!("{}{dead}", unreadable.releases.join(", ")));
     }
     if let Some(key) = record.unique {
         let text = record.unique_key.clone().filter(|text| *text != key.to_string()).map(|text| format!(" ({text})"));

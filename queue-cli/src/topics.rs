@@ -273,7 +273,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
     }
 }
 
-/// An event may be published, and a subscription made, before a topic is there. Its name may be misspelt, too.
+/// An event may be published, and a subscription made, before a topic is there. Its name may be misspelled, too.
 async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     let known = client.broker().topics().await?;
     if !known.iter().any(|known| **known == *topic) {

@@ -284,7 +284,7 @@ impl JobContext {
         self.0.init.attempts.saturating_add(1)
     }
 
-    /// The attempt whose failure buries the job.
+    /// The attempt whose failure makes the job a dead letter.
     pub fn max_attempts(&self) -> u32 {
         self.0.init.max_attempts
     }
@@ -306,7 +306,7 @@ impl JobContext {
         self.0.init.snoozes
     }
 
-    /// How often the job ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited) or `RateLimitedBy`. The thousandth time buries it.
+    /// How often the job ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited) or `RateLimitedBy`. The thousandth time makes it a dead letter.
     pub fn rate_limited(&self) -> u32 {
         self.0.init.rate_limited
     }

@@ -96,7 +96,7 @@ pub enum Error {
     Refused {
         /// The job's task.
         task: String,
-        /// What the middleware said.
+        /// The error of the middleware.
         #[source]
         cause: Cause,
     },
@@ -192,7 +192,7 @@ pub enum Error {
         holder: JobId,
     },
 
-    // --- The set-up is wrong: correct the configuration. ---
+    // --- The setup is wrong: correct the configuration. ---
     /// The configuration cannot work.
     #[error("{0}")]
     Config(String),
@@ -298,7 +298,7 @@ pub enum Error {
     BrokerFull {
         /// The broker's URL without secrets.
         broker: String,
-        /// Its words.
+        /// The broker's message.
         problem: String,
     },
     /// One call has stored some of its jobs or events. The others are not stored, or their state is

@@ -1,7 +1,7 @@
 //! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by another, at least once.
 //!
 //! A program that declares tasks or enqueues them needs this crate alone. `queue-worker` runs them. The glossary in `docs/README.md` of
-//! the repository says what the words mean.
+//! the repository defines the terms.
 //!
 //! # A first job
 //!
@@ -51,13 +51,13 @@
 //!     if account == 0 {
 //!         return Ok(Outcome::Bury("there is no account 0".to_owned()));
 //!     }
-//!     Ok(Outcome::Repeat(Duration::from_secs(60))) // and again in a minute, for ever
+//!     Ok(Outcome::Repeat(Duration::from_secs(60))) // and again in a minute, forever
 //! }
 //! ```
 //!
 //! Declare a function that blocks with `#[task(blocking)]`. `#[derive(Task)]` and [`Handler`] make a task of a payload struct.
 //!
-//! # Enqueueing
+//! # Enqueuing
 //!
 //! With a delay, once only, many at once, and with a result:
 //!
@@ -112,7 +112,7 @@
 //!
 //! # Testing
 //!
-//! The crate `queue-conformance` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
+//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
 //! the function: [`TestContext`] makes the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 

@@ -65,7 +65,7 @@ pub enum Outcome {
     /// A service rejects requests for this long (a 429). The first limit of the job that has a rate
     /// starts no job until then, at most for a day; afterwards this job starts first. A job without
     /// a limit pauses its group for this time. A job without a group waits alone. Counts neither an
-    /// attempt nor a snooze; the thousandth time buries the job.
+    /// attempt nor a snooze; the thousandth time makes the job a dead letter.
     RateLimited(Duration),
     /// The same for the limit of this name. A job that does not have this limit waits alone.
     RateLimitedBy(String, Duration),

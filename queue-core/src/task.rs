@@ -16,7 +16,7 @@ use crate::{
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
 
-/// The default of `max_attempts`: the 25th failure buries the job.
+/// The default of `max_attempts`: after the 25th failure the job is a dead letter.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
 
 /// A type that stands for a task: the type that `#[task]` puts beside the function, or a payload struct with `#[derive(Task)]`.
@@ -126,7 +126,7 @@ pub struct TaskDef {
     pub queue: &'static str,
     /// Most attempts; `None`: the worker's setting.
     pub max_attempts: Option<u32>,
-    /// The number of crashes that buries a job; `None`: the worker's setting.
+    /// The number of crashes after which a job becomes a dead letter; `None`: the worker's setting.
     pub max_crashes: Option<u32>,
     /// Longest run; `None`: the worker's setting.
     pub timeout: Option<Duration>,

@@ -72,7 +72,7 @@ impl TestContext {
         self
     }
 
-    /// The attempt whose failure buries the job. Default: 25.
+    /// The attempt whose failure makes the job a dead letter. Default: 25.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.init.max_attempts = attempts;
         self

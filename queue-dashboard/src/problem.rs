@@ -56,6 +56,10 @@ impl Problem {
         Problem::new(StatusCode::MISDIRECTED_REQUEST, "Another address", text)
     }
 
+    fn unavailable(title: &'static str, text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, title, text)
+    }
+
     pub(crate) fn nobody() -> Self {
         Problem::new(StatusCode::UNAUTHORIZED, "Sign in first", "You are not signed in, or may not view the queues.")
     }
@@ -146,7 +150,32 @@ impl From<Error> for Problem {
             Error::WrongType { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Damaged", format!("{text}; `doctor --repair` repairs it"))
             }
-            _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "The broker does not answer", text),
+            Error::Unavailable { .. } | Error::Ambiguous { .. } | Error::Unknown { .. } => {
+                Problem::unavailable("The broker does not answer", text)
+            }
+            Error::BrokerFull { .. } => Problem::unavailable("The broker is full", text),
+            Error::AccessDenied { .. } => Problem::unavailable("Access denied", text),
+            Error::FeatureUnknown { .. } => Problem::unavailable("An older worker serves the queue", text),
+            _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Unexpected error", text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_names_the_condition_of_the_broker() {
+        let (broker, problem) = ("redis://db".to_owned(), "OOM".to_owned());
+        let cases = [
+            (Error::BrokerFull { broker: broker.clone(), problem: problem.clone() }, "The broker is full"),
+            (Error::AccessDenied { broker: broker.clone(), problem: problem.clone() }, "Access denied"),
+            (Error::Unavailable { broker, problem, cause: None }, "The broker does not answer"),
+            (Error::Config("a setting".to_owned()), "Unexpected error"),
+        ];
+        for (error, title) in cases {
+            assert_eq!(Problem::from(error).title, title);
         }
     }
 }

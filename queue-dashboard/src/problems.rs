@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use queue_core::{Difference, Durability, JobRecord, JobState, OutboxRecord, Reason, ScheduleRecord, WorkerMode, WorkerRecord};
+use queue_core::{
+    Difference, Durability, JobRecord, JobState, OutboxRecord, Reason, ScheduleRecord, WorkerMode, WorkerRecord, broker::Trouble,
+};
 
 use crate::{
     format::{Moment, count, number, short, span},
@@ -110,19 +112,31 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         ),
         false => Finding::new(Tone::Bad, problem.clone(), "Another program wrote to this key; `doctor --repair` renames it."),
     });
-    all.extend(few(unreadable.collect(), "queues that cannot be read"));
+    all.extend(few(unreadable.collect(), "queues that cannot be read", "the page Queues"));
     let queues = |of: &dyn Fn(&Snapshot, &Queue) -> Option<Finding>| {
         snapshot.queues.iter().filter_map(|queue| of(snapshot, queue)).collect::<Vec<_>>()
     };
-    all.extend(few(queues(&unserved), "queues without a worker"));
-    all.extend(few(queues(&waits_long), "queues whose jobs wait long"));
-    all.extend(few(queues(&paused), "paused queues"));
-    all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
-    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed"));
-    all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
-    all.extend(few(snapshot.details.schedules.iter().map(schedule).collect(), "schedules whose jobs fail"));
-    all.extend(few(snapshot.details.differences.iter().map(|(queue, of)| difference(queue, of)).collect(), "differences between releases"));
-    all.extend(few(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes"));
+    all.extend(few(queues(&unserved), "queues without a worker", "the page Queues"));
+    all.extend(few(queues(&waits_long), "queues whose jobs wait long", "the page Queues"));
+    all.extend(few(queues(&paused), "paused queues", "the page Queues"));
+    all.extend(few(
+        snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(),
+        "kinds of failed or parked jobs",
+        "the page Jobs",
+    ));
+    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed", "the page Jobs"));
+    all.extend(few(
+        snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(),
+        "silent workers",
+        "the page Workers",
+    ));
+    all.extend(few(snapshot.details.schedules.iter().map(schedule).collect(), "schedules whose jobs fail", "the page Schedules"));
+    all.extend(few(
+        snapshot.details.differences.iter().map(|(queue, of)| difference(queue, of)).collect(),
+        "differences between releases",
+        "the pages Limits and Groups",
+    ));
+    all.extend(few(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes", "the table Outboxes"));
     all.sort_by_key(|finding| finding.tone);
     all
 }
@@ -131,16 +145,27 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     let condition = &snapshot.condition;
     if let Some(trouble) = &condition.trouble {
-        found.push(Finding::new(Tone::Bad, capital(&trouble.to_string()), format!("{}.", capital(trouble.way_out()))));
+        found.push(Finding::new(Tone::Bad, in_trouble(trouble), format!("{}.", capital(trouble.way_out()))));
     } else if let Some(room) = condition.percent().filter(|percent| *percent >= SOON_FULL).and(condition.room()) {
         found.push(Finding::new(Tone::Warn, format!("The broker is nearly full: {room}."), "Raise `maxmemory`, or let workers catch up."));
     }
     if snapshot.details.durability == Durability::Volatile {
         let text = "Acknowledged jobs are only in memory: they are lost when the broker's process ends.";
-        found.push(Finding::new(Tone::Warn, text, "On Redis, turn on `appendonly`; on SQLite, use a file."));
+        found.push(Finding::new(
+            Tone::Warn,
+            text,
+            "On Redis, run `CONFIG SET appendonly yes`, and write it to the server's configuration. On SQLite, use a file.",
+        ));
     }
     found.extend(skewed(snapshot.details.skew_ms));
     found
+}
+
+fn in_trouble(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Lost(why) => format!("The database is lost: {why}."),
+        trouble => format!("The broker is {}: {trouble}.", trouble.name()),
+    }
 }
 
 /// Names of databases and queues may have backticks.
@@ -151,20 +176,24 @@ fn of_an_outbox(outbox: &OutboxRecord) -> Vec<Finding> {
 
 fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let of = |state| queue.stats.count(state);
-    let (ready, later) = (of(JobState::Ready), of(JobState::Scheduled) + of(JobState::Retry));
-    if queue.stats.paused || queue.stats.workers > 0 || ready + later + of(JobState::Active) == 0 {
+    let (ready, running, later) = (of(JobState::Ready), of(JobState::Active), of(JobState::Scheduled) + of(JobState::Retry));
+    if queue.stats.workers > 0 || (queue.stats.paused && running == 0) || ready + running + later == 0 {
         return None;
     }
     let name = &queue.name;
-    let (tone, what) = match (ready, later) {
-        (0, later) => (Tone::Warn, format!("{} will be due", count(later + of(JobState::Active), "job"))),
-        (ready, _) => (Tone::Bad, format!("{} waiting", are(ready))),
+    let (tone, what, state) = if running > 0 {
+        let were = if running == 1 { "1 job was".to_owned() } else { format!("{} jobs were", number(running)) };
+        let they = if running == 1 { "it runs" } else { "they run" };
+        let stopped = format!("{were} running when the last worker stopped; {they} again when a worker starts");
+        (Tone::Bad, if ready > 0 { format!("{stopped}; {} waiting", are(ready)) } else { stopped }, JobState::Active)
+    } else if ready > 0 {
+        (Tone::Bad, format!("{} waiting", are(ready)), JobState::Ready)
+    } else {
+        let state = if of(JobState::Scheduled) > 0 { JobState::Scheduled } else { JobState::Retry };
+        (Tone::Warn, format!("{} will be due", count(later, "job")), state)
     };
     let text = format!("No live worker serves the queue `{name}`: {what}.");
-    Some(
-        Finding::new(tone, text, "Start a worker that serves it.")
-            .at(&[("queue", name), ("state", if ready > 0 { "ready" } else { "scheduled" })]),
-    )
+    Some(Finding::new(tone, text, "Start a worker that serves it.").at(&[("queue", name), ("state", state.name())]))
 }
 
 /// Which of two clocks is wrong is not known.
@@ -268,7 +297,8 @@ fn difference(queue: &str, of: &Difference) -> Finding {
 fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let ready = queue.stats.count(JobState::Ready);
     let tone = if ready > 0 { Tone::Warn } else { Tone::Note };
-    let text = format!("The queue `{}` is paused: workers claim nothing from it, and {} waiting.", queue.name, are(ready));
+    let pause = queue.stats.pause.as_ref().map_or_else(|| "paused".to_owned(), ToString::to_string);
+    let text = format!("The queue `{}` is {}. {} waiting.", queue.name, short(&pause, 200), capital(&are(ready)));
     queue.stats.paused.then(|| Finding {
         link: Some(format!("/queues?{}", query(&[("text", &queue.name)]))),
         ..Finding::new(tone, text, "Resume it when its jobs may run.").with(Action::new(
@@ -280,7 +310,7 @@ fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
 }
 
 fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
-    let Group { queue, state, task: name, reason, jobs, error, releases: failed } = group;
+    let Group { queue, state, task: name, reason, jobs, error, releases: failed, dead_at } = group;
     let task = name;
     let total = snapshot.count(Some(queue), *state);
     // What is alike in all that were looked at is probably so in the others, too.
@@ -302,11 +332,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
         JobState::Parked if !failed.is_empty() => {
             let word = if failed.len() == 1 { "release" } else { "releases" };
             let text = format!("Parked in `{queue}`: {of_them} {task}, which {word} {} cannot read.", short(&failed.join(", "), 60));
-            (
-                Tone::Bad,
-                text,
-                "Deploy a release that reads their parameters: its workers take them. Without one they are buried after a day.",
-            )
+            (Tone::Bad, text, "Deploy a release that reads their parameters: its workers take them.")
         }
         JobState::Parked if pause.is_some() => {
             let pause = pause.map(ToString::to_string).unwrap_or_default();
@@ -320,20 +346,25 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
         }
         _ => {
             let (why, way_out) = match *reason {
-                "crashed" => {
-                    ("crashed their worker's process repeatedly", "Find the cause of the crashes (memory, abort) before you requeue them.")
-                }
+                "crashed" => (
+                    "crashed their worker's process repeatedly",
+                    "See the log of the worker and the kernel log (out of memory) at the time of the crash. Fix the task, then requeue them.",
+                ),
                 "undecodable" => {
                     ("cannot be read by the release that took them", "Deploy a release that reads their parameters, then requeue them.")
                 }
-                "buried" => ("buried by the handler", "See the error; requeue them when it is fixed."),
-                _ => ("failed in every attempt", "See the error; requeue them when it is fixed."),
+                "buried" => ("buried by the handler", "Fix the cause of the error, then requeue them."),
+                _ => ("failed in every attempt", "Fix the cause of the error, then requeue them."),
             };
             (Tone::Warn, format!("Dead in `{queue}`: {of_them} {task} {why}."), way_out)
         }
     };
     let mut finding = Finding::new(tone, text, way_out).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
     finding.quote = error.as_deref().map(|error| short(error, 160));
+    if let Some(at) = dead_at {
+        let when = Moment::new(*at, snapshot.at).relative;
+        finding.way_out.push_str(&format!(" Otherwise the first becomes a dead letter {when}."));
+    }
     let back = format!("jobs?{}", query(&[("state", state.name()), ("queue", queue)]));
     let all = [("all", "yes"), ("queue", queue), ("state", state.name()), ("back", &back)];
     finding.action = match state {
@@ -362,7 +393,7 @@ fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (
         return (Tone::Bad, text, "Start a worker that has the task and serves this queue.");
     }
     let releases = releases(workers, queue);
-    let up = if releases.is_empty() { "no worker is up".to_owned() } else { format!("up: {}", releases.join(", ")) };
+    let up = if releases.is_empty() { "no worker is live".to_owned() } else { format!("live: {}", releases.join(", ")) };
     let text = format!("{what}, which no live worker has ({up}).");
     (Tone::Bad, text, "Deploy a release that has this task. Delete the jobs only if the task was removed.")
 }
@@ -375,7 +406,7 @@ fn suspect(job: &JobRecord) -> Finding {
         "The job `{id}` in `{queue}`{task} was running when its worker process crashed ({}).",
         count(u64::from(job.crashes), "crash")
     );
-    let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job is buried.";
+    let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job becomes a dead letter.";
     Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, way_out) }
 }
 
@@ -393,7 +424,7 @@ fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
         if holds > 0 { format!("; it held {}", count(holds, "job")) } else { String::new() }
     );
     is_silent(worker).then(|| {
-        let way_out = "If it was not stopped on purpose, check its log. Another worker of its queues reclaims its jobs within seconds.";
+        let way_out = "If it was not stopped on purpose, check its log. Another live worker of its queues reclaims its jobs about 12 s after the lease has expired. If no other worker runs, start one.";
         Finding { link: Some("/workers".to_owned()), ..Finding::new(if holds > 0 { Tone::Warn } else { Tone::Note }, text, way_out) }
     })
 }
@@ -415,12 +446,12 @@ fn releases(workers: &[WorkerRecord], queue: &str) -> Vec<String> {
     releases
 }
 
-/// The first of a kind, and how many more there are.
-fn few(mut found: Vec<Finding>, kind: &str) -> Vec<Finding> {
+/// The first of a kind, how many more there are, and the place that lists these.
+fn few(mut found: Vec<Finding>, kind: &str, place: &str) -> Vec<Finding> {
     found.sort_by_key(|finding| finding.tone);
     if let Some(more) = found.len().checked_sub(OF_A_KIND).filter(|more| *more > 0) {
         found.truncate(OF_A_KIND);
-        found.push(Finding::new(Tone::Note, format!("And {} more {kind}.", number(more as u64)), "The page Queues lists them."));
+        found.push(Finding::new(Tone::Note, format!("And {} more {kind}.", number(more as u64)), format!("See {place}.")));
     }
     found
 }
@@ -465,6 +496,28 @@ mod tests {
         }
         assert_eq!(waits_for("rate_limited").await.link.as_deref(), Some("/limits?queue=pay"));
         assert!(waits_for("group_paused").await.way_out.starts_with("Resume the groups"));
+    }
+
+    /// The only worker was killed while all of its slots were busy.
+    #[tokio::test]
+    async fn jobs_that_were_running_when_the_last_worker_was_killed_are_a_fault() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        client.enqueue_raw(RawJob::new("charge", vec![0x80]).queue("pay")).await.unwrap();
+        let mut snapshot = Snapshot::take(&client, &client.inspector(), None).await.unwrap();
+        snapshot.queues[0].stats.set_count(JobState::Ready, 0);
+        snapshot.queues[0].stats.set_count(JobState::Active, 4);
+        let found = findings(&snapshot).into_iter().find(|finding| finding.text.contains("No live worker serves")).unwrap();
+        let text = "No live worker serves the queue `pay`: 4 jobs were running when the last worker stopped; they run again when a worker \
+                    starts.";
+        assert_eq!((found.tone, found.text.as_str()), (Tone::Bad, text));
+        assert_eq!(found.link.as_deref(), Some("/jobs?queue=pay&state=active"));
+    }
+
+    #[test]
+    fn more_findings_of_a_kind_are_counted_with_the_place_that_lists_them() {
+        let found = (0..7).map(|n| Finding::new(Tone::Note, format!("{n}"), "")).collect();
+        let last = few(found, "silent workers", "the page Workers").pop().unwrap();
+        assert_eq!((last.text.as_str(), last.way_out.as_str()), ("And 2 more silent workers.", "See the page Workers."));
     }
 
     #[test]

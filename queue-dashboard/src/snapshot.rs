@@ -108,6 +108,8 @@ pub(crate) struct Group {
     pub(crate) reason: &'static str,
     /// The releases that could not read them, of parked ones.
     pub(crate) releases: Vec<String>,
+    /// When the first of these becomes a dead letter.
+    pub(crate) dead_at: Option<SystemTime>,
     /// How many of the jobs that were looked at.
     pub(crate) jobs: u64,
     /// The error of one of them.
@@ -300,17 +302,18 @@ async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Jo
 }
 
 async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {
-    let mut found: BTreeMap<(String, &'static str, Vec<String>), (u64, JobRecord)> = BTreeMap::new();
+    let mut found: BTreeMap<(String, &'static str, Vec<String>), Vec<JobRecord>> = BTreeMap::new();
     for job in sample(inspector, queue, state).await {
         let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();
         let key = (job.task.clone().unwrap_or_default(), job.reason.map_or("", |reason| reason.name()), releases);
-        found.entry(key).and_modify(|(jobs, last)| (*jobs, *last) = (*jobs + 1, job.clone())).or_insert((1, job));
+        found.entry(key).or_default().push(job);
     }
     let mut groups = Vec::new();
-    for ((task, reason, releases), (jobs, example)) in found {
+    for ((task, reason, releases), jobs) in found {
         let told = state != JobState::Parked || !releases.is_empty();
-        let error = example.last_error().filter(|_| told).map(str::to_owned);
-        groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, jobs, error });
+        let error = jobs.last().and_then(JobRecord::last_error).filter(|_| told).map(str::to_owned);
+        let dead_at = jobs.iter().filter_map(|job| job.unreadable.as_ref()?.buried_at).min();
+        groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, dead_at, jobs: jobs.len() as u64, error });
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));
     groups

@@ -166,7 +166,7 @@ impl Options {
                     _ => {
                         return Err(Error::new(
                             number.span(),
-                            "`max_crashes` is a number from 1: 1 means that the first crash buries the job",
+                            "`max_crashes` is a number from 1: 1 means that the job becomes a dead letter after its first crash",
                         ));
                     }
                 }

@@ -66,7 +66,7 @@
 //!
 //! # Further pages
 //!
-//! `docs/README.md` of the repository lists all pages in the order of reading, from `tutorial.md` to `on-call.md`, and has the glossary.
+//! `docs/README.md` of the repository lists all pages by goal, and has the glossary.
 //! `configuration.md` and `command-line.md` are the reference.
 
 // How the parts fit. The worker's own work runs on the broker's I/O thread, so a handler that

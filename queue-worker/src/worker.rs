@@ -214,15 +214,15 @@ impl Worker {
         self
     }
 
-    /// The number of failures after which a job is buried, unless task or job set it. Range: 1,
+    /// The number of failures after which a job becomes a dead letter, unless task or job set it. Range: 1,
     /// which means no retry, or more. Default: 25.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
-    /// The number of crashes within the [crash window](Self::crash_window) after which a job is
-    /// buried as `crashed`. Range: 1 or more. Default: 3. `#[task(max_crashes = 10)]` overrides it
+    /// The number of crashes within the [crash window](Self::crash_window) after which a job
+    /// becomes a dead letter as `crashed`. Range: 1 or more. Default: 3. `#[task(max_crashes = 10)]` overrides it
     /// for a task; the worker that reclaims the job applies it.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.crashes.max_crashes = crashes;
@@ -230,11 +230,11 @@ impl Worker {
     }
 
     /// How long a job whose parameters this worker's release cannot read waits for a release that
-    /// can. Range: 0, which buries it at once, or more. Default: 24 h.
+    /// can. Range: 0, which makes it a dead letter at once, or more. Default: 24 h.
     ///
     /// The job is parked, and offered once to the workers of each other [release](Self::release).
-    /// When this time has passed since the first release failed on it, the job is buried as
-    /// `undecodable`.
+    /// When this time has passed since the first release failed on it, the job becomes
+    /// a dead letter as `undecodable`.
     pub fn unreadable_for(mut self, time: Duration) -> Self {
         self.settings.unreadable_for = time;
         self

@@ -61,7 +61,7 @@ fn stands(of: &SubscriptionInfo) -> Option<Problem> {
         return Some(Problem::advice(queue, "a rewind of it is under way", way_out));
     }
     let is_alone = of.workers == 0 && of.lag >= WORTH_A_WORD;
-    let problem = format!("no worker serves it, and its oldest unread event is {} old", coarse(of.lag));
+    let problem = format!("no live worker serves it, and its oldest unread event is {} old", coarse(of.lag));
     is_alone.then(|| Problem::advice(queue, problem, "start a worker, or remove the subscription with `topics unsubscribe`"))
 }
 

@@ -65,8 +65,11 @@ impl Trouble {
         match self {
             Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
             Trouble::Evicting(_) => "set `maxmemory-policy` to `noeviction`, then see with `doctor` whether jobs are missing",
-            Trouble::ReadOnly(_) => "see the server's log",
-            Trouble::Lost(_) => "move the file back, or start a worker to begin with an empty file",
+            Trouble::ReadOnly(why) if why.ends_with("(NOREPLICAS)") => "reconnect its replicas, or lower `min-replicas-to-write`",
+            Trouble::ReadOnly(_) => "free space on the server's disk, then run `BGSAVE`",
+            Trouble::Lost(_) => {
+                "move the file back; do not start or restart a worker before that: it would create an empty database, without your jobs"
+            }
         }
     }
 }
@@ -139,6 +142,13 @@ pub fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_refuses_every_write_has_the_fix_of_its_cause() {
+        let fix = |why: &str| Trouble::ReadOnly(why.to_owned()).way_out();
+        assert!(fix("it has 0 of the 1 replicas that it requires (NOREPLICAS)").contains("`min-replicas-to-write`"));
+        assert!(fix("its last snapshot could not be saved (MISCONF)").contains("free space"));
+    }
 
     #[test]
     fn figures_are_written_for_people() {

@@ -234,7 +234,7 @@ impl OutboxRecord {
         for depth in self.queues.iter().filter(|depth| depth.full) {
             problems.push((
                 format!("the outbox in {database} is full for {} and refuses new rows", depth.queue),
-                "look in the log of the relay for why its rows are not sent, or raise `Relay::max_rows` or `Relay::max_age`",
+                "see the log of the relay for the cause, or raise `Relay::max_rows` or `Relay::max_age`",
             ));
         }
         for depth in self.queues.iter().filter(|depth| depth.refused > 0) {
@@ -249,7 +249,7 @@ impl OutboxRecord {
             let age = humantime::format_duration(Duration::from_secs(depth.oldest.unwrap_or_default().as_secs()));
             problems.push((
                 format!("the oldest row of {} in the outbox in {database} has waited for {age}", depth.queue),
-                "look in the log of the relay for why it is not sent",
+                "see the log of the relay for the cause",
             ));
         }
         problems

@@ -86,7 +86,7 @@ macro_rules! setters {
             self
         }
 
-        /// The number of failures after which the job is buried. Range: 1, which means no retry, or
+        /// The number of failures after which the job becomes a dead letter. Range: 1, which means no retry, or
         /// more. Default: that of its task, else that of its worker (25).
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
@@ -200,7 +200,7 @@ impl<T: Task> Job<T> {
     /// # async fn example(queue: &Client) -> queue_core::Result<()> {
     /// match square::job(12).call(queue, Duration::from_secs(10)).await? {
     ///     JobResult::Done(number) => println!("it is {number}"),
-    ///     JobResult::Pending => println!("it takes longer, and goes on"),
+    ///     JobResult::Pending => println!("it is still running"),
     ///     other => println!("it did not succeed: {other:?}"),
     /// }
     /// # Ok(()) }
@@ -224,8 +224,8 @@ impl<T: Task> Job<T> {
         self.options.queue.as_deref().unwrap_or(usual)
     }
 
-    /// The same job without its type, as a schedule keeps it. Its ticks ask for no key: a schedule has its own word for what becomes of a job
-    /// while another one runs.
+    /// The same job without its type, as a schedule keeps it. Its ticks use no key: the overlap policy of the schedule applies
+    /// instead.
     pub(crate) fn into_raw(self) -> Result<RawJob> {
         let task = T::definition();
         let mut options = self.options;

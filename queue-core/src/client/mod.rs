@@ -288,7 +288,7 @@ impl Client {
         self.like(self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
-    /// A client of the same broker that lets this see and change its jobs, too.
+    /// A client of the same broker, with this middleware around enqueues.
     pub(crate) fn with_on_enqueue(&self, last: impl OnEnqueue + 'static) -> Client {
         let mut all = self.0.on_enqueue.clone();
         all.push(last);
@@ -306,10 +306,10 @@ impl Client {
         self.changed(|inner| inner.broker = observed)
     }
 
-    /// A client of the same broker that refuses an enqueue to a queue which no worker has ever served, with [`Error::Unserved`]: a slip in
-    /// a name is an error of the caller then, and no job that waits for ever. Without it the log has a warning.
+    /// A client of the same broker that refuses an enqueue to a queue which no worker has ever served, with [`Error::Unserved`], so a misspelled
+    /// name is an error instead of a job that waits forever. Without it the log has a warning.
     ///
-    /// It is asked when the client begins to use a queue. Start the workers of a new queue before its producers.
+    /// The check runs when the client first uses a queue. Start the workers of a new queue before its producers.
     ///
     /// ```
     /// # use queue_core::{Error, prelude::*};

@@ -1,4 +1,4 @@
-//! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait for ever.
+//! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait forever.
 
 use std::time::Duration;
 

@@ -10,13 +10,14 @@ use crate::{broker::Used, error::Result};
 pub(super) type NowUsed = Mutex<Option<Box<Used>>>;
 
 impl JobContext {
-    /// Tells for how many starts this run has really counted, by the rates of its job's limits: tokens of a language model, bytes, calls. At its claim the job was
-    /// charged its declared cost ([`cost`](crate::Job::cost), 1 by default). When the run ends, in whatever way, the broker charges the rest, or gives back what was
-    /// not used; 0 gives all back. More than the burst is charged in full: the keys of the job then let nothing start until it is paid for, for a day or ten periods
-    /// of the rate at most.
+    /// Reports the actual cost of this run, in starts, to the rate limits of the job: tokens of a language model, bytes, calls.
     ///
-    /// What is told last counts, and counts for this run alone: the next claim of the job, for a retry or otherwise, is charged the declared cost again. A run whose
-    /// lease is lost changes nothing. Limits without a rate do not look at it, and for a job without limits nothing happens.
+    /// At the claim the job was charged its declared cost ([`cost`](crate::Job::cost), 1 by default). When the run ends, in whatever way, the broker
+    /// charges the difference or refunds it; 0 refunds everything. A cost above the burst is charged in full: no job with the same keys starts until
+    /// it is paid for, at most for a day or ten periods of the rate.
+    ///
+    /// The last call counts, for this run only; the next claim is charged the declared cost again. A run whose lease is lost changes nothing. Limits
+    /// without a rate ignore it, and so does a job without limits.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -24,17 +25,17 @@ impl JobContext {
     /// # struct Answer { tokens: u32 }
     /// # async fn complete(_prompt: &str) -> Result<Answer, std::io::Error> { Ok(Answer { tokens: 731 }) }
     /// #[task(limit(name = "tokens", by = [account], rate = "60000/1m", burst = 4000))]
-    /// async fn summarise(account: String, text: String, ctx: JobContext) -> Result<(), std::io::Error> {
+    /// async fn summarize(account: String, text: String, ctx: JobContext) -> Result<(), std::io::Error> {
     ///     let answer = complete(&text).await?;
     ///     ctx.set_cost(answer.tokens);
     ///     Ok(())
     /// }
     ///
     /// # async fn example() {
-    /// let job = summarise::job("acct_17".to_owned(), "…".to_owned()).cost(500); // as far as is known before
+    /// let job = summarize::job("acct_17".to_owned(), "…".to_owned()).cost(500); // as far as is known before
     /// # let _ = job;
     /// let ctx = queue_core::TestContext::new().build();
-    /// summarise("acct_17".to_owned(), "…".to_owned(), ctx.clone()).await.unwrap();
+    /// summarize("acct_17".to_owned(), "…".to_owned(), ctx.clone()).await.unwrap();
     /// assert_eq!(ctx.used().unwrap().all(), Some(731));
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example());
@@ -43,11 +44,11 @@ impl JobContext {
         self.now_used().get_or_insert_default().set(actual);
     }
 
-    /// The same by the limit of this name alone, where the limits of a job count different things: one counts calls, another tokens. It goes before what
-    /// [`set_cost`](Self::set_cost) says. A limit that the job is not subject to changes nothing.
+    /// Overrides [`set_cost`](Self::set_cost) for one limit, where the limits of a job count different things: one counts calls, another tokens. The
+    /// name of a limit that does not apply to the job changes nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a text that is no name, and for more names than a job can have limits.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and for more names than a job can have limits.
     pub fn set_cost_of(&self, limit: &str, actual: u32) -> Result<()> {
         // A name that is refused leaves nothing behind.
         let mut now = self.now_used();
@@ -57,7 +58,7 @@ impl JobContext {
         Ok(())
     }
 
-    /// What was told with [`set_cost`](Self::set_cost) and [`set_cost_of`](Self::set_cost_of): for tests, and for middleware. `None`: nothing.
+    /// The cost that [`set_cost`](Self::set_cost) and [`set_cost_of`](Self::set_cost_of) have reported: for tests, and for middleware. `None`: none.
     pub fn used(&self) -> Option<Box<Used>> {
         self.now_used().clone()
     }

@@ -66,9 +66,9 @@ impl Pending {
 }
 
 impl JobContext {
-    /// Tells how far the job is: from 0 to 1, and in a few words, at most 256 bytes. People see it with the job, and a program with
-    /// [`Handle::progress`](crate::Handle::progress). The worker stores the last state about four times a second; the handler does not wait for it. It
-    /// stays with the job over retries, until the next run tells its own.
+    /// Reports the progress of the job: a fraction from 0 to 1 and a message of at most 256 bytes. Operators see it with the job; programs read it
+    /// with [`Handle::progress`](crate::Handle::progress). The worker stores the last state about four times a second; the handler does not wait for
+    /// it. It survives retries until the next run reports.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -88,8 +88,8 @@ impl JobContext {
         });
     }
 
-    /// Stores a small value with the progress: what a program needs that shows it, such as counts or the name of a step. At most 4 KiB when
-    /// encoded. As that program reads it back, its type has both halves of serde and owns its texts.
+    /// Stores a value with the progress, for a program that shows it: counts, or the name of a step. At most 4 KiB when encoded. The type must
+    /// implement `Serialize` and `DeserializeOwned`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that cannot be encoded or read back, is nested more than 64 deep, or is larger.

@@ -9,13 +9,13 @@ use crate::{
     error::{Error, Result},
 };
 
-/// So often a change is tried while others change the same.
+/// Tries of a change while others change the same.
 const TRIES: u32 = 50;
 
 impl Inspector {
-    /// Sets how often jobs of a queue rise by one priority while they wait, over what code declares; it outlives deployments. Jobs that become ready from now
-    /// on rise by it. Those that waited before keep the priority to which they have risen; they rise on if they rose before, from their next rise on by
-    /// the new interval. Gives the interval that holds.
+    /// Sets the aging interval of a queue: the time after which a waiting job gains one priority. It overrides the declaration in code, also after
+    /// deployments, and applies to jobs that become ready from now on. Jobs that already wait keep the priority that they have gained; those that
+    /// age already use the new interval after their next gain. Returns the interval in effect.
     ///
     /// ```
     /// use std::time::Duration;

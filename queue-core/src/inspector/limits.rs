@@ -87,8 +87,8 @@ impl Inspector {
         self.stored_limits(queue, Some(name)).await?.first().map(info).transpose()
     }
 
-    /// Changes what is set of a limit at run time. It holds from the next claim on, over what code declares, and outlives deployments until it is
-    /// [removed](Self::remove_limit). A smaller concurrency stops no job that runs.
+    /// Sets a limit at run time. It overrides the declaration in code from the next claim on, also after deployments, until it is
+    /// [removed](Self::remove_limit). A smaller concurrency stops no running job.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -102,7 +102,7 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit that cannot be, naming the field, its value and the way out, and for one limit too many.
+    /// [`Error::Invalid`] for an invalid limit, with the field, its value and the fix, and for more limits than a queue can have.
     pub async fn set_limit(&self, queue: &str, name: &str, change: impl Fn(&mut LimitRule)) -> Result<LimitInfo> {
         self.change_limit(queue, name, |record| {
             let mut set = record.set().unwrap_or_default();
@@ -114,8 +114,8 @@ impl Inspector {
         .await
     }
 
-    /// Takes back what was set of a limit at run time: what code declares holds again. If nothing was set, the limit itself is removed, until a worker that declares it
-    /// looks again, within a minute if one runs. Its jobs stay, and are subject to it no longer. False: there is none.
+    /// Removes the run-time setting of a limit: the declaration applies again. If nothing was set, the limit itself is removed, until a live worker
+    /// declares it again, within a minute. Its jobs stay and are no longer limited by it. Returns `false` if there is no such limit.
     ///
     /// # Errors
     /// Those of [`set_limit`](Self::set_limit).
@@ -148,7 +148,7 @@ impl Inspector {
         self.key_infos(queue, keys).await
     }
 
-    /// What holds a job back that is subject to these limits: who holds their slots, and until when their rates let nothing start.
+    /// The state of the limits of a job: the holders of their slots, and the time until which their rates delay it.
     ///
     /// # Errors
     /// Those of the broker.

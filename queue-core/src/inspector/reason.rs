@@ -35,18 +35,18 @@ pub enum Reason {
         /// The earliest time at which it starts even then.
         until: Option<SystemTime>,
     },
-    /// No worker that is up knows its task. It is parked.
+    /// No live worker knows its task. It is parked.
     NoWorkerForTask {
         /// The task; `None` if the job cannot be decoded.
         task: Option<String>,
-        /// The releases that are up, sorted.
+        /// The releases of live workers, sorted.
         releases: Vec<String>,
     },
-    /// Its parameters could not be read by these releases. It is parked until a worker of another one comes.
+    /// Its parameters could not be read by these releases. It is parked until a worker of another release reads them.
     Unreadable {
         /// The releases that have failed.
         releases: Vec<String>,
-        /// When it is buried.
+        /// When it becomes a dead letter.
         until: Option<SystemTime>,
     },
     /// Its queue is paused.
@@ -61,11 +61,11 @@ pub enum Reason {
         /// By whom, why and until when.
         pause: Pause,
     },
-    /// No worker that is up serves its queue.
+    /// No live worker serves its queue.
     NoWorker,
-    /// All workers that are up and serve its queue were asked to claim nothing, or stop.
+    /// All live workers of its queue were asked to claim nothing, or to stop.
     WorkersQuiet {
-        /// How many they are.
+        /// The number of these workers.
         workers: u64,
     },
     /// Its group is paused.
@@ -75,7 +75,7 @@ pub enum Reason {
         /// By whom, why and until when.
         pause: Pause,
     },
-    /// As many jobs of its group run as may.
+    /// Its group is at its cap.
     GroupFull {
         /// The group.
         group: GroupName,
@@ -93,7 +93,7 @@ pub enum Reason {
         /// The earlier job.
         holder: JobId,
     },
-    /// As many jobs run as a limit lets run at once.
+    /// All slots of a limit are held.
     LimitFull {
         /// The limit.
         limit: String,
@@ -254,12 +254,14 @@ impl fmt::Display for Reason {
                 let task = task.as_deref().unwrap_or("(unreadable)");
                 write!(f, "no live worker has the task `{task}`{}", of_releases(releases))
             }
-            Reason::Unreadable { releases, .. } => write!(f, "its parameters cannot be read by release {}", releases.join(", ")),
+            Reason::Unreadable { releases, .. } => {
+                write!(f, "release {} cannot read its parameters: it becomes a dead letter unless another release reads them", releases.join(", "))
+            },
             Reason::QueuePaused { pause } => write!(f, "its queue is {pause}"),
             Reason::NoWorker => f.write_str("no live worker serves its queue"),
-            Reason::WorkersQuiet { workers: 1 } => f.write_str("the only worker of its queue claims nothing: it is quiet or stopping"),
+            Reason::WorkersQuiet { workers: 1 } => f.write_str("the only worker of its queue claims nothing: it is quiet or stopping; `workers resume` ends quiet"),
             Reason::WorkersQuiet { workers } => {
-                write!(f, "all {workers} workers of its queue claim nothing: they are quiet or stopping")
+                write!(f, "all {workers} workers of its queue claim nothing: they are quiet or stopping; `workers resume` ends quiet")
             }
             Reason::TaskPaused { task, pause } => write!(f, "its task `{task}` is {pause}"),
             Reason::GroupPaused { group, pause } => write!(f, "its group `{group}` is {pause}"),
@@ -272,7 +274,7 @@ impl fmt::Display for Reason {
             Reason::LimitFull { limit, key, concurrency, running, .. } => {
                 write!(f, "its limit {} is full: {running} of {concurrency} run", named(limit, key))
             }
-            Reason::RateLimited { limit, key, rate: Some(rate), .. } => write!(f, "its limit {} starts {rate}", named(limit, key)),
+            Reason::RateLimited { limit, key, rate: Some(rate), .. } => write!(f, "its limit {} has reached its rate ({rate})", named(limit, key)),
             Reason::RateLimited { limit, key, rate: None, .. } => write!(f, "its limit {} has reached its rate", named(limit, key)),
             Reason::Suspect { jobs } => {
                 write!(

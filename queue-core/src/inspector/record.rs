@@ -82,7 +82,7 @@ pub struct JobRecord {
     pub releases: u32,
     /// When it was last released so.
     pub released_at: Option<SystemTime>,
-    /// The number of failures that buries it, if the job has its own.
+    /// The number of failures after which it becomes a dead letter, if the job has its own.
     pub max_attempts: Option<u32>,
     /// The longest time of one attempt, if the job has its own.
     pub timeout: Option<Duration>,
@@ -287,7 +287,7 @@ pub struct UnreadableBy {
     pub releases: Vec<String>,
     /// Why the last of them could not.
     pub problem: String,
-    /// When the job is buried, unless a release has read it by then.
+    /// When the job becomes a dead letter, unless a release has read it by then.
     pub buried_at: Option<SystemTime>,
 }
 

@@ -95,7 +95,7 @@ impl Search {
         self
     }
 
-    /// Goes on where another search with the same filter and the same queues has stopped.
+    /// Continues where another search with the same filter and the same queues has stopped.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a string that is not a [cursor](Found::cursor), or belongs to another
@@ -129,7 +129,7 @@ impl Search {
         self
     }
 
-    /// Says of each job that has not ended why it does not run, as [`Walk::saying_why`](crate::Walk::saying_why) does.
+    /// Adds to each job the reasons why it does not run, as [`Walk::saying_why`](crate::Walk::saying_why) does.
     #[must_use]
     pub fn saying_why(mut self) -> Self {
         self.says_why = true;

@@ -127,7 +127,7 @@ impl SubscriptionInfo {
                 if self.parked > 0 { format!(", {} of them of types that none of its workers knows", self.parked) } else { String::new() };
             return Some(format!("{} events that it has read have not ended{parked}; it stops reading at {MOST_TAKEN}", self.open));
         }
-        (self.workers == 0).then(|| "no worker serves it".to_owned())
+        (self.workers == 0).then(|| "no live worker serves it".to_owned())
     }
 }
 

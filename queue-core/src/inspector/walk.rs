@@ -52,8 +52,8 @@ impl Walk {
         self
     }
 
-    /// Says of each job that has not ended why it does not run: [`JobRecord::waiting`]. That is two more questions for each 500 jobs. A filter that asks
-    /// for `waiting` does so too.
+    /// Adds to each job the reasons why it does not run: [`JobRecord::waiting`]. This costs two more calls for each 500 jobs. A filter with the term
+    /// `waiting` does so too.
     #[must_use]
     pub fn saying_why(mut self) -> Self {
         self.why = true;

@@ -85,13 +85,13 @@ impl Inspector {
         Ok(())
     }
 
-    /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
-    /// its workers, of its first 10,000 groups, and of its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Of parked jobs
+    /// The number of waiting jobs of a queue by the [name](Reason::name) of the reason that has to end first. It is derived from the depth of the
+    /// queue, its workers, its groups and its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Of parked jobs
     /// the first 500 are examined: each counts as `task_paused`, `unreadable`, `no_worker_for_task`, or `behind` if a live worker has its task. Further
     /// ones are counted in the same proportion.
     ///
-    /// In a queue with more groups it is not known what the jobs of the others wait for: as many ready jobs as are in none of the first 10,000 groups are left out
-    /// of `behind`, and the counts are less than the depth of the queue.
+    /// The counts examine the first 10,000 groups of a queue. Jobs of further groups are not counted, so the sum may be lower than the number of
+    /// ready jobs.
     ///
     /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a paused or full group: as many as are counted for groups are taken
     /// to be, and are left out. So the counts of limits may be too small where there are such groups, and `behind` is an upper bound.

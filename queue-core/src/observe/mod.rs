@@ -43,7 +43,7 @@ pub use self::calls::{Calls, VerbCalls};
 pub(crate) use self::observed::Observed;
 use crate::broker::VERBS;
 
-/// Hears of every call to a broker. An [`Arc`] of an observer is one, too.
+/// Receives every call to a broker. An [`Arc`] of an observer is one, too.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +67,7 @@ pub trait Observe: Send + Sync + 'static {
     fn call(&self, verb: &'static str, outcome: CallOutcome, elapsed: Duration);
 }
 
-/// Nobody hears of anything.
+/// Discards all calls.
 impl Observe for () {
     fn call(&self, _: &'static str, _: CallOutcome, _: Duration) {}
 }

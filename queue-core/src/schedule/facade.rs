@@ -76,9 +76,9 @@ impl Client {
 }
 
 impl Schedules {
-    /// Makes a schedule, or changes the one of this name in the queue of its job. It may be called again: what is the same changes nothing. A
-    /// change keeps the pause, the last tick and the runs. It is not retroactive: a new expression begins now. What is set here outlives what
-    /// code declares, until it is [removed](Self::remove).
+    /// Creates or updates the schedule of this name in the queue of its job. Repeating the call has no effect. An update keeps the pause, the last
+    /// tick and the runs. It is not retroactive: a new expression begins now. The setting overrides the declaration in code until it is
+    /// [removed](Self::remove).
     ///
     /// # Errors
     /// [`Error::Invalid`] for an expression, a time zone or an option that is wrong, and for a schedule that never ticks; those of the broker.
@@ -173,8 +173,8 @@ impl Schedules {
         .await
     }
 
-    /// Makes a job of a schedule now, whether it is paused or not, beside its ticks: no overlap policy is asked, and no tick waits for the job.
-    /// [`scheduled_for`](crate::JobContext::scheduled_for) is the time of now.
+    /// Creates a job of a schedule now, in addition to the ticks, even if the schedule is paused. The overlap policy does not apply.
+    /// [`scheduled_for`](crate::JobContext::scheduled_for) is the current time.
     ///
     /// # Errors
     /// Those of [`pause`](Self::pause).
@@ -194,8 +194,8 @@ impl Schedules {
         .await
     }
 
-    /// Makes the jobs of all ticks from `from` to `to`, both included, whether the schedule is paused or not. A job has the id of its tick: one that
-    /// exists is not made again, nor one that a backfill has made within the last 24 hours. At most [`MOST_BACKFILLED`] ticks of the past.
+    /// Creates the jobs of all ticks from `from` to `to`, both included, even if the schedule is paused. A job has the id of its tick: an existing
+    /// job is not created again, nor one that a backfill has created within the last 24 hours. At most [`MOST_BACKFILLED`] ticks of the past.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more ticks, and for a span that ends in the future; those of [`pause`](Self::pause).

@@ -82,9 +82,9 @@ pub struct ScheduleRecord {
     pub words: String,
     /// What a tick does while the job of the last one has not ended.
     pub overlap: String,
-    /// What is done about ticks that were missed.
+    /// The policy for missed ticks.
     pub catch_up: String,
-    /// How old a tick may be that is made up for, in milliseconds.
+    /// The maximum age of a missed tick that is still caught up, in milliseconds.
     pub catch_up_window_ms: Option<u64>,
     /// The longest delay of a tick, in milliseconds.
     pub jitter_ms: u64,
@@ -94,9 +94,9 @@ pub struct ScheduleRecord {
     /// The last tick is not after this time.
     #[serde(serialize_with = "utc")]
     pub end: Option<SystemTime>,
-    /// So many ticks are made.
+    /// The schedule stops after this number of ticks.
     pub max_ticks: Option<u64>,
-    /// So many dead jobs in a row pause it; 0: none do.
+    /// The schedule is paused after this number of dead letters in a row; 0: never.
     pub pause_after_dead: u64,
     /// Why it is paused.
     pub paused: Option<String>,

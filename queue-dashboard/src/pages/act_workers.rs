@@ -48,7 +48,7 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
     let (who, role) = person(viewer);
     let asked = shared.inspector.ask_worker(&worker, mode, &format!("{who} with the dashboard")).await;
     let (action, answered) = (mode.name(), asked.is_ok());
-    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "an operator has sent a request to a worker");
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "changed by an operator");
     asked?;
     shared.outdate().await;
     Ok(see_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))

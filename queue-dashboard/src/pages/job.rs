@@ -223,7 +223,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
         }
         JobState::Parked => match &job.unreadable {
             Some(UnreadableBy { releases, buried_at, .. }) => {
-                let buried = relative(*buried_at).map(|when| format!(" Without one it is buried {when}.")).unwrap_or_default();
+                let buried = relative(*buried_at).map(|when| format!(" Otherwise it becomes a dead letter {when}.")).unwrap_or_default();
                 format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
             None if is_aside(job) => "Parked: its task is paused.".to_owned(),

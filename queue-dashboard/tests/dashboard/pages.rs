@@ -1056,7 +1056,7 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     for text in [
         ">billing<",
         "data-label=\"unread\">60<",
-        "stopped: no worker serves it",
+        "stopped: no live worker serves it",
         "OrderPaid",
         ">ada<",
         "&quot;order&quot;: 0",

@@ -53,7 +53,7 @@ async fn a_link_keeps_its_target_through_the_sign_in() {
 
     let wrong = post(address, "/sign-in", &origin, &[("token", "no"), ("page", target)]).await;
     assert_eq!(wrong.status, 401);
-    assert!(wrong.body.contains("This is not the token.") && wrong.body.contains("state=dead&#38;queue=mail"), "{}", wrong.body);
+    assert!(wrong.body.contains("Invalid token.") && wrong.body.contains("state=dead&#38;queue=mail"), "{}", wrong.body);
     let right = post(address, "/sign-in", &origin, &[("token", TOKEN), ("page", target)]).await;
     assert_eq!((right.status, right.headers["location"].as_str()), (303, target));
     for elsewhere in ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nset-cookie: a=b", "", "evil"] {

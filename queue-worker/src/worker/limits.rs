@@ -56,7 +56,7 @@ impl Worker {
         self
     }
 
-    /// A crash later than this after a job's first crash starts a new count towards
+    /// A crash later than this after a job's first crash starts a new count toward
     /// [`max_crashes`](Self::max_crashes). Range: 0 to 100 years. Default: 72 h.
     pub fn crash_window(mut self, window: Duration) -> Self {
         self.settings.crashes.window = window;

@@ -698,7 +698,7 @@ fn says_why(place: &Place, url: &str) {
     let (first, second) = (enqueue(1, &["--group", "acme"]), enqueue(2, &["--group", "acme"]));
     let why = at(&["jobs", "why", &later]);
     assert!(why.starts_with("it is not due yet; until 2") && why.contains("Z (in "), "{why}");
-    assert_eq!(at(&["jobs", "why", &second]), "no live worker serves its queue\nbehind at most 1 other");
+    assert_eq!(at(&["jobs", "why", &second]), "no live worker serves its queue; `work --queue orders` ends it\nbehind at most 1 other");
     at(&["queues", "pause", "orders"]);
     at(&["groups", "pause", "orders", "acme", "--reason", "unpaid", "--until", "2h"]);
     let reasons = json(&["jobs", "why", &first]);
@@ -1090,13 +1090,13 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     let sound = place.json(&["doctor", "--json"]);
     assert_eq!(sound["durability"], "power-loss");
     let problems: Vec<&str> = sound["problems"].as_array().unwrap().iter().map(|problem| problem["problem"].as_str().unwrap()).collect();
-    assert_eq!(problems, ["no worker serves it, and 1 job is waiting"]);
+    assert_eq!(problems, ["no live worker serves it, and 1 job is waiting"]);
     assert_eq!(sound["problems"][0]["is_fault"], false);
     let advised = place.ok(&["doctor"]);
-    assert!(advised.contains("\n- advice: ") && advised.ends_with("1 piece of advice in 1 queue"), "{advised}");
+    assert!(advised.contains("\n- warning: ") && advised.ends_with("1 warning in 1 queue"), "{advised}");
     let help = place.ok(&["doctor", "--help"]);
     assert!(
-        help.contains("0 no fault, or every fault is repaired; there may be advice") && help.contains("9 a fault that is not repaired"),
+        help.contains("0 no fault, or every fault is repaired; there may be warnings") && help.contains("9 a fault that is not repaired"),
         "{help}"
     );
 
@@ -1107,7 +1107,7 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     assert!(sick.stdout.contains("- fault: ") && sick.stdout.contains("held by nobody"), "{}", sick.stdout);
     assert!(sick.stdout.contains("; `doctor --repair` repairs it\n") && sick.stdout.ends_with("1 fault in 1 queue\n"), "{}", sick.stdout);
     let repaired = place.ok(&["doctor", "--repair"]);
-    assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired, 1 piece of advice in 1 queue"), "{repaired}");
+    assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired, 1 warning in 1 queue"), "{repaired}");
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");
     assert_eq!(place.run(&["doctor", "--queue", "nowhere"]).code, 3);
 }

@@ -31,7 +31,7 @@ fn a_person_publishes_reads_and_subscribes() {
     let shown = place.json(&["topics", "show", "orders"]);
     let billing = &shown["subscriptions"][0];
     assert_eq!((&shown["events"], &billing["behind"], &billing["from"]), (&2.into(), &2.into(), &"start".into()));
-    assert_eq!(billing["stands_because"], "no worker serves it");
+    assert_eq!(billing["stands_because"], "no live worker serves it");
     let text = place.ok(&["topics", "show", "orders"]);
     assert!(text.contains("2 of 2 added in total") && text.contains("billing"), "{text}");
     assert!(place.ok(&["topics", "list"]).contains("orders"));

@@ -269,7 +269,7 @@ fn a_message_that_a_page_quotes_is_one_of_ours() {
         }
     }
     let mut source = String::new();
-    for package in ["calendar", "cli", "core", "dashboard", "worker"] {
+    for package in ["calendar", "cli", "core", "dashboard", "outbox", "worker"] {
         walk(&root().join(format!("queue-{package}/src")), &mut source);
     }
     let [faq, on_call, dashboard, logs] = ["faq", "on-call", "dashboard", "logs"].map(|page| read(&format!("docs/{page}.md")));
@@ -291,6 +291,45 @@ fn a_message_that_a_page_quotes_is_one_of_ours() {
         let unknown: Vec<&str> = messages.into_iter().filter(|message| !is_ours(message)).collect();
         assert!(unknown.is_empty(), "no source has these messages: {unknown:#?}");
     }
+}
+
+/// The messages of ERROR and WARN lines in a source: of each `error!` and `warn!`, the first text with a space. A value in it is `…`.
+fn logged(source: &str) -> Vec<String> {
+    let source = source.split_once("#[cfg(test)]\nmod tests {").map_or(source, |(code, _)| code);
+    let calls = ["tracing::error!(", "tracing::warn!("].into_iter().flat_map(|call| source.split(call).skip(1));
+    let texts = calls.filter_map(|call| {
+        let call = call.split_once(");").map_or(call, |(call, _)| call);
+        call.split('"').skip(1).step_by(2).find(|text| text.contains(' '))
+    });
+    texts.map(|text| text.replace('{', "…{").split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest)).collect()).collect()
+}
+
+#[test]
+fn the_page_of_logs_has_every_error_and_warning() {
+    fn walk(folder: &Path, found: &mut Vec<String>) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.extend(logged(&fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut messages = Vec::new();
+    for package in ["cli", "core", "dashboard", "outbox", "worker"] {
+        walk(&root().join(format!("queue-{package}/src")), &mut messages);
+    }
+    assert!(messages.len() > 60, "{messages:#?}");
+    let page = read("docs/logs.md");
+    // A row may leave out the end of a message, and a value in it.
+    let rows: Vec<Vec<String>> = section(&page, "Lines to watch for")
+        .lines()
+        .flat_map(|row| code(row).into_iter().filter(|span| span.contains(' ')))
+        .map(|span| one_line(span).split('…').map(|part| part.trim_matches([' ', ':']).to_owned()).filter(|part| part.len() > 5).collect())
+        .collect();
+    let has = |message: &str| rows.iter().any(|parts| !parts.is_empty() && parts.iter().all(|part| message.contains(&**part)));
+    let missing: Vec<&String> = messages.iter().filter(|message| !has(&one_line(message))).collect();
+    assert!(missing.is_empty(), "docs/logs.md lacks these lines: {missing:#?}");
 }
 
 /// The fields of the types of a source file that are printed as JSON: of structs that only serialize, and of types with code for it.

@@ -273,5 +273,5 @@ async fn status_and_doctor_tell_the_age_of_the_oldest_ready_job() {
     assert!((10_800_000..10_900_000).contains(&oldest), "{oldest}");
     let (status, doctor) = (run(&["status"]), run(&["doctor"]));
     assert!(status.contains("ready  oldest") && status.contains("3h"), "{status}");
-    assert!(doctor.contains("no worker serves it, and 1 job is waiting, the oldest for 3h"), "{doctor}");
+    assert!(doctor.contains("no live worker serves it, and 1 job is waiting, the oldest for 3h"), "{doctor}");
 }

@@ -78,7 +78,7 @@ struct Problem {
     making: bool,
 }
 
-const WAY_OUT: &str = "move it back, or start a worker to begin with an empty file";
+const WAY_OUT: &str = "move it back before you start or restart a worker, which would create an empty database";
 
 /// How often a path is looked at before it is said not to answer the same twice. A layered file system gives a file another
 /// inode when it is first opened for writing.
