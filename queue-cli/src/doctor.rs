@@ -325,7 +325,7 @@ async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> que
     let (main, jobs, (for_what, advice)) = ready.max_by_key(|(_, jobs, _)| *jobs).unwrap_or(("behind", 0, FOR_A_SLOT));
     let mut problem = format!("its oldest ready job has waited for {}; {} waiting {for_what}", coarse(oldest), are(jobs));
     let mut first = inspector.list(queue, JobState::Ready, 0, 1).await?.jobs;
-    inspector.say_why(queue, &mut first).await?;
+    inspector.add_reasons(queue, &mut first).await?;
     let cause = first.iter().flat_map(|job| &job.waiting).find(|reason| reason.name() == main && main != "behind");
     if let Some(cause) = cause {
         let holder = cause.holders().first().map(|job| format!(", held by {queue}/{job}")).unwrap_or_default();

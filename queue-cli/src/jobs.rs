@@ -237,7 +237,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let mut in_time = true;
     'queues: for queue in &queues {
         for state in &states {
-            let mut walk = inspector.walk(queue, *state).matching(filter.clone()).saying_why().from(args.offset).at_most(args.limit);
+            let mut walk = inspector.walk(queue, *state).matching(filter.clone()).with_reasons().from(args.offset).at_most(args.limit);
             loop {
                 match walk.step().await {
                     Ok(Some(jobs)) => pages.add(jobs)?,
@@ -252,16 +252,16 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
                         Some(of) => of,
                         None => *of.insert(count(client, &queues, &states).await),
                     };
-                    line.show(|| format!("examined {} of {of} jobs, found {}", looked + walk.looked(), pages.printed + pages.rows.len()));
+                    line.show(|| format!("examined {} of {of} jobs, found {}", looked + walk.examined(), pages.printed + pages.rows.len()));
                 }
                 in_time = began.elapsed() < timeout;
                 if !in_time {
-                    looked += walk.looked();
+                    looked += walk.examined();
                     break 'queues;
                 }
             }
-            looked += walk.looked();
-            left_out |= walk.goes_on_at().is_some();
+            looked += walk.examined();
+            left_out |= walk.next_offset().is_some();
         }
     }
     line.end();

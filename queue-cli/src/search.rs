@@ -32,7 +32,7 @@ pub(super) struct SearchArgs {
     pub(super) limit: u64,
     /// Most jobs to examine; the default is all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) look_at: Option<u64>,
+    pub(super) examine: Option<u64>,
     /// Stop after this time, and print how to continue
     #[arg(long, value_name = "DURATION", value_parser = super::args::duration, default_value = "1m")]
     pub(super) timeout: Duration,
@@ -46,42 +46,42 @@ pub(super) struct SearchArgs {
 #[derive(Serialize)]
 struct Answer {
     jobs: Vec<JobRecord>,
-    looked: u64,
-    of: u64,
+    examined: u64,
+    total: u64,
     cursor: Option<String>,
     unreadable: Vec<Unreadable>,
 }
 
 pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Failure> {
     let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
-    let mut search = client.inspector().search(filter).saying_why();
+    let mut search = client.inspector().search(filter).with_reasons();
     for queue in &args.queue {
         search = queues::chosen(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));
     }
     if let Some(cursor) = &args.after {
         search = search.from(cursor)?;
     }
-    let mut answer = Answer { jobs: Vec::new(), looked: 0, of: 0, cursor: None, unreadable: Vec::new() };
+    let mut answer = Answer { jobs: Vec::new(), examined: 0, total: 0, cursor: None, unreadable: Vec::new() };
     // What other commands have looked at before.
-    let before = search.looked();
+    let before = search.examined();
     let (began, mut line) = (Instant::now(), Line::new());
     while answer.cursor.is_none() || began.elapsed() < args.timeout {
         let room = args.limit.saturating_sub(answer.jobs.len() as u64);
-        let looks = args.look_at.unwrap_or(u64::MAX).saturating_sub(search.looked() - before);
-        if room == 0 || looks == 0 {
+        let rest = args.examine.unwrap_or(u64::MAX).saturating_sub(search.examined() - before);
+        if room == 0 || rest == 0 {
             break;
         }
-        search = search.page(usize::try_from(room).unwrap_or(500)).looking_at(looks.min(5_000));
+        search = search.page(usize::try_from(room).unwrap_or(500)).examine_at_most(rest.min(5_000));
         let Some(page) = search.next().await? else { break };
         answer.jobs.extend(page.jobs);
-        (answer.looked, answer.of, answer.cursor) = (page.looked, page.of, page.cursor);
+        (answer.examined, answer.total, answer.cursor) = (page.examined, page.total, page.cursor);
         for (queue, error) in page.unreadable {
             answer.unreadable.push(Unreadable::from(&queue, error)?);
         }
         if answer.cursor.is_none() {
             break;
         }
-        line.show(|| format!("examined {} of {} jobs, found {}", answer.looked, answer.of, answer.jobs.len()));
+        line.show(|| format!("examined {} of {} jobs, found {}", answer.examined, answer.total, answer.jobs.len()));
     }
     line.end();
     if args.format.json {
@@ -94,7 +94,7 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
             print(&table(HEADINGS, answer.jobs.iter().map(|job| cells(job, now))))?;
         }
         if let Some(cursor) = &answer.cursor {
-            note(&format!("examined {} of {} jobs; continue with --after {cursor}", answer.looked, answer.of));
+            note(&format!("examined {} of {} jobs; continue with --after {cursor}", answer.examined, answer.total));
         }
     }
     Unreadable::tell(&answer.unreadable)

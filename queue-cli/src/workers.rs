@@ -158,7 +158,7 @@ async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> 
         WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
         WorkersCommand::Quiet(args) => ask::ask(client, args, WorkerMode::Quiet).await,
         WorkersCommand::Resume(args) => ask::ask(client, args, WorkerMode::Works).await,
-        WorkersCommand::Stop(args) => ask::ask(client, args, WorkerMode::Stops).await,
+        WorkersCommand::Stop(args) => ask::ask(client, args, WorkerMode::Stopping).await,
     }
 }
 

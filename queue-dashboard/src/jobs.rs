@@ -119,7 +119,7 @@ impl Wanted {
 /// Says why each waits, if that is asked for: for a page that is shown it is said later, of few.
 async fn with_reasons(inspector: &Inspector, queue: &str, mut jobs: Vec<JobRecord>, wanted: &Wanted) -> Result<Vec<JobRecord>, Error> {
     if matches!(&wanted.text, Text::Filter(filter) if filter.asks_why()) {
-        inspector.say_why(queue, &mut jobs).await?;
+        inspector.add_reasons(queue, &mut jobs).await?;
     }
     Ok(jobs)
 }

@@ -412,7 +412,7 @@ fn suspect(job: &JobRecord) -> Finding {
 
 /// Whether its lease is over, and it has not said that it stops.
 pub(crate) fn is_silent(worker: &WorkerRecord) -> bool {
-    worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stops
+    worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stopping
 }
 
 fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {

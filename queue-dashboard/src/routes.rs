@@ -103,7 +103,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             act!("/limits/set", Operate, act_limits::set_limit()),
             act!("/workers/quiet", Operate, act_workers::ask(WorkerMode::Quiet)),
             act!("/workers/resume", Operate, act_workers::ask(WorkerMode::Works)),
-            act!("/workers/stop", Operate, act_workers::ask(WorkerMode::Stops)),
+            act!("/workers/stop", Operate, act_workers::ask(WorkerMode::Stopping)),
             act!("/limits/remove", Operate, act_limits::take_back()),
             act!("/operations/stop", Operate, operations::stopped()),
             act!("/operations/resume", Operate, operation::resumed()),

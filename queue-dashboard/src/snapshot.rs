@@ -256,7 +256,7 @@ async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     let mut firsts = Vec::new();
     for queue in queues.iter().filter(|queue| queue.stats.oldest.is_some_and(|age| age >= LONG)).take(GROUPS_OF) {
         let mut first = inspector.list(&queue.name, JobState::Ready, 0, 1).await.map(|page| page.jobs).unwrap_or_default();
-        if inspector.say_why(&queue.name, &mut first).await.is_ok() {
+        if inspector.add_reasons(&queue.name, &mut first).await.is_ok() {
             firsts.append(&mut first);
         }
     }

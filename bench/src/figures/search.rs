@@ -71,14 +71,14 @@ async fn of_state(client: &Client, state: JobState) -> Result<Vec<Reading>, Erro
     while let Some(page) = search.next().await? {
         last = page;
     }
-    if last.looked != JOBS as u64 {
-        return Err(format!("a search for what is {state} has looked at {} jobs of {JOBS}", last.looked).into());
+    if last.examined != JOBS as u64 {
+        return Err(format!("a search for what is {state} has looked at {} jobs of {JOBS}", last.examined).into());
     }
-    let rate = last.looked as f64 / begun.elapsed().as_secs_f64();
+    let rate = last.examined as f64 / begun.elapsed().as_secs_f64();
     let all: Filter = format!("state={state}").parse()?;
     let mut search = client.inspector().search(all.clone()).page(500);
     let mut cursor = None;
-    while search.looked() < MIDDLE {
+    while search.examined() < MIDDLE {
         let Some(page) = search.next().await? else { break };
         cursor = page.cursor;
     }

@@ -84,7 +84,7 @@ impl Board {
             tokio::time::sleep(Duration::from_millis(200)).await;
             // It is only for the report: a look that fails is missing there.
             let Ok(mut page) = inspector.list(QUEUE, JobState::Ready, 0, LOOK).await else { continue };
-            if inspector.say_why(QUEUE, &mut page.jobs).await.is_err() {
+            if inspector.add_reasons(QUEUE, &mut page.jobs).await.is_err() {
                 continue;
             }
             let mut tenants = self.lock();

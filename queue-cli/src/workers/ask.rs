@@ -155,7 +155,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
             open.remove(&id);
             match (heard, mode) {
                 (true, _) => told.say(id, "confirmed", &format!("{id} {mode}"))?,
-                (false, WorkerMode::Stops) => told.say(id, "left", &format!("{id} has left"))?,
+                (false, WorkerMode::Stopping) => told.say(id, "left", &format!("{id} has left"))?,
                 (false, _) => left.push(id.to_string()),
             }
         }

@@ -34,12 +34,12 @@ pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
         assert!(!jobs.is_empty(), "a walk passes what is empty");
         walked.extend(jobs.into_iter().map(|job| job.address.id));
     }
-    let rest = walk.goes_on_at().expect("twenty are left");
+    let rest = walk.next_offset().expect("twenty are left");
     let mut walk = bed.inspector().walk(&bed.queue, JobState::Ready).from(rest);
     while let Some(jobs) = walk.next().await.unwrap() {
         walked.extend(jobs.into_iter().map(|job| job.address.id));
     }
-    assert_eq!((walked.as_slice(), walk.goes_on_at()), (left, None));
+    assert_eq!((walked.as_slice(), walk.next_offset()), (left, None));
 }
 
 /// An id that waits in one line, and was cancelled in another, is listed once.

@@ -248,11 +248,11 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
     let filter = || "id~marked state=ready".parse::<Filter>().unwrap();
     let search = || inspector.search(filter()).queue(&*bed.queue);
     let whole = search().next().await.unwrap().expect("there is a page");
-    assert_eq!((whole.jobs.len(), whole.looked, whole.of, whole.cursor, whole.unreadable.len()), (12, 32, 32, None, 0));
+    assert_eq!((whole.jobs.len(), whole.examined, whole.total, whole.cursor, whole.unreadable.len()), (12, 32, 32, None, 0));
 
-    let mut bounded = search().looking_at(10).page(5);
+    let mut bounded = search().examine_at_most(10).page(5);
     let first = bounded.next().await.unwrap().expect("there is a page");
-    assert_eq!((first.jobs.len(), first.looked, first.of), (0, 10, 32), "it says that it has not seen all");
+    assert_eq!((first.jobs.len(), first.examined, first.total), (0, 10, 32), "it says that it has not seen all");
     let cursor = first.cursor.expect("it goes on");
     // Another process goes on with the text, while the jobs that were looked at leave.
     let client = Client::with_broker(bed.broker.clone());
@@ -261,8 +261,8 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
     let (mut seen, mut sizes, mut looked) = (Vec::new(), Vec::new(), 0);
     while let Some(page) = other.next().await.unwrap() {
         sizes.push(page.jobs.len());
-        assert!(page.looked >= looked && page.looked <= page.of);
-        looked = page.looked;
+        assert!(page.examined >= looked && page.examined <= page.total);
+        looked = page.examined;
         seen.extend(page.jobs.into_iter().map(|job| job.address.id.to_string()));
     }
     assert_eq!((looked, seen.iter().collect::<BTreeSet<_>>().len(), seen.len()), (32, 12, 12));
@@ -282,7 +282,7 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
     let error = inspector.search(filter()).from("marked-1").unwrap_err().to_string();
     assert!(error.contains("is not a valid cursor"), "{error}");
     let exact = inspector.search("id=marked-7".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("there is a page");
-    assert_eq!((exact.jobs.len(), exact.looked, exact.cursor), (1, 1, None), "no other job is looked at");
+    assert_eq!((exact.jobs.len(), exact.examined, exact.cursor), (1, 1, None), "no other job is looked at");
     let exact = inspector.search("id=marked-7 state=dead".parse().unwrap()).queue(&*bed.queue).next().await.unwrap().expect("a page");
     assert_eq!((exact.jobs.len(), exact.cursor), (0, None));
 }
@@ -336,7 +336,7 @@ pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
     }
     // In all queues it is the job of its queue alone, and no other is looked at.
     let page = inspector.search(filter("id=Q/two")).next().await.unwrap().unwrap();
-    assert_eq!((page.jobs.len(), page.looked, &page.jobs[0].address.queue), (1, 1, queue));
+    assert_eq!((page.jobs.len(), page.examined, &page.jobs[0].address.queue), (1, 1, queue));
     let operation = NewOperation::new(OperationKind::Delete, filter("id!=Q/two"));
     assert_eq!(inspector.preview_operation(queue, &operation, u64::MAX).await.unwrap().eligible, 2);
     let operation = NewOperation::new(OperationKind::Delete, filter("id=Q/two"));

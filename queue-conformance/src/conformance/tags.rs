@@ -287,7 +287,7 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
         while let Some(jobs) = walk.next().await.unwrap() {
             found.extend(jobs.into_iter().map(|job| job.address.id));
         }
-        (found, walk.goes_on_at())
+        (found, walk.next_offset())
     };
     let thirds: Vec<JobId> = (0..20).filter(|n| n % 3 != 0).map(|n| ids[n].clone()).collect();
     assert_eq!(walked(0, 100).await, (thirds.clone(), None));
@@ -296,14 +296,15 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     for fails_after in 0..14 {
         *noting.fails_after.lock().expect("no one panics with it") = Some(fails_after);
         let filter = filter("tag.order=17 tag.third=no");
-        let (mut walk, mut found, mut errors) = (inspector.walk(&bed.queue, JobState::Ready).matching(filter).saying_why(), Vec::new(), 0);
+        let (mut walk, mut found, mut errors) =
+            (inspector.walk(&bed.queue, JobState::Ready).matching(filter).with_reasons(), Vec::new(), 0);
         loop {
             match walk.next().await {
                 Ok(Some(jobs)) => found.extend(jobs.into_iter().map(|job| job.address.id)),
                 Ok(None) => break,
                 Err(_) => errors += 1,
             }
-            assert!(walk.goes_on_at().is_none_or(|at| at <= 20), "{fails_after}: {:?}", walk.goes_on_at());
+            assert!(walk.next_offset().is_none_or(|at| at <= 20), "{fails_after}: {:?}", walk.next_offset());
         }
         assert_eq!((found, errors), (thirds.clone(), 1), "the request {fails_after} fails");
     }
@@ -319,7 +320,7 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
 
     let mut search = inspector.search(filter("tag.order=17")).queue(&*bed.queue);
     let page = search.next().await.unwrap().expect("there is a page");
-    assert_eq!((page.jobs.len(), page.of, page.cursor), (20, 20, None));
+    assert_eq!((page.jobs.len(), page.total, page.cursor), (20, 20, None));
     assert_eq!(noting.noted().iter().filter(|(counts, _)| *counts).count(), 1, "a search counts them once");
 
     let new = NewOperation::new(OperationKind::Cancel, filter("tag.order=17 tag.third=yes state=ready"));
@@ -375,7 +376,7 @@ pub async fn a_search_by_a_tag_says_how_many_jobs_have_it(bed: Bed) {
         while let Some(page) = search.next().await.unwrap() {
             assert!(page.jobs.len() <= size && page.unreadable.is_empty());
             pages += 1;
-            sums = (page.looked, page.of);
+            sums = (page.examined, page.total);
             ids.extend(page.jobs.into_iter().map(|job| job.address.id));
         }
         assert!(ids.is_sorted_by(|one, other| one.as_bytes() < other.as_bytes()), "each once, in the order of the ids");

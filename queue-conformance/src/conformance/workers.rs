@@ -234,10 +234,10 @@ pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
     for (number, mode, answer, heard) in [
         (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
         (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
-        (2, WorkerMode::Stops, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
+        (2, WorkerMode::Stopping, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
         (1, WorkerMode::Works, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
         (3, WorkerMode::Works, WorkerAsked::Stored, (3, WorkerMode::Works)),
-        (9, WorkerMode::Stops, WorkerAsked::Stored, (9, WorkerMode::Stops)),
+        (9, WorkerMode::Stopping, WorkerAsked::Stored, (9, WorkerMode::Stopping)),
     ] {
         assert_eq!(ask(&bed, process, number, mode).await, answer, "{number} {mode}");
         assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some(heard));
@@ -254,9 +254,9 @@ pub async fn a_request_goes_with_its_worker(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, SHORT, info("v42")).await;
     assert!(bed.broker.extend(&[lane.beat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
-    assert_eq!(ask(&bed, process, 1, WorkerMode::Stops).await, WorkerAsked::Stored);
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Stopping).await, WorkerAsked::Stored);
     bed.fence(&[&lane]).await;
-    assert_eq!(ask(&bed, process, 2, WorkerMode::Stops).await, WorkerAsked::Absent);
+    assert_eq!(ask(&bed, process, 2, WorkerMode::Stopping).await, WorkerAsked::Absent);
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
     let again = bed.lane_saying(process, LONG, info("v42")).await;
     assert_eq!(hears(&bed, &again, 0).await, None);
@@ -277,11 +277,11 @@ pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
     let other = bed.lane_saying(process, LONG, info("v42")).await;
-    let load = WorkerLoad::new(0, 64).working(WorkerMode::Stops, 1);
+    let load = WorkerLoad::new(0, 64).working(WorkerMode::Stopping, 1);
     assert!(bed.broker.extend(&[other.beat(Duration::ZERO).saying(load)]).await[0].is_ok());
     lane.send(&Turn::new(bed.queue.clone(), lane.name.clone(), lane.answered + 1, Duration::ZERO)).await;
     let worker = workers(&bed).await.remove(0);
-    assert_eq!((worker.lanes, worker.mode(), worker.lease_left), (2, WorkerMode::Stops, Duration::ZERO));
+    assert_eq!((worker.lanes, worker.mode(), worker.lease_left), (2, WorkerMode::Stopping, Duration::ZERO));
     assert!(worker.lease_age < LONG / 2, "{worker:?}");
     assert_eq!(bed.stats().await.workers, 0);
 }

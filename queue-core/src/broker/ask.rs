@@ -25,18 +25,18 @@ pub enum WorkerMode {
     /// It claims nothing. Running jobs continue, and it stays registered.
     Quiet,
     /// It stops: it claims nothing, what runs may end within its grace time, and then it leaves.
-    Stops,
+    Stopping,
 }
 
 impl WorkerMode {
-    const ALL: [WorkerMode; 3] = [WorkerMode::Works, WorkerMode::Quiet, WorkerMode::Stops];
+    const ALL: [WorkerMode; 3] = [WorkerMode::Works, WorkerMode::Quiet, WorkerMode::Stopping];
 
     /// The word for it everywhere: `works`, `quiet` or `stops`.
     pub fn name(self) -> &'static str {
         match self {
             WorkerMode::Works => "works",
             WorkerMode::Quiet => "quiet",
-            WorkerMode::Stops => "stops",
+            WorkerMode::Stopping => "stopping",
         }
     }
 
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn the_form_of_a_request_is_what_the_documents_say() {
-        assert_eq!(WorkerAsk::new(3, WorkerMode::Stops, "ada").encoded(), b"\x94\x01\x03\x02\xa3ada");
+        assert_eq!(WorkerAsk::new(3, WorkerMode::Stopping, "ada").encoded(), b"\x94\x01\x03\x02\xa3ada");
     }
 
     #[test]
     fn what_is_damaged_or_of_a_newer_library_asks_for_nothing() {
-        let whole = WorkerAsk::new(3, WorkerMode::Stops, "ada").encoded();
+        let whole = WorkerAsk::new(3, WorkerMode::Stopping, "ada").encoded();
         for other in [&b""[..], b"theirs", &whole[..whole.len() - 1], b"\x94\x02\x03\x02\xa3ada", b"\x94\x01\x03\x09\xa3ada"] {
             assert_eq!(WorkerAsk::decoded(other), None, "{other:?}");
         }

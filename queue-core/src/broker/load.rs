@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_load_comes_back_as_it_was_said() {
         let busy = WorkerLoad::new(3, 8).using(Some(1 << 40), Some(1_500)).working(WorkerMode::Quiet, u64::MAX);
-        let loads = [WorkerLoad::new(0, 64), busy, WorkerLoad::new(u64::MAX, 1).working(WorkerMode::Stops, 1)];
+        let loads = [WorkerLoad::new(0, 64), busy, WorkerLoad::new(u64::MAX, 1).working(WorkerMode::Stopping, 1)];
         for load in loads {
             let stored = load.stored(1_700_000_000_000);
             assert!(stored.starts_with(&load.encoded()));

@@ -11,7 +11,7 @@ const TRIES: usize = 5;
 
 impl Inspector {
     /// Asks a worker to claim nothing ([`WorkerMode::Quiet`]), to claim again
-    /// ([`WorkerMode::Works`]), or to stop as on SIGTERM ([`WorkerMode::Stops`]), and gives the
+    /// ([`WorkerMode::Works`]), or to stop as on SIGTERM ([`WorkerMode::Stopping`]), and gives the
     /// number of the request. `by` names the requester, for the log of the worker.
     ///
     /// The broker stores the request beside the record of the worker, and the answer to the next

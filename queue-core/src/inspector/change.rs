@@ -166,7 +166,7 @@ impl Inspector {
             while let Some(from) = place.filter(|_| left > 0) {
                 let Page { mut jobs, next } = self.list(queue, state, from, page_of(left)).await?;
                 if filter.asks_why() {
-                    self.say_why(queue, &mut jobs).await?;
+                    self.add_reasons(queue, &mut jobs).await?;
                 }
                 let now = self.broker.clock().now();
                 let ids: Vec<JobId> = jobs.into_iter().filter(|job| filter.matches(job, now)).map(|job| job.address.id).collect();

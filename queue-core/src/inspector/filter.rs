@@ -149,7 +149,7 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// Whether it asks why jobs wait: the program that lists them has to [say so](crate::Inspector::say_why) before they are matched.
+    /// Whether it asks why jobs wait: the program that lists them has to [say so](crate::Inspector::add_reasons) before they are matched.
     pub fn asks_why(&self) -> bool {
         self.of(&Field::Waiting).next().is_some()
     }

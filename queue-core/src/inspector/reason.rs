@@ -131,7 +131,7 @@ pub enum Reason {
         groups: u64,
     },
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.
-    TakenBack {
+    Reclaiming {
         /// When its lease ended; `None` if the broker does not know its lane.
         since: Option<SystemTime>,
     },
@@ -165,7 +165,7 @@ impl Reason {
         "rate_limited",
         "suspect",
         "behind",
-        "taken_back",
+        "reclaiming",
         "runs",
         "ended",
     ];
@@ -189,7 +189,7 @@ impl Reason {
             Reason::RateLimited { .. } => "rate_limited",
             Reason::Suspect { .. } => "suspect",
             Reason::Behind { .. } => "behind",
-            Reason::TakenBack { .. } => "taken_back",
+            Reason::Reclaiming { .. } => "reclaiming",
             Reason::Runs(_) => "runs",
             Reason::Ended { .. } => "ended",
         }
@@ -225,10 +225,10 @@ impl Reason {
         }
     }
 
-    /// When the lease ended of the worker that ran it: of [`TakenBack`](Reason::TakenBack).
+    /// When the lease ended of the worker that ran it: of [`Reclaiming`](Reason::Reclaiming).
     pub fn since(&self) -> Option<SystemTime> {
         match self {
-            Reason::TakenBack { since } => *since,
+            Reason::Reclaiming { since } => *since,
             _ => None,
         }
     }
@@ -255,11 +255,17 @@ impl fmt::Display for Reason {
                 write!(f, "no live worker has the task `{task}`{}", of_releases(releases))
             }
             Reason::Unreadable { releases, .. } => {
-                write!(f, "release {} cannot read its parameters: it becomes a dead letter unless another release reads them", releases.join(", "))
-            },
+                write!(
+                    f,
+                    "release {} cannot read its parameters: it becomes a dead letter unless another release reads them",
+                    releases.join(", ")
+                )
+            }
             Reason::QueuePaused { pause } => write!(f, "its queue is {pause}"),
             Reason::NoWorker => f.write_str("no live worker serves its queue"),
-            Reason::WorkersQuiet { workers: 1 } => f.write_str("the only worker of its queue claims nothing: it is quiet or stopping; `workers resume` ends quiet"),
+            Reason::WorkersQuiet { workers: 1 } => {
+                f.write_str("the only worker of its queue claims nothing: it is quiet or stopping; `workers resume` ends quiet")
+            }
             Reason::WorkersQuiet { workers } => {
                 write!(f, "all {workers} workers of its queue claim nothing: they are quiet or stopping; `workers resume` ends quiet")
             }
@@ -274,7 +280,9 @@ impl fmt::Display for Reason {
             Reason::LimitFull { limit, key, concurrency, running, .. } => {
                 write!(f, "its limit {} is full: {running} of {concurrency} run", named(limit, key))
             }
-            Reason::RateLimited { limit, key, rate: Some(rate), .. } => write!(f, "its limit {} has reached its rate ({rate})", named(limit, key)),
+            Reason::RateLimited { limit, key, rate: Some(rate), .. } => {
+                write!(f, "its limit {} has reached its rate ({rate})", named(limit, key))
+            }
             Reason::RateLimited { limit, key, rate: None, .. } => write!(f, "its limit {} has reached its rate", named(limit, key)),
             Reason::Suspect { jobs } => {
                 write!(
@@ -288,7 +296,7 @@ impl fmt::Display for Reason {
             Reason::Behind { jobs, groups } => {
                 write!(f, "behind {} of its own group, in turn with {}", others(*jobs), count(*groups, "other group"))
             }
-            Reason::TakenBack { .. } => f.write_str("its worker has crashed or is unreachable: the job is being reclaimed"),
+            Reason::Reclaiming { .. } => f.write_str("its worker has crashed or is unreachable: the job is being reclaimed"),
             Reason::Runs(running) if running.host.is_empty() => write!(f, "it runs, in worker {}", running.worker),
             Reason::Runs(running) => write!(f, "it runs, on {} in process {}", running.host, running.pid),
             Reason::Ended { state, .. } => write!(f, "it has ended: {state}"),

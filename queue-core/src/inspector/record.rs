@@ -119,7 +119,7 @@ pub struct JobRecord {
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
     /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::Inspector::why), and by a [`Walk`](crate::Walk) that
-    /// [says why](crate::Walk::saying_why). The first reason is the one that has to end first.
+    /// [says why](crate::Walk::with_reasons). The first reason is the one that has to end first.
     pub waiting: Vec<Reason>,
     /// Its progress, if its handler has [reported](crate::JobContext::progress) any. A list does
     /// not have it.

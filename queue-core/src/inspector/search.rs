@@ -48,7 +48,7 @@ type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 ///     for job in &page.jobs {
 ///         println!("{} failed {} times", job.address, job.failures);
 ///     }
-///     eprintln!("looked at {} of {} jobs", page.looked, page.of);
+///     eprintln!("examined {} of {} jobs", page.examined, page.total);
 /// }
 /// # Ok(())
 /// # }
@@ -61,7 +61,7 @@ pub struct Search {
     at: Option<At>,
     limit: usize,
     looks: u64,
-    says_why: bool,
+    adds_reasons: bool,
     looked: u64,
     /// The queues that can be read, and how many jobs each has in the states that are asked for.
     open: Option<BTreeMap<String, u64>>,
@@ -77,9 +77,9 @@ pub struct Found {
     /// although the search has not ended.
     pub jobs: Vec<JobRecord>,
     /// How many jobs were examined since the search began.
-    pub looked: u64,
+    pub examined: u64,
     /// How many jobs there are now to examine, in the readable queues.
-    pub of: u64,
+    pub total: u64,
     /// The position to continue from, for [`Search::from`]. `None` if all jobs were examined,
     /// except those of `unreadable` queues.
     pub cursor: Option<String>,
@@ -124,21 +124,21 @@ impl Search {
 
     /// Most jobs that a page examines. Default: 5,000.
     #[must_use]
-    pub fn looking_at(mut self, jobs: u64) -> Self {
+    pub fn examine_at_most(mut self, jobs: u64) -> Self {
         self.looks = jobs.max(1);
         self
     }
 
-    /// Adds to each job the reasons why it does not run, as [`Walk::saying_why`](crate::Walk::saying_why) does.
+    /// Adds to each job the reasons why it does not run, as [`Walk::with_reasons`](crate::Walk::with_reasons) does.
     #[must_use]
-    pub fn saying_why(mut self) -> Self {
-        self.says_why = true;
+    pub fn with_reasons(mut self) -> Self {
+        self.adds_reasons = true;
         self
     }
 
     /// How many jobs the pages have examined so far, including those before the
     /// [cursor](Self::from).
-    pub fn looked(&self) -> u64 {
+    pub fn examined(&self) -> u64 {
         self.looked
     }
 
@@ -157,7 +157,7 @@ impl Search {
             Some(open) => open,
             None => self.begin(half, &states).await?,
         };
-        found.of = open.values().sum();
+        found.total = open.values().sum();
         at.queues = Some(check_queues(&self.queues));
         let exact = self.filter.id();
         let (mut looks, mut steps) = (self.looks, 0);
@@ -199,8 +199,8 @@ impl Search {
             }
         }
         self.at = queue.is_some().then_some(at.clone());
-        (found.looked, self.looked) = (at.looked, at.looked);
-        found.of = found.of.max(found.looked);
+        (found.examined, self.looked) = (at.looked, at.looked);
+        found.total = found.total.max(found.examined);
         found.cursor = self.at.as_ref().map(At::text);
         self.open = Some(open);
         found.unreadable.splice(..0, std::mem::take(&mut self.unreadable));
@@ -299,8 +299,8 @@ impl Search {
         if !self.filter.asks_why() {
             jobs.truncate(room + 1);
         }
-        if self.says_why || self.filter.asks_why() {
-            self.inspector.say_why(queue, &mut jobs).await?;
+        if self.adds_reasons || self.filter.asks_why() {
+            self.inspector.add_reasons(queue, &mut jobs).await?;
         }
         let mut matches = jobs.iter().map(|job| self.filter.matches(job, now));
         places.truncate(jobs.len());
@@ -365,7 +365,7 @@ impl Inspector {
             at: Some(at),
             limit: 50,
             looks: LOOKS,
-            says_why: false,
+            adds_reasons: false,
             looked: 0,
             open: None,
             unreadable: Vec::new(),

@@ -37,7 +37,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Begins at this offset of the listing: 0, or the value of [`goes_on_at`](Self::goes_on_at).
+    /// Begins at this offset of the listing: 0, or the value of [`next_offset`](Self::next_offset).
     #[must_use]
     pub fn from(mut self, place: u64) -> Self {
         self.from = Some(place);
@@ -55,7 +55,7 @@ impl Walk {
     /// Adds to each job the reasons why it does not run: [`JobRecord::waiting`]. This costs two more calls for each 500 jobs. A filter with the term
     /// `waiting` does so too.
     #[must_use]
-    pub fn saying_why(mut self) -> Self {
+    pub fn with_reasons(mut self) -> Self {
         self.why = true;
         self
     }
@@ -133,19 +133,19 @@ impl Walk {
     async fn those_that_match(&self, mut jobs: Vec<JobRecord>) -> Result<Vec<JobRecord>> {
         let now = self.inspector.broker.clock().now();
         if self.why || self.filter.asks_why() {
-            self.inspector.say_why(&self.queue, &mut jobs).await?;
+            self.inspector.add_reasons(&self.queue, &mut jobs).await?;
         }
         jobs.retain(|job| self.filter.matches(job, now));
         Ok(jobs)
     }
 
     /// How many jobs were examined so far.
-    pub fn looked(&self) -> u64 {
+    pub fn examined(&self) -> u64 {
         self.looked
     }
 
     /// The offset behind the jobs that were returned; `None` if the listing has ended.
-    pub fn goes_on_at(&self) -> Option<u64> {
+    pub fn next_offset(&self) -> Option<u64> {
         self.from
     }
 }

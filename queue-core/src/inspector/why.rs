@@ -72,7 +72,7 @@ impl Inspector {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
-    pub async fn say_why(&self, queue: &str, jobs: &mut [JobRecord]) -> Result<()> {
+    pub async fn add_reasons(&self, queue: &str, jobs: &mut [JobRecord]) -> Result<()> {
         for jobs in jobs.chunks_mut(MAX_ITEMS) {
             let mut waiting: Vec<&mut JobRecord> = jobs.iter_mut().filter(|job| !job.state.is_final()).collect();
             let ids: Vec<JobId> = waiting.iter().map(|job| job.address.id.clone()).collect();
@@ -130,7 +130,7 @@ impl Inspector {
     async fn waiting_parked(&self, queue: &str, parked: u64) -> Result<Vec<(&'static str, u64)>> {
         let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
         let mut jobs = self.list(queue, JobState::Parked, 0, MAX_ITEMS).await?.jobs;
-        self.say_why(queue, &mut jobs).await?;
+        self.add_reasons(queue, &mut jobs).await?;
         let mut examined = BTreeMap::new();
         for reason in jobs.iter().filter_map(|job| job.waiting.first()).map(Reason::name) {
             *examined.entry(reason).or_default() += 1;
@@ -352,8 +352,8 @@ fn no_worker_for_task(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
 fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
     match (lease_left_ms, &job.running) {
         (Some(left), Some(running)) if left > 0 => Reason::Runs(running.clone()),
-        (Some(left), _) if left <= 0 => Reason::TakenBack { since: time(now_ms + left) },
-        _ => Reason::TakenBack { since: None },
+        (Some(left), _) if left <= 0 => Reason::Reclaiming { since: time(now_ms + left) },
+        _ => Reason::Reclaiming { since: None },
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
     if worker.lease_left.is_zero() {
         return Err(Problem::late("The worker is unreachable: its lease has expired. Nothing was changed."));
     }
-    if mode == WorkerMode::Stops && form.get("sure") != Some("yes") {
+    if mode == WorkerMode::Stopping && form.get("sure") != Some("yes") {
         let html = written(&Confirm { viewer, name: name(&worker), id })?;
         let content = Content { title: "Stop a worker?".to_owned(), tab: "workers", html, status: StatusCode::OK, live: None, told: None };
         return Ok(whole(shared, viewer, &content));

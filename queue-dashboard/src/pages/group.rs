@@ -147,7 +147,7 @@ pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Opti
         Err(Error::NoSuchJob(_)) => return Ok(None),
         job => job?,
     };
-    shared.inspector.say_why(queue, std::slice::from_mut(&mut job)).await?;
+    shared.inspector.add_reasons(queue, std::slice::from_mut(&mut job)).await?;
     Ok(job.waiting.into_iter().next().filter(|reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. })))
 }
 

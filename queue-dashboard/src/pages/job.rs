@@ -141,7 +141,7 @@ pub(crate) async fn page(
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str, params: &Params) -> Result<Content, Problem> {
     let address: JobAddress = format!("{queue}/{id}").parse()?;
     let mut job = shared.inspector.show(&address).await?;
-    shared.inspector.say_why(queue, std::slice::from_mut(&mut job)).await?;
+    shared.inspector.add_reasons(queue, std::slice::from_mut(&mut job)).await?;
     let log = shared.inspector.log(&address, 0).await?;
     let look = shared.look().await;
     let now = SystemTime::now();

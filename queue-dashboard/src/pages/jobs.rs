@@ -222,7 +222,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let mut jobs = found.jobs;
     for of_queue in jobs.chunk_by_mut(|one, other| one.address.queue == other.address.queue) {
         let queue = of_queue[0].address.queue.clone();
-        shared.inspector.say_why(&queue, of_queue).await?;
+        shared.inspector.add_reasons(&queue, of_queue).await?;
     }
     let (now, of_one) = (SystemTime::now(), Some(asked.queue.as_str()).filter(|queue| !queue.is_empty()));
     let count = |state| snapshot.map_or(0, |snapshot| snapshot.count(of_one, state));

@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn every_reason_that_is_counted_has_words() {
         // These are of one job, and are not counted.
-        let of_one = ["unreadable", "suspect", "taken_back", "runs", "ended"];
+        let of_one = ["unreadable", "suspect", "reclaiming", "runs", "ended"];
         for reason in Reason::NAMES.into_iter().filter(|reason| !of_one.contains(reason)) {
             let (words, _) = words(reason);
             assert!(words != reason && !words.contains('_'), "{reason}: {words}");

@@ -111,8 +111,8 @@ async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, 
     let continues = next_page(params, jobs.len(), last.cursor.is_some() && unreadable.is_empty());
     Ok(Part {
         rows: jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
-        looked: number(last.looked),
-        of: number(last.of),
+        looked: number(last.examined),
+        of: number(last.total),
         unreadable: unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
         is_first: after.is_empty(),
         first: query(&[("filter", &text)]),

@@ -99,7 +99,7 @@ fn told(params: &Params) -> Option<Told> {
     let did = match params.get("did")? {
         "quiet" => "The worker is asked to claim nothing. It receives the request with its next heartbeat, within about 5 s.",
         "works" => "The worker is asked to claim again. It receives the request with its next heartbeat, within about 5 s.",
-        "stops" => "The worker is asked to stop. It receives the request with its next heartbeat, within about 5 s.",
+        "stopping" => "The worker is asked to stop. It receives the request with its next heartbeat, within about 5 s.",
         _ => return None,
     };
     Some(Told { text: did.to_owned(), is_good: true })
@@ -107,7 +107,7 @@ fn told(params: &Params) -> Option<Told> {
 
 /// Whether it stops, has stopped in order, or was asked to stop: nothing takes that back.
 pub(super) fn stops(worker: &WorkerRecord) -> bool {
-    worker.mode() == WorkerMode::Stops || worker.unheard().is_some_and(|ask| ask.mode == WorkerMode::Stops)
+    worker.mode() == WorkerMode::Stopping || worker.unheard().is_some_and(|ask| ask.mode == WorkerMode::Stopping)
 }
 
 /// The state in which it is, or to which it was asked to go, as a badge.

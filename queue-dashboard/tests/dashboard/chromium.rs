@@ -473,7 +473,7 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
         browser.wait_for_text("The worker is asked to stop.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
-    assert_eq!(beat(WorkerMode::Stops, 2).await, Some(WorkerMode::Stops));
+    assert_eq!(beat(WorkerMode::Stopping, 2).await, Some(WorkerMode::Stopping));
 }
 
 async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {

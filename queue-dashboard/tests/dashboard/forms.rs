@@ -307,10 +307,10 @@ async fn a_worker_that_stops_is_asked_nothing_more(bed: Bed) {
             let answer = site.post("operate", &format!("/workers/{verb}"), &[("id", &id), ("sure", "yes")]).await;
             assert!(answer.status == 409 && answer.body.contains("Nothing was changed."), "{says} {verb}: {}", answer.body);
         }
-        beat(WorkerMode::Stops, 1).await;
+        beat(WorkerMode::Stopping, 1).await;
     }
     let asked = bed.client.inspector().worker(process).await.unwrap().unwrap().asked.map(|ask| (ask.number, ask.mode));
-    assert_eq!(asked, Some((1, WorkerMode::Stops)));
+    assert_eq!(asked, Some((1, WorkerMode::Stopping)));
 }
 
 async fn a_worker_that_has_stopped_in_order_is_not_silent(bed: Bed) {

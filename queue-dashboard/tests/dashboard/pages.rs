@@ -175,9 +175,9 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     assert!(question.status == 200 && question.body.contains("Stop the worker"), "{}", question.body);
     assert_eq!(beat(WorkerMode::Quiet, 1).await.unwrap().number, 1, "nothing was done before the question is answered");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
-    assert_eq!(beat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stops)));
+    assert_eq!(beat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stopping)));
     eventually(&site, &path, ">asked: stops<").await;
-    beat(WorkerMode::Stops, 2).await;
+    beat(WorkerMode::Stopping, 2).await;
     let page = eventually(&site, &path, ">stops<").await;
     assert!(!page.contains("/workers/stop") && !page.contains("/workers/resume"), "nothing takes it back: {page}");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", "0123456789abcdef")]).await.status, 404);

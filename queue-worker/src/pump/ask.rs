@@ -11,7 +11,7 @@ use crate::time::now;
 impl Pump {
     /// How the worker works now.
     pub(super) fn mode(&self) -> WorkerMode {
-        if self.stopping.is_some() { WorkerMode::Stops } else { self.mode }
+        if self.stopping.is_some() { WorkerMode::Stopping } else { self.mode }
     }
 
     /// Takes in what was asked last. A request arrives with every heartbeat that carries the load,
@@ -25,7 +25,7 @@ impl Pump {
         self.beat_at = now();
         let by = ask.by.as_str();
         match ask.mode {
-            _ if self.mode() == WorkerMode::Stops => {
+            _ if self.mode() == WorkerMode::Stopping => {
                 tracing::info!(by, asked = %ask.mode, "a request was ignored: the worker is stopping")
             }
             mode if mode == self.mode => {}
@@ -38,7 +38,7 @@ impl Pump {
             }
             _ => tracing::info!(by, "the worker was asked to stop: no new jobs; running jobs may finish within the grace time"),
         }
-        if self.mode() != WorkerMode::Stops {
+        if self.mode() != WorkerMode::Stopping {
             self.mode = ask.mode;
             self.shared.quiet.store(ask.mode == WorkerMode::Quiet, Ordering::Relaxed);
         }

@@ -48,7 +48,7 @@ impl Pump {
     pub(super) fn look_at_stage(&mut self) {
         let stage = *self.stage.borrow_and_update();
         let gone = self.stage.has_changed().is_err();
-        if stage == Stage::Running && !gone && self.mode != WorkerMode::Stops {
+        if stage == Stage::Running && !gone && self.mode != WorkerMode::Stopping {
             return;
         }
         let now = now();

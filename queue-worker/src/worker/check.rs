@@ -76,7 +76,8 @@ impl Worker {
             problems.push("max_attempts `0` must be at least 1; 1 means no retry".to_owned());
         }
         if settings.crashes.max_crashes == 0 {
-            problems.push("max_crashes `0` must be at least 1; 1 means that the job becomes a dead letter after its first crash".to_owned());
+            problems
+                .push("max_crashes `0` must be at least 1; 1 means that the job becomes a dead letter after its first crash".to_owned());
         }
         if settings.timeout == Some(Duration::ZERO) {
             problems.push("timeout `0s` must be greater than zero; leave it out for no timeout".to_owned());

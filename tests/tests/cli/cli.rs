@@ -421,7 +421,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
         jobs.iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let all = search(&["attempts=0"]);
-    assert_eq!((all["jobs"].as_array().unwrap().len(), &all["looked"], &all["of"]), (4, &4.into(), &4.into()));
+    assert_eq!((all["jobs"].as_array().unwrap().len(), &all["examined"], &all["total"]), (4, &4.into(), &4.into()));
     assert_eq!((&all["cursor"], &all["unreadable"]), (&Value::Null, &serde_json::json!([])));
     let first = search(&["task=greet", "--limit", "2"]);
     assert_eq!(names(&first), ["greetings/Ada", "greetings/Bob"]);
@@ -433,7 +433,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
     assert_eq!(names(&rest), ["greetings/Cy", "greetings/Di"]);
     let rest = search(&["task=greet", "--limit", "2", "--after", cursor]);
     assert_eq!(names(&rest)[..2], ["greetings/Cy", "greetings/Di"], "none is passed over, none comes again");
-    let bounded = place.run(&["jobs", "search", "id~cy", "--look-at", "1"]);
+    let bounded = place.run(&["jobs", "search", "id~cy", "--examine", "1"]);
     assert_eq!(bounded.code, 0);
     assert!(bounded.stderr.contains("examined 1 of 5 jobs; continue with --after "), "{}", bounded.stderr);
     let late = place.run(&["jobs", "search", "id~cy", "--timeout", "1ns"]);
@@ -448,7 +448,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
         (names(&tagged), &tagged["jobs"][0]["tags"]),
         (vec!["greetings/Ed".to_owned()], &serde_json::json!({"order": "17", "line": "a b"}))
     );
-    assert_eq!((&tagged["looked"], &tagged["of"]), (&1.into(), &1.into()), "no other job is looked at");
+    assert_eq!((&tagged["examined"], &tagged["total"]), (&1.into(), &1.into()), "no other job is looked at");
     assert!(place.ok(&["jobs", "show", "greetings/Ed"]).contains("order=17"));
     for limit in ["greetings/mail", "greetings/all"] {
         place.ok(&["limits", "set", limit, "--rate", "9/1s", "--burst", "9", "--new"]);
@@ -681,14 +681,14 @@ fn promotes(place: &Place, url: &str) {
 #[test]
 fn a_job_says_why_it_does_not_run_on_every_broker() {
     let place = Place::new();
-    says_why(&place, &format!("sqlite://{}", place.file().display()));
+    adds_reasons(&place, &format!("sqlite://{}", place.file().display()));
     for kind in [Kind::Redis, Kind::Valkey] {
         let server = Server::start(kind);
-        says_why(&place, &server.url());
+        adds_reasons(&place, &server.url());
     }
 }
 
-fn says_why(place: &Place, url: &str) {
+fn adds_reasons(place: &Place, url: &str) {
     let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
     let json = |arguments: &[&str]| serde_json::from_str::<Value>(&at(&[arguments, &["--json"]].concat())).unwrap();
     let enqueue = |n: u64, more: &[&str]| {

@@ -199,6 +199,6 @@ async fn begins_and_stops(client: Client) {
     };
     worker.run(begins).await.unwrap();
     let left = listed().await.expect("it is listed until it is fenced");
-    assert_eq!((left.mode(), left.lease_left), (WorkerMode::Stops, Duration::ZERO));
+    assert_eq!((left.mode(), left.lease_left), (WorkerMode::Stopping, Duration::ZERO));
     assert!(left.lease_age < Duration::from_secs(20), "it was heard of when it stopped: {left:?}");
 }

@@ -126,7 +126,7 @@ fn release() -> impl Strategy<Value = &'static str> {
 }
 
 fn mode() -> impl Strategy<Value = WorkerMode> {
-    prop_oneof![Just(WorkerMode::Works), Just(WorkerMode::Quiet), Just(WorkerMode::Stops)]
+    prop_oneof![Just(WorkerMode::Works), Just(WorkerMode::Quiet), Just(WorkerMode::Stopping)]
 }
 
 /// The key of a job, one of a few, and how it is held.

@@ -100,12 +100,12 @@ async fn why_a_job_waits_is_asked_of_those_that_match_all_else() {
     let ids = put(&broker, "mail", 60).await;
     let noting = Noting::new(broker);
     let asked = || std::mem::take(&mut *noting.stood.lock().unwrap());
-    let found = noting.search("id~j-7").saying_why().next().await.unwrap().expect("there is a page");
-    assert!(found.jobs.len() == 1 && !found.jobs[0].waiting.is_empty() && found.looked == 60);
+    let found = noting.search("id~j-7").with_reasons().next().await.unwrap().expect("there is a page");
+    assert!(found.jobs.len() == 1 && !found.jobs[0].waiting.is_empty() && found.examined == 60);
     assert_eq!(asked(), [ids[7].clone()]);
     let found = noting.search("waiting=no_worker id~j-1").next().await.unwrap().expect("there is a page");
     assert_eq!((found.jobs.len(), asked().len()), (11, 11));
-    let found = noting.search("task=suite.task").saying_why().page(5).next().await.unwrap().expect("there is a page");
+    let found = noting.search("task=suite.task").with_reasons().page(5).next().await.unwrap().expect("there is a page");
     assert!(found.jobs.len() == 5 && asked().len() <= 6, "a page has five jobs");
     let found = noting.search("waiting!=no_worker id~j-1").next().await.unwrap().expect("there is a page");
     assert_eq!((found.jobs.len(), asked().len() <= MAX_ITEMS), (0, true));

@@ -71,7 +71,7 @@ mod tests {
         let stored = StoredWorker {
             record: Some(info.stored(1_700_000_000_123)),
             load: Some(load),
-            asked: Some(WorkerAsk::new(2, WorkerMode::Stops, "ada").encoded()),
+            asked: Some(WorkerAsk::new(2, WorkerMode::Stopping, "ada").encoded()),
         };
         let worker = WorkerRecord::of_lanes("orders", 4_000, [lane.clone()], |_| stored.clone()).remove(0);
         let expected = serde_json::json!({
@@ -79,7 +79,7 @@ mod tests {
             "tasks": ["orders.close"], "task_count": 1, "lanes": 1, "since": "2023-11-14T22:13:20.123Z",
             "lease_age_ms": 1_500, "lease_left_ms": 27_000,
             "memory": 48_234_496, "cpu": 1.25, "busy": 3, "slots": 8, "load_age_ms": 1_500,
-            "mode": "quiet", "asked": "stops", "asked_by": "ada",
+            "mode": "quiet", "asked": "stopping", "asked_by": "ada",
         });
         assert_eq!(serde_json::to_value(&worker).unwrap(), expected);
         let mute = WorkerRecord::of_lanes("orders", 4_000, [lane], |_| StoredWorker::default()).remove(0);

@@ -242,11 +242,11 @@ impl Inspector {
         .await
     }
 
-    async fn step_of(&self, request: &Scan, says_why: bool) -> Result<Step> {
+    async fn step_of(&self, request: &Scan, adds_reasons: bool) -> Result<Step> {
         let found = self.scanned(self.until(), request).await?;
         let mut jobs = self.records(&request.queue, found.jobs).await?;
-        if says_why {
-            self.say_why(&request.queue, &mut jobs).await?;
+        if adds_reasons {
+            self.add_reasons(&request.queue, &mut jobs).await?;
         }
         Ok(Step { jobs, looked: found.looked, read: found.read, next: found.next })
     }

@@ -24,7 +24,7 @@ fn blocks(reason: &Reason, now: SystemTime, claim: Option<&Claim>) -> bool {
         | Reason::LimitFull { .. }
         | Reason::RateLimited { .. }
         | Reason::Runs(_)
-        | Reason::TakenBack { .. }
+        | Reason::Reclaiming { .. }
         | Reason::Ended { .. } => true,
         _ => false,
     }
