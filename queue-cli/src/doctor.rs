@@ -178,9 +178,10 @@ async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) ->
     };
     let (queue, place, workers) = match topic_at(address) {
         Some(topic) => (None, format!("topic {topic}"), "of a subscription"),
-        None => (Some(address), format!("queue {address}"), "of this queue"),
+        None => (Some(address), format!("queue {address}"), "that serves it (`work --queue QUEUE`)"),
     };
-    let advice = format!("start a worker {workers}: workers remove expired entries; if one runs, its log has the reason");
+    let advice =
+        format!("start a worker {workers}: workers remove expired entries; if one runs, its log has the reason").replace("QUEUE", address);
     problems.extend(swept.kinds().map(|(kind, _)| {
         let problem = format!("{place}: more than 100,000 expired entries wait to be removed: {kind}");
         Problem::advice(queue, problem, &*advice)

@@ -1,4 +1,4 @@
-//! How a run of a job ended, towards the application: the return value of the handler, and the cases that the worker adds. The worker
+//! How a run of a job ended, toward the application: the return value of the handler, and the cases that the worker adds. The worker
 //! makes an [`Ending`](crate::broker::Ending) of it for the broker.
 
 mod failure;

@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 34] = [
+pub(crate) const METRICS: [Metric; 37] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     (
         "queue_oldest_ready_seconds",
@@ -83,6 +83,9 @@ pub(crate) const METRICS: [Metric; 34] = [
     ("queue_outbox_oldest_seconds", Kind::Gauge, &["outbox"], "age in seconds of the oldest row of the outbox that is not sent"),
     ("queue_outbox_full", Kind::Gauge, &["outbox"], "queues for which the outbox refuses new rows"),
     ("queue_outbox_report_age_seconds", Kind::Gauge, &["outbox"], "seconds since a relay reported the outbox"),
+    ("queue_broker_used_bytes", Kind::Gauge, &[], "memory that the broker uses, in bytes; 0 if it does not report it"),
+    ("queue_broker_limit_bytes", Kind::Gauge, &[], "memory that the broker may use, in bytes; 0 without a limit"),
+    ("queue_broker_trouble", Kind::Gauge, &["kind"], "1 while the broker has this problem: full, evicting, read-only or lost"),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "events of the queue since it was created, counted by the broker"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "started runs"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "finished deliveries, by outcome"),
@@ -325,9 +328,22 @@ impl Pass for Gauges {
             }
         }
         outboxes::set(outboxes);
+        condition(&self.shared.condition());
         dropped();
         prometheus::keep_up();
         read
+    }
+}
+
+/// As the monitor has read it with the last beat.
+fn condition(condition: &broker::Condition) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+    for (name, bytes) in [("queue_broker_used_bytes", condition.used), ("queue_broker_limit_bytes", condition.limit)] {
+        metrics::gauge!(name).set(bytes.unwrap_or(0) as f64);
+    }
+    for kind in broker::Trouble::NAMES {
+        let has = condition.trouble.as_ref().is_some_and(|trouble| trouble.name() == kind);
+        metrics::gauge!("queue_broker_trouble", "kind" => kind).set(f64::from(u8::from(has)));
     }
 }
 

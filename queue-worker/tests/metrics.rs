@@ -147,9 +147,16 @@ fn the_dashboard_and_the_alerts_speak_of_metrics_that_there_are() {
     let alerts: serde_json::Value = serde_saphyr::from_str(&read("alerts.yaml")).unwrap();
     let rules = alerts["groups"][0]["rules"].as_array().unwrap();
     assert!(rules.len() >= 10);
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/on-call.md")).unwrap();
+    let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let sections: Vec<String> = headings.map(|heading| format!("#{}", heading.to_lowercase().replace(' ', "-"))).collect();
+    assert!(rules.iter().all(|rule| page.contains(&format!("`{}`", rule["alert"].as_str().unwrap()))), "docs/on-call.md has every alert");
     for rule in rules {
         let (alert, named) = (&rule["alert"], names(rule["expr"].as_str().unwrap()));
         assert!(alert.is_string() && !named.is_empty() && named.is_subset(&known), "{alert}: {named:?}");
+        let link = rule["annotations"]["runbook_url"].as_str().and_then(|link| link.strip_prefix("RUNBOOKS/on-call.md"));
+        let link = link.unwrap_or_else(|| panic!("{alert} has no section of docs/on-call.md"));
+        assert!(link.is_empty() || sections.iter().any(|section| section == link), "{alert}: {link}");
         for text in ["summary", "action"] {
             assert!(rule["annotations"][text].as_str().is_some_and(|text| text.len() > 20), "{alert} has no {text}");
         }
@@ -187,7 +194,7 @@ fn fires(expression: &str, samples: &[Sample]) -> BTreeSet<String> {
         let bound: f64 = bound.parse().unwrap();
         let mut groups: BTreeMap<String, f64> = BTreeMap::new();
         for (_, labels, value) in samples.iter().filter(|sample| sample.0 == name) {
-            if wanted.iter().all(|(name, value)| labels.get(name) == Some(value)) {
+            if wanted.iter().all(|(name, value)| labels.get(name).is_some_and(|label| is_one_of(label, value))) {
                 let most = groups.entry(labels[by].clone()).or_insert(f64::MIN);
                 *most = most.max(*value);
             }
@@ -201,6 +208,11 @@ fn fires(expression: &str, samples: &[Sample]) -> BTreeSet<String> {
     };
     let terms: Vec<BTreeSet<String>> = expression.split(" and ").map(of_term).collect();
     terms[1..].iter().fold(terms[0].clone(), |all, term| &all & term)
+}
+
+/// Whether a label has the value, or one of those of `~"a|b"`.
+fn is_one_of(label: &str, value: &str) -> bool {
+    value.strip_prefix("~\"").map_or(label == value, |values| values.split('|').any(|value| label == value))
 }
 
 /// The expression of an alert rule.
@@ -224,9 +236,15 @@ async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_expo
         client.broker().register(&queue_core::broker::Register::lane(queue, ProcessId::random(), lease)).await.unwrap();
     }
     inspector.pause("paused").await.unwrap();
+    // The only worker of a queue was killed while it ran all of its jobs.
+    let (broker, short) = (client.broker(), Duration::from_millis(1));
+    client.enqueue_raw(queue_core::client::RawJob::new("task", vec![0x80]).queue("killed")).await.unwrap();
+    let lane = broker.register(&queue_core::broker::Register::lane("killed", ProcessId::random(), short)).await.unwrap().name;
+    assert_eq!(broker.turn(&queue_core::broker::Turn::new("killed", lane, 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
+    until("the lease of the killed worker to expire", || async { inspector.stats("killed").await.unwrap().workers == 0 }).await;
     let exposed = samples(&inspector.exposition().await.unwrap());
     let fired = |alert: &str, exposed: &[Sample]| fires(&rule(alert), exposed).into_iter().collect::<Vec<_>>();
-    assert_eq!(fired("QueueHasNoWorker", &exposed), ["abandoned", "paused"]);
+    assert_eq!(fired("QueueHasNoWorker", &exposed), ["abandoned", "killed", "paused"]);
     assert_eq!(fired("QueueForgottenInPause", &exposed), ["paused"]);
     assert!(fired("QueueJobsParked", &exposed).is_empty() && fired("QueueJobsWaitTooLong", &exposed).is_empty());
     let of_a_worker: Vec<Sample> =

@@ -50,6 +50,9 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// The names of all kinds.
+    pub const NAMES: [&'static str; 4] = ["full", "evicting", "read-only", "lost"];
+
     /// One word for it, as reports have it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -6,7 +6,9 @@ use futures_util::{StreamExt, stream};
 
 use super::Inspector;
 use crate::{
-    broker::{Counter, JobState, LimitRecord, OperationKind, OutboxRecord, QueueStats, history::OTHERS, subscription_at},
+    broker::{
+        Condition, Counter, JobState, LimitRecord, OperationKind, OutboxRecord, QueueStats, Trouble, history::OTHERS, subscription_at,
+    },
     error::Result,
 };
 
@@ -22,7 +24,7 @@ const DEPTHS: [JobState; 7] =
 
 /// The name, kind and meaning of each metric of an [exposition](Inspector::exposition).
 #[doc(hidden)]
-pub const EXPOSED: [(&str, &str, &str); 17] = [
+pub const EXPOSED: [(&str, &str, &str); 20] = [
     ("queue_jobs", "gauge", "jobs in this state"),
     ("queue_oldest_ready_seconds", "gauge", "age in seconds of the oldest ready job; 0 if no job is ready or the age is unknown"),
     ("queue_workers", "gauge", "workers that serve the queue"),
@@ -39,6 +41,9 @@ pub const EXPOSED: [(&str, &str, &str); 17] = [
     ("queue_outbox_oldest_seconds", "gauge", "age in seconds of the oldest row of the outbox that is not sent"),
     ("queue_outbox_full", "gauge", "queues for which the outbox refuses new rows"),
     ("queue_outbox_report_age_seconds", "gauge", "seconds since a relay reported the outbox"),
+    ("queue_broker_used_bytes", "gauge", "memory that the broker uses, in bytes; 0 if it does not report it"),
+    ("queue_broker_limit_bytes", "gauge", "memory that the broker may use, in bytes; 0 without a limit"),
+    ("queue_broker_trouble", "gauge", "1 while the broker has this problem: full, evicting, read-only or lost"),
     ("queue_events_total", "counter", "events of the queue since it was created, counted by the broker"),
 ];
 
@@ -84,6 +89,10 @@ impl Inspector {
             return Err(error);
         }
         samples.outboxes(OutboxRecord::merged(outboxes));
+        // A user who may not read the state of the server gets the other figures.
+        if let Ok(condition) = self.condition().await {
+            samples.broker(&condition);
+        }
         Ok(samples.text())
     }
 
@@ -199,6 +208,14 @@ impl Samples {
         }
     }
 
+    fn broker(&mut self, condition: &Condition) {
+        self.add("queue_broker_used_bytes", &[], condition.used.unwrap_or(0));
+        self.add("queue_broker_limit_bytes", &[], condition.limit.unwrap_or(0));
+        for kind in Trouble::NAMES {
+            self.add("queue_broker_trouble", &[("kind", kind)], u8::from(condition.trouble.as_ref().is_some_and(|now| now.name() == kind)));
+        }
+    }
+
     fn join(&mut self, other: Samples) {
         for (at, lines) in other.0 {
             self.0.entry(at).or_default().push_str(&lines);
@@ -222,6 +239,16 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_trouble_of_the_broker_is_a_gauge_of_its_kind() {
+        let mut samples = Samples::default();
+        let trouble = Some(Trouble::ReadOnly("it has no replicas".to_owned()));
+        samples.broker(&Condition { used: Some(7), trouble, ..Condition::default() });
+        let text = samples.text();
+        assert!(text.contains("\nqueue_broker_used_bytes{} 7\n") && text.contains("\nqueue_broker_limit_bytes{} 0\n"), "{text}");
+        assert!(text.contains("{kind=\"read-only\"} 1\n") && text.contains("{kind=\"full\"} 0\n"), "{text}");
+    }
 
     #[test]
     fn the_value_of_a_label_cannot_end_it() {

@@ -67,7 +67,7 @@ impl Queue {
             && self.warned.is_none_or(|warned| now >= warned + AGAIN)
         {
             self.warned = Some(now);
-            tracing::warn!(seconds = oldest.age.as_secs(), "jobs have waited long in the outbox");
+            tracing::warn!(age = ?oldest.age, "jobs have waited long in the outbox");
         }
         self.request = Some(request);
     }
@@ -96,7 +96,7 @@ impl Queue {
     fn succeeded(&mut self, queue: &str) {
         (self.due, self.pause, self.renames) = (None, Duration::ZERO, 0);
         if let Some(failing) = self.failing.take() {
-            tracing::info!(queue, seconds = failing.since.elapsed().as_secs(), "jobs of the outbox are sent again");
+            tracing::info!(queue, lasted = ?failing.since.elapsed(), "jobs of the outbox are sent again");
         }
     }
 
