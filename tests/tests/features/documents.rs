@@ -297,7 +297,8 @@ fn a_message_that_a_page_quotes_is_one_of_ours() {
 fn logged(source: &str) -> Vec<String> {
     let source = source.split_once("#[cfg(test)]\nmod tests {").map_or(source, |(code, _)| code);
     let calls = ["tracing::error!(", "tracing::warn!("].into_iter().flat_map(|call| source.split(call).skip(1));
-    let texts = calls.filter_map(|call| call.trim_start().strip_prefix("target: \"").map_or(Some(call), |rest| Some(rest.split_once('"')?.1)));
+    let texts =
+        calls.filter_map(|call| call.trim_start().strip_prefix("target: \"").map_or(Some(call), |rest| Some(rest.split_once('"')?.1)));
     let texts = texts.filter_map(|call| call.split('"').nth(1));
     let messages = texts.map(|text| {
         let parts = text.replace('{', "…{");
