@@ -88,6 +88,104 @@ const FOREVER: i64 = 1 << 52;
 const TURN: i64 = 1;
 const DOUBT: i64 = 2;
 
+/// Lanes whose deadline never comes.
+/// ?1 queue, ?2 the last deadline that is one, ?3 limit.
+const LEASE_ENDLESS: &str = "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND deadline > ?2 LIMIT ?3";
+
+/// Lanes whose lease ends later than its term allows.
+const LEASE_TOO_LONG: &str =
+    "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term LIMIT ?3";
+
+/// Workers of which something is stored and that have no lane. A fenced lane is none.
+/// ?1 queue, ?2 nothing, ?3 limit.
+const RECORD_WITHOUT_LANE: &str = "SELECT CAST(process AS BLOB), ?2 FROM (SELECT queue, process FROM queue_workers \
+        UNION SELECT queue, process FROM queue_loads) \
+    WHERE queue = ?1 AND process NOT IN (SELECT process FROM queue_lanes WHERE queue = ?1 AND NOT fenced) LIMIT ?3";
+
+/// Active jobs whose lane is not there.
+const HELD_BY_NOBODY: &str = "SELECT id, rank FROM queue_jobs \
+    WHERE queue = ?1 AND state = ?2 AND rank NOT IN (SELECT lane FROM queue_lanes WHERE queue = ?1) LIMIT ?3";
+
+/// Jobs in a place that no query finds. Those that are ready (0) have their priority as rank,
+/// active ones (4) that of their lane, those of groups (11, 12) that of a line, those with limits
+/// (13) that of a chain.
+const WITHOUT_PLACE: &str = "SELECT id, state FROM queue_jobs WHERE queue = ?1 AND state NOT IN (?2, 4, 11, 12, 13) AND rank <> 0 LIMIT ?3";
+
+/// Jobs of groups that are ready, in a line that is no group's, and those with limits that are in
+/// no chain.
+const WITHOUT_LINE: &str = "SELECT id, state FROM queue_jobs \
+    WHERE queue = ?1 AND (state IN (?2, ?2 + 1) AND rank NOT IN (SELECT line FROM queue_groups WHERE queue = ?1) \
+    OR state = ?2 + 2 AND rank NOT IN (SELECT chain FROM queue_chains WHERE queue = ?1)) LIMIT ?3";
+
+/// Parked jobs without an entry under their task.
+const PARKED_STRAYS: &str =
+    "SELECT id, 0 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND id NOT IN (SELECT id FROM queue_parked WHERE queue = ?1) LIMIT ?3";
+
+/// Entries under a task without a parked job.
+const PARKED_HOLLOW: &str =
+    "SELECT id, 0 FROM queue_parked WHERE queue = ?1 AND id NOT IN (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2) LIMIT ?3";
+
+/// Jobs that are held, and that no key knows of.
+const HELD_FOR_NOBODY: &str = "SELECT id, state FROM queue_jobs WHERE queue = ?1 AND state = ?2 \
+    AND NOT EXISTS (SELECT 1 FROM queue_keyed JOIN queue_keys USING (queue, key) \
+    WHERE queue_keyed.queue = ?1 AND queue_keyed.id = queue_jobs.id AND next = queue_jobs.id) LIMIT ?3";
+
+/// Jobs that have not ended and whose key nobody holds, but those that hold it until they start,
+/// and have started, and those from which a person has taken it.
+const KEY_MISSING: &str = "SELECT id, state FROM queue_keyed JOIN queue_jobs USING (queue, id) \
+    WHERE queue = ?1 AND hold <> 'within' AND first > 0 AND state NOT IN (6, 7, 8, 9, ?2) AND NOT (hold = 'started' AND state = 4) \
+    AND NOT EXISTS (SELECT 1 FROM queue_keys WHERE queue = ?1 AND key = queue_keyed.key) LIMIT ?3";
+
+/// Jobs of schedules that are noted as not ended, and that have ended or are not there.
+/// ?1 queue, ?2 the last state, ?3 limit.
+const TICKED_HOLLOW: &str = "SELECT id, run FROM queue_ticked WHERE queue = ?1 AND NOT EXISTS (SELECT 1 FROM queue_jobs \
+    WHERE queue = ?1 AND id = queue_ticked.id AND state BETWEEN 0 AND ?2 AND state NOT IN (6, 7, 8, 9)) LIMIT ?3";
+
+/// Slots of groups whose jobs do not run, or are of another group.
+const SLOT_LEAKED: &str = "SELECT id, name FROM queue_holders AS slot WHERE queue = ?1 AND NOT EXISTS ( \
+        SELECT 1 FROM queue_jobs JOIN queue_grouped USING (queue, id) \
+        WHERE queue_jobs.queue = ?1 AND queue_jobs.id = slot.id AND state = ?2 AND name = slot.name) LIMIT ?3";
+
+/// Jobs of groups that run, and hold no slot.
+const SLOT_MISSING: &str = "SELECT job.id, grouped.name FROM queue_jobs AS job CROSS JOIN queue_grouped AS grouped \
+        ON grouped.queue = ?1 AND grouped.id = job.id \
+    WHERE job.queue = ?1 AND job.state = ?2 \
+    AND NOT EXISTS (SELECT 1 FROM queue_holders WHERE queue = ?1 AND name = grouped.name AND id = job.id) LIMIT ?3";
+
+/// Groups whose line is held by a job that has ended or is not there.
+/// ?1 queue, ?2 zero, ?3 limit.
+const LINE_LEAKED: &str = "SELECT name, front FROM queue_groups WHERE queue = ?1 AND front IS NOT NULL AND NOT EXISTS ( \
+        SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = front AND state NOT IN (6, 7, 8, 9) AND rank >= ?2) LIMIT ?3";
+
+/// Slots of limits whose jobs do not run, or are not subject to them.
+const LIMIT_SLOT_LEAKED: &str = "SELECT id, key FROM queue_slots AS slot WHERE queue = ?1 AND NOT EXISTS ( \
+        SELECT 1 FROM queue_jobs JOIN queue_limited USING (queue, id) \
+        WHERE queue_jobs.queue = ?1 AND queue_jobs.id = slot.id AND state = ?2 \
+            AND (instr(queue_limited.keys, slot.key) - 2) % 16 = 0) LIMIT ?3";
+
+/// Jobs with limits that run, and hold fewer slots than they have keys.
+const LIMIT_SLOT_MISSING: &str = "SELECT job.id, limited.keys FROM queue_jobs AS job CROSS JOIN queue_limited AS limited \
+        ON limited.queue = ?1 AND limited.id = job.id \
+    WHERE job.queue = ?1 AND job.state = ?2 \
+    AND (SELECT count(*) FROM queue_slots WHERE queue = ?1 AND id = job.id \
+        AND instr(limited.keys, key) > 0) < (length(limited.keys) - 1) / 16 LIMIT ?3";
+
+/// Chains that are shut under a key at which nobody will look. Whether it has room is asked
+/// afterwards.
+/// ?1 queue, ?2 nothing, ?3 limit.
+const LIMIT_ASLEEP: &str = "SELECT DISTINCT shut, ?2 FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL \
+    AND NOT EXISTS (SELECT 1 FROM queue_wakes WHERE queue_wakes.queue = ?1 AND queue_wakes.key = queue_chains.shut) LIMIT ?3";
+
+/// Chains without a job that is ready.
+/// ?1 queue, ?2 state (ready, with limits), ?3 limit.
+const LIMIT_HOLLOW: &str = "SELECT chain, name FROM queue_chains AS chains WHERE queue = ?1 \
+    AND NOT EXISTS (SELECT 1 FROM queue_jobs WHERE queue_jobs.queue = ?1 AND state = ?2 AND rank = chains.chain) LIMIT ?3";
+
+/// Entries of the index of tags without a job.
+/// ?1 queue, ?2 anything, ?3 limit.
+const TAG_LEAKED: &str = "SELECT id, digest FROM queue_tags WHERE queue = ?1 AND ?2 IS NOT NULL \
+    AND NOT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = queue_tags.id) LIMIT ?3";
+
 impl Look {
     /// Whether it goes through all jobs or groups, which may be many.
     pub(super) fn is_thorough(self) -> bool {
@@ -121,28 +219,28 @@ impl Look {
     pub(super) fn find(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Vec<Found>, Failed> {
         let rows = |sql: &str, than: i64| rows(tx, sql, queue, than);
         Ok(match self {
-            Look::LeaseEndless => rows(sql!("lease_endless.sql"), FOREVER)?,
-            Look::LeaseTooLong => rows(sql!("lease_too_long.sql"), tx.now)?,
-            Look::RecordWithoutLane => rows(sql!("record_without_lane.sql"), 0)?,
+            Look::LeaseEndless => rows(LEASE_ENDLESS, FOREVER)?,
+            Look::LeaseTooLong => rows(LEASE_TOO_LONG, tx.now)?,
+            Look::RecordWithoutLane => rows(RECORD_WITHOUT_LANE, 0)?,
             Look::WorkerWithoutRecord => workers_without_record(tx, queue)?,
-            Look::HeldByNobody => rows(sql!("held_by_nobody.sql"), ACTIVE)?,
-            Look::WithoutPlace => rows(sql!("without_place.sql"), READY)?,
-            Look::WithoutLine => rows(sql!("without_line.sql"), LINED)?,
-            Look::ParkedStray => rows(sql!("parked_strays.sql"), PARKED)?,
-            Look::ParkedHollow => rows(sql!("parked_hollow.sql"), PARKED)?,
+            Look::HeldByNobody => rows(HELD_BY_NOBODY, ACTIVE)?,
+            Look::WithoutPlace => rows(WITHOUT_PLACE, READY)?,
+            Look::WithoutLine => rows(WITHOUT_LINE, LINED)?,
+            Look::ParkedStray => rows(PARKED_STRAYS, PARKED)?,
+            Look::ParkedHollow => rows(PARKED_HOLLOW, PARKED)?,
             Look::KeyLeaked => rows(sql!("key_leaked.sql"), HELD)?,
-            Look::HeldForNobody => rows(sql!("held_for_nobody.sql"), HELD)?,
-            Look::KeyMissing => rows(sql!("key_missing.sql"), HELD)?,
-            Look::RunWithoutJob => rows(sql!("ticked_hollow.sql"), HELD)?,
-            Look::SlotLeaked => rows(sql!("slot_leaked.sql"), ACTIVE)?,
-            Look::SlotMissing => rows(sql!("slot_missing.sql"), ACTIVE)?,
-            Look::LineLeaked => rows(sql!("line_leaked.sql"), 0)?,
-            Look::LimitSlotLeaked => rows(sql!("limit_slot_leaked.sql"), ACTIVE)?,
-            Look::LimitSlotMissing => rows(sql!("limit_slot_missing.sql"), ACTIVE)?,
-            Look::LimitAsleep => limits_asleep(tx, queue, rows(sql!("limit_asleep.sql"), 0)?)?,
-            Look::LimitHollow => rows(sql!("limit_hollow.sql"), CHAINED)?,
+            Look::HeldForNobody => rows(HELD_FOR_NOBODY, HELD)?,
+            Look::KeyMissing => rows(KEY_MISSING, HELD)?,
+            Look::RunWithoutJob => rows(TICKED_HOLLOW, HELD)?,
+            Look::SlotLeaked => rows(SLOT_LEAKED, ACTIVE)?,
+            Look::SlotMissing => rows(SLOT_MISSING, ACTIVE)?,
+            Look::LineLeaked => rows(LINE_LEAKED, 0)?,
+            Look::LimitSlotLeaked => rows(LIMIT_SLOT_LEAKED, ACTIVE)?,
+            Look::LimitSlotMissing => rows(LIMIT_SLOT_MISSING, ACTIVE)?,
+            Look::LimitAsleep => limits_asleep(tx, queue, rows(LIMIT_ASLEEP, 0)?)?,
+            Look::LimitHollow => rows(LIMIT_HOLLOW, CHAINED)?,
             Look::OutOfTurn => out_of_turn(tx, queue)?,
-            Look::TagLeaked => rows(sql!("tag_leaked.sql"), 0)?,
+            Look::TagLeaked => rows(TAG_LEAKED, 0)?,
             Look::TagStrange => strange_tags(tx, queue)?,
             Look::TagMissing => missing_tags(tx, queue)?,
         })
@@ -172,9 +270,13 @@ fn rows(tx: &Tx<'_>, sql: &str, queue: &Queue<'_>, than: i64) -> rusqlite::Resul
     statement.query_map(params![queue.key, than, Unsigned(STEP)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
+/// The workers that have a lane, and their records.
+const LANE_PROCESSES: &str = "SELECT DISTINCT CAST(process AS BLOB), record FROM queue_lanes \
+        LEFT JOIN queue_workers USING (queue, process) WHERE queue = ?1 AND NOT fenced";
+
 /// Workers with a lane whose record is missing or damaged. Whoever has another name is no worker.
 fn workers_without_record(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
-    let mut statement = tx.sql(sql!("lane_processes.sql"))?;
+    let mut statement = tx.sql(LANE_PROCESSES)?;
     let workers = statement.query_map([queue.key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))?;
     let workers: Vec<(Vec<u8>, Option<Vec<u8>>)> = workers.collect::<rusqlite::Result<_>>()?;
     let is_damaged = |(worker, record): &(Vec<u8>, Option<Vec<u8>>)| {
@@ -203,6 +305,15 @@ fn limits_asleep(tx: &Tx<'_>, queue: &Queue<'_>, keys: Vec<Found>) -> rusqlite::
     Ok(asleep)
 }
 
+/// Whether the first job in the line of a group may be looked at, suspects left out: one with
+/// limits may if its chain is open.
+const GROUP_FIRST: &str = "SELECT is_open FROM ( \
+        SELECT * FROM (SELECT (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number, 1 AS is_open FROM queue_jobs \
+            WHERE queue = ?1 AND state = ?4 AND rank = ?3 ORDER BY pos LIMIT 1) \
+        UNION ALL SELECT priority, (SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?5 AND rank = chain), shut IS NULL \
+            FROM queue_chains WHERE queue = ?1 AND name = ?2 \
+    ) WHERE number IS NOT NULL ORDER BY priority, number LIMIT 1";
+
 /// Groups that have their turn and nothing that may start, or the other way round.
 fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1";
@@ -225,7 +336,7 @@ fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
             _ if rule.paused || rule.cap.is_some_and(|cap| running >= u64::from(cap)) => 0,
             Some(GroupOrder::Ordered) if front.is_some() => front.unwrap_or_default(),
             Some(GroupOrder::Ordered | GroupOrder::SkipFailed) => {
-                let first = tx.sql(sql!("group_first.sql"))?.query_row(params![queue.key, name, line, LINED, CHAINED], |row| row.get(0));
+                let first = tx.sql(GROUP_FIRST)?.query_row(params![queue.key, name, line, LINED, CHAINED], |row| row.get(0));
                 first.optional()?.unwrap_or(0) | doubt
             }
             _ if may_start => TURN | doubt,
@@ -238,9 +349,13 @@ fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     Ok(found)
 }
 
+/// All entries of the index of tags with the envelopes of their jobs.
+const TAG_ENTRIES: &str = "SELECT tag.id, tag.digest, job.envelope FROM queue_tags AS tag CROSS JOIN queue_jobs AS job \
+        ON job.queue = tag.queue AND job.id = tag.id WHERE tag.queue = ?1";
+
 /// Entries of the index of tags whose job does not have the tag.
 fn strange_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
-    let mut entries = tx.sql(sql!("tag_entries.sql"))?;
+    let mut entries = tx.sql(TAG_ENTRIES)?;
     let mut entries = entries.query([queue.key])?;
     let mut found = Vec::new();
     while let Some(entry) = entries.next()?.filter(|_| found.len() < STEP) {
@@ -252,10 +367,13 @@ fn strange_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> 
     Ok(found)
 }
 
+/// Jobs that may have tags: the key `g` is somewhere in their envelopes.
+const TAG_HOLDERS: &str = "SELECT id, envelope FROM queue_jobs WHERE queue = ?1 AND instr(envelope, x'a167') > 0";
+
 /// Jobs with tags that the index does not have, and their envelopes.
 fn missing_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     const KNOWN: &str = "SELECT 1 FROM queue_tags WHERE queue = ?1 AND digest = ?2 AND id = ?3";
-    let mut jobs = tx.sql(sql!("tag_holders.sql"))?;
+    let mut jobs = tx.sql(TAG_HOLDERS)?;
     let mut jobs = jobs.query([queue.key])?;
     let (mut found, mut known) = (Vec::new(), tx.sql(KNOWN)?);
     while let Some(job) = jobs.next()?.filter(|_| found.len() < STEP) {

@@ -7,7 +7,6 @@ use crate::{
     broker::{LimitKey, WorkerInfo},
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx},
         },
         doors::{
@@ -83,13 +82,16 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subjec
 
 /// An active job of a lane that is not there.
 fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Value) -> Result<(), Failed> {
+    /// Makes a lane that is lost anew, as one that was fenced.
+    const LOST_LANE: &str =
+        "INSERT OR IGNORE INTO queue_lanes (lane, queue, name, process, deadline, fenced) VALUES (?1, ?2, 'lost.' || ?1, 'lost', 0, 1)";
     const LAST_LANE: &str = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'queue_lanes'), 0)";
     // A number that no lane ever had must not become one: the next would have to be larger.
     let last: i64 = tx.sql(LAST_LANE)?.query_row([], |row| row.get(0))?;
     match lane {
         // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for those that died.
         Value::Integer(lane @ 1..) if *lane <= last => {
-            tx.sql(sql!("lost_lane.sql"))?.execute(params![lane, queue.key])?;
+            tx.sql(LOST_LANE)?.execute(params![lane, queue.key])?;
         }
         _ => {
             let job = settle::orphan(tx, queue, id)?;

@@ -9,7 +9,6 @@ use crate::{
     broker::{CLEANUP_BEHIND, RELAY_AGE, SWEEPER_LEASE, SweepLimits, Swept},
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
         },
@@ -23,6 +22,12 @@ use crate::{
 };
 
 pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Result<Swept, Failed> {
+    /// Removes producers that have not been seen for long.
+    /// ?1 queue, ?2 seen until then, ?3 limit, ?4 seen until then where the answers are those of a
+    /// relay.
+    const SWEEP_PRODUCERS: &str = "DELETE FROM queue_producers WHERE queue = ?1 AND name IN \
+        (SELECT name FROM queue_producers WHERE queue = ?1 AND seen <= ?2 AND (seen <= ?4 \
+            OR substr(answers, 1, 1) IS NOT X'FF') LIMIT ?3)";
     let mut swept = Swept::default();
     let Some(queue) = tx.queue(queue)? else { return Ok(swept) };
     let (now, items) = (tx.now, limits.items);
@@ -38,7 +43,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let looked;
     (swept.buried, looked) = end::bury_unreadable(tx, &queue, items)?;
     let ages = (before(limits.producers), before(limits.producers.saturating_mul(RELAY_AGE)));
-    swept.producers = tx.sql(sql!("sweep_producers.sql"))?.execute(params![queue.key, ages.0, Unsigned(items), ages.1])?;
+    swept.producers = tx.sql(SWEEP_PRODUCERS)?.execute(params![queue.key, ages.0, Unsigned(items), ages.1])?;
     swept.remembered = end::forget(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;

@@ -21,7 +21,6 @@ use crate::{
     address::JobId,
     broker::{Delivery, MAX_BYTES, failed_releases, snoozes_of, stored_release},
     sqlite::connection::{
-        statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -113,9 +112,11 @@ impl Admission {
         release: &str,
         suspects: bool,
     ) -> Result<(), Failed> {
+        /// The next name under which jobs are parked, between two others.
+        const ADMIT_PARKED_NAMES: &str = "SELECT task FROM queue_parked WHERE queue = ?1 AND task > ?2 AND task < ?3 ORDER BY task LIMIT 1";
         let release = stored_release(release);
         self.take_parked_under(tx, queue, task, suspects)?;
-        let mut next = tx.sql(sql!("admit_parked_names.sql"))?;
+        let mut next = tx.sql(ADMIT_PARKED_NAMES)?;
         let (mut after, end) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
         let place = format!(".readable:{release}\u{1}{task}");
         for at in 0..2 * PARKED_NAMES {
@@ -168,8 +169,14 @@ impl Admission {
         behind: &Value,
         beside: usize,
     ) -> Result<Option<Value>, Failed> {
+        /// The entries of a task's parked jobs behind one, with the crashes of each.
+        const PARKED_IDS: &str = "SELECT id, ifnull(crashes, 0) FROM queue_parked LEFT JOIN queue_jobs USING (queue, id) \
+            WHERE queue = ?1 AND task = ?2 AND id > ?3 ORDER BY id LIMIT ?4";
+        /// A parked job, as `Waiting` reads it.
+        const ADMIT_PARKED: &str =
+            "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
         let (room, most) = (self.left, self.left + beside);
-        let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
+        let mut parked = tx.sql(PARKED_IDS)?;
         let found: Vec<(Value, u32)> = parked
             .query_map(params![queue.key, task, behind, Unsigned(most)], |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
@@ -187,7 +194,7 @@ impl Admission {
             if is_full || self.left == 0 || groups::of(tx, queue, &id)?.is_some() {
                 continue;
             }
-            let waiting = tx.sql(sql!("admit_parked.sql"))?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
+            let waiting = tx.sql(ADMIT_PARKED)?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
             // An entry without its job goes as well.
             if let Some(waiting) = waiting {
                 if !self.look(&waiting) {
@@ -218,6 +225,8 @@ impl Admission {
 
     /// Makes a job active that was looked at.
     fn admit(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<(), Failed> {
+        /// Makes a job active: its tag is its place.
+        const ADMIT: &str = "UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2";
         let Waiting { id: stored, envelope, attempts, crashes, snoozes } = waiting;
         let id = match &stored {
             Value::Blob(id) => JobId::from_bytes(id).ok(),
@@ -229,7 +238,7 @@ impl Admission {
             return end::repair(tx, queue, &stored);
         };
         aging::rest(tx, queue, &stored)?;
-        tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
+        tx.sql(ADMIT)?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes) = (attempts, crashes);
         if crashes > 0 {

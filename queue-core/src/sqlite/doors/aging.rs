@@ -13,7 +13,6 @@ use super::{
 use crate::{
     broker::{AgingRecord, DUE_ITEMS, JobState},
     sqlite::connection::{
-        statement::sql,
         tx::{Failed, Queue, Tx, after},
         unsigned::Unsigned,
     },
@@ -64,6 +63,11 @@ struct Riser {
 
 /// Jobs that have waited for long enough rise by one priority, and stand behind those that have it already: as many as may become due at once.
 pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
+    /// Jobs that rise: those of one time in the order in which they stand. With the state and the
+    /// crashes of the job.
+    const DUE: &str = "SELECT rising.id, rising.at, rising.level, job.state, ifnull(job.crashes, 0) FROM queue_rising AS rising \
+        LEFT JOIN queue_jobs AS job ON job.queue = rising.queue AND job.id = rising.id \
+        WHERE rising.queue = ?1 AND rising.at <= ?2 ORDER BY rising.at, rising.place LIMIT ?3";
     const DROP: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
     const LATER: &str = "UPDATE queue_rising SET at = ?3, place = ?4, level = ?5 WHERE queue = ?1 AND id = ?2";
     const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2";
@@ -78,7 +82,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
         };
         let due: Vec<Riser> =
-            tx.sql(sql!("aging_due.sql"))?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;
+            tx.sql(DUE)?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;
         if due.is_empty() {
             break;
         }

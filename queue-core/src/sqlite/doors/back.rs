@@ -168,6 +168,11 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
 
 /// A person wants a job to run again that is dead or that nobody has run.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
+    /// A job that has ended begins anew, without an expiry, in the same round. Its place is for
+    /// `ready_push.sql`.
+    const REQUEUE: &str = "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = snoozes & ?4, releases = 0, \
+            released = NULL, ended = NULL, note = NULL, envelope = ?3 \
+        WHERE queue = ?1 AND id = ?2";
     const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";
     let ended: Option<(i64, Vec<u8>)> =
         tx.sql(ENDED)?.query_row(params![queue.key, id, DEAD, CANCELLED, EXPIRED], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -177,7 +182,7 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     }
     let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
     let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
-    tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope, ODD.cast_signed()])?;
+    tx.sql(REQUEUE)?.execute(params![queue.key, id, envelope, ODD.cast_signed()])?;
     tags::note(tx, queue, id, &envelope)?;
     ready::push(tx, queue, id, End::Tail)?;
     if state == DEAD {
@@ -199,7 +204,10 @@ pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, e
 
 /// A job whose state can be believed, but not its place in it.
 pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
-    tx.sql(sql!("back_mend.sql"))?.execute(params![queue.key, id]).map(drop)
+    /// Gives a job the rank that its state asks for, where another program has written something
+    /// else.
+    const MEND: &str = "UPDATE queue_jobs SET rank = 0 WHERE queue = ?1 AND id = ?2";
+    tx.sql(MEND)?.execute(params![queue.key, id]).map(drop)
 }
 
 /// A job that waits beside the line for its time.

@@ -80,6 +80,10 @@ pub(crate) struct Kept<'a> {
 
 /// The job has succeeded.
 pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: Option<&Kept<'_>>) -> Result<(), Failed> {
+    /// Keeps a job that is done. Gives its bytes, those of its result included.
+    /// ?1 queue, ?2 id, ?3 state done, ?4 pos: until when it is kept, ?5 now, ?6 result.
+    const END_DONE: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, result = ?6 \
+        WHERE queue = ?1 AND id = ?2 RETURNING length(envelope) + ifnull(length(result), 0)";
     if let Some(digest) = job.digest {
         remember(tx, queue, &job, digest)?;
     }
@@ -89,7 +93,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     let Some(&Kept { keep, result, limits }) = kept else { return gone(tx, queue, &id) };
     keys::give_back(tx, queue, &id, false)?;
     let until = after(tx.now, keep);
-    let bytes: i64 = tx.sql(sql!("end_done.sql"))?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
+    let bytes: i64 = tx.sql(END_DONE)?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
     groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
@@ -100,10 +104,13 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
 
 /// The job is a dead letter.
 pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
+    /// Makes a dead letter of a job. Gives its bytes.
+    const BURY: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5 \
+        WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
     let_go(tx, queue, &job, "dead")?;
     let id = job.arrives();
     keys::give_back(tx, queue, &id, false)?;
-    let bytes: i64 = tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
+    let bytes: i64 = tx.sql(BURY)?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
     groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".dead_bytes", bytes);
     tx.count(queue.key, "dead", 1);
@@ -112,8 +119,11 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
 
 /// Buries parked jobs that no release has read within their time, at most so many. Gives their ids, and how many jobs it has looked at.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
+    /// Parked jobs whose time is over to be read by a release: id, note, envelope.
+    const UNREADABLE: &str =
+        "SELECT id, note, envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4";
     let over: Vec<(Value, Option<Text>, Vec<u8>)> = tx
-        .sql(sql!("end_unreadable.sql"))?
+        .sql(UNREADABLE)?
         .query_map(params![queue.key, PARKED, tx.now, Unsigned(items)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let (mut buried, looked) = (Vec::new(), over.len());
@@ -154,9 +164,14 @@ pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> R
 }
 
 fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
+    /// Ends a job that nobody will run any more. Gives its bytes.
+    /// ?1 queue, ?2 id, ?3 state (cancelled or expired), ?4 pos: until when it is kept, ?5 now, ?6
+    /// reason.
+    const UNWANTED: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, note = ?6 \
+        WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
     let (until, id) = (after(tx.now, ENDED_KEEP), job.arrives());
     keys::give_back(tx, queue, &id, false)?;
-    let bytes: i64 = tx.sql(sql!("end_unwanted.sql"))?.query_row(params![queue.key, id, state, until, tx.now, note], |row| row.get(0))?;
+    let bytes: i64 = tx.sql(UNWANTED)?.query_row(params![queue.key, id, state, until, tx.now, note], |row| row.get(0))?;
     groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
@@ -239,8 +254,11 @@ pub(crate) fn trim(tx: &mut Tx<'_>, queue: &Queue<'_>, limits: KeepLimits, items
 
 /// The first record of a final state: its id, its `pos` and its bytes.
 fn oldest(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<Option<(Value, i64, i64)>> {
+    /// The first record of a final state: id, pos, bytes.
+    const OLDEST: &str = "SELECT id, pos, length(envelope) + ifnull(length(result), 0) FROM queue_jobs \
+        WHERE queue = ?1 AND state = ?2 AND rank = 0 ORDER BY pos LIMIT 1";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    tx.sql(sql!("end_oldest.sql"))?.query_row(params![queue.key, state], read).optional()
+    tx.sql(OLDEST)?.query_row(params![queue.key, state], read).optional()
 }
 
 /// Removes the first records of a final state, at most `items`, for as long as `goes` says so of their `pos`.
@@ -265,10 +283,17 @@ fn evict(
 
 /// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while there are more than `most`.
 pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
+    /// Removes old remembered ids.
+    /// ?1 queue, ?2 ended until then, ?3 limit.
+    const FORGET_OLD: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id IN \
+        (SELECT id FROM queue_remembered WHERE queue = ?1 AND ended <= ?2 ORDER BY ended LIMIT ?3)";
+    /// Removes the oldest remembered ids.
+    const FORGET_MORE: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id IN \
+        (SELECT id FROM queue_remembered WHERE queue = ?1 ORDER BY ended LIMIT ?2)";
     let excess = tx.counter(queue.key, ".remembered")?.saturating_sub(most).max(0);
-    let mut forgotten = tx.sql(sql!("end_forget_old.sql"))?.execute(params![queue.key, until, Unsigned(items)])?;
+    let mut forgotten = tx.sql(FORGET_OLD)?.execute(params![queue.key, until, Unsigned(items)])?;
     let more = excess.min(i64::try_from(items).unwrap_or(i64::MAX));
-    forgotten += tx.sql(sql!("end_forget_more.sql"))?.execute(params![queue.key, more])?;
+    forgotten += tx.sql(FORGET_MORE)?.execute(params![queue.key, more])?;
     tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(i64::MAX));
     Ok(forgotten)
 }

@@ -83,10 +83,28 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
 /// Groups with a job that is ready, at most so many, whether they may be served or not: those with the first lines, and of those whose jobs have limits
 /// the first by name.
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+    /// Groups with jobs in their lines, at most some: from one line to the next, whatever else the
+    /// index has.
+    /// ?1 queue, ?2 state (in the line of a group), ?3 limit.
+    const GROUPS_LINED: &str = "WITH RECURSIVE lines (line) AS ( \
+            SELECT min(rank) FROM queue_jobs WHERE queue = ?1 AND state = ?2 \
+            UNION ALL SELECT (SELECT min(rank) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank > lines.line) FROM lines \
+                WHERE lines.line IS NOT NULL \
+            LIMIT ?3 \
+        ) \
+        SELECT groups.name FROM lines CROSS JOIN queue_groups AS groups ON groups.line = lines.line WHERE groups.queue = ?1";
+    /// Groups with jobs that have limits, at most some: from one name to the next.
+    const GROUPS_CHAINED: &str = "WITH RECURSIVE names (name) AS ( \
+            SELECT min(name) FROM queue_chains WHERE queue = ?1 \
+            UNION ALL SELECT (SELECT min(name) FROM queue_chains WHERE queue = ?1 AND name > names.name) FROM names \
+                WHERE names.name IS NOT NULL \
+            LIMIT ?2 \
+        ) \
+        SELECT name FROM names WHERE name IS NOT NULL";
     let read = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
-    let mut lined = tx.sql(sql!("groups_lined.sql"))?;
+    let mut lined = tx.sql(GROUPS_LINED)?;
     let mut found: Vec<Vec<u8>> = lined.query_map(params![queue.key, LINED, Unsigned(most)], read)?.collect::<rusqlite::Result<_>>()?;
-    let mut chained = tx.sql(sql!("groups_chained.sql"))?;
+    let mut chained = tx.sql(GROUPS_CHAINED)?;
     found.extend(chained.query_map(params![queue.key, Unsigned(most)], read)?.collect::<rusqlite::Result<Vec<_>>>()?);
     found.sort();
     found.dedup();
@@ -219,6 +237,11 @@ pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite
 
 /// Puts a job that has a row at a place of the line of its group. False: it has no group.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), pos: i64) -> rusqlite::Result<bool> {
+    /// Puts a job into the line of its group: among the suspects (12) if it has crashes, else (11)
+    /// by its priority, or before all if it holds the line.
+    const READY_LINE: &str = "UPDATE queue_jobs SET state = 11 + (crashes > 0), rank = ?3, pos = CASE WHEN crashes > 0 \
+            OR ?5 THEN 0 ELSE (priority + 1) << 56 END + ?4 \
+        WHERE queue = ?1 AND id = ?2 RETURNING state";
     const MAKE: &str = "INSERT INTO queue_groups (queue, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     const IS_FRONT: &str = "SELECT ?1 = ?2";
     let Some(name) = of(tx, queue, id)? else { return Ok(false) };
@@ -240,7 +263,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
     };
     let state = match chained {
         true => CHAINED,
-        false => tx.sql(sql!("ready_line.sql"))?.query_row(params![queue.key, id, found.line, number, holds], |row| row.get(0))?,
+        false => tx.sql(READY_LINE)?.query_row(params![queue.key, id, found.line, number, holds], |row| row.get(0))?,
     };
     let needs = if state == LINED_SUSPECT { DOUBT } else { TURN };
     if holds || found.turn & needs == 0 {
@@ -408,6 +431,14 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
 /// Forgets groups of which nothing is left, at most so many. Groups that have jobs and no turn stay, and are passed over: it looks at ten times as many groups, and the
 /// next sweep goes on behind them. Gives how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
+    /// Groups without a turn whose start the virtual time has passed, behind one: the line, the
+    /// start, and whether the group has a job in its line.
+    const RESTED: &str = "SELECT line, start, EXISTS (SELECT 1 FROM queue_chains WHERE queue_chains.queue = ?1 \
+            AND queue_chains.name = old.name) \
+            OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = old.line) \
+            OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = old.line) \
+        FROM queue_groups AS old WHERE queue = ?1 AND turn = 0 AND front IS NULL AND start <= ?5 AND (start, line) > (?6, ?7) \
+        ORDER BY start, line LIMIT ?4";
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)
         OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
@@ -424,7 +455,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
     };
     let most = 10 * items;
     let inputs = params![queue.key, LINED, LINED_SUSPECT, Unsigned(most), upto, start, line];
-    let looked: Vec<(i64, i64, bool)> = tx.sql(sql!("groups_rested.sql"))?.query_map(inputs, read)?.collect::<rusqlite::Result<_>>()?;
+    let looked: Vec<(i64, i64, bool)> = tx.sql(RESTED)?.query_map(inputs, read)?.collect::<rusqlite::Result<_>>()?;
     let (mut removed, mut last) = (0, None);
     for (line, start, has_jobs) in &looked {
         if removed == items {

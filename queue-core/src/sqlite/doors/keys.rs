@@ -70,6 +70,13 @@ pub(crate) fn key_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Res
 
 /// Who holds a key. What is held by no job that could hold it is free.
 fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<Held>> {
+    /// Who holds a key, who waits for it, and whether the holder can hold one: it is there, has not
+    /// ended, and is not held itself.
+    const KEYS_HELD: &str = "SELECT id, until, term, (SELECT jobs.id FROM queue_jobs AS jobs WHERE jobs.queue = ?1 \
+            AND jobs.id = queue_keys.next AND state = ?7), \
+        EXISTS (SELECT 1 FROM queue_jobs AS jobs JOIN queue_keyed AS keyed ON keyed.queue = ?1 AND keyed.id = jobs.id \
+        WHERE jobs.queue = ?1 AND jobs.id = queue_keys.id AND keyed.key = ?2 AND state NOT IN (?3, ?4, ?5, ?6, ?7)) \
+        FROM queue_keys WHERE queue = ?1 AND key = ?2";
     let read = |row: &rusqlite::Row<'_>| {
         let (id, until, term, next): (Vec<u8>, Option<i64>, Option<i64>, Option<Vec<u8>>) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
@@ -78,7 +85,7 @@ fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<H
         Ok((Held { id, until, next }, row.get::<_, bool>(4)?))
     };
     let ended = params![queue.key, key, DONE, DEAD, CANCELLED, EXPIRED, HELD];
-    let found = tx.sql(sql!("keys_held.sql"))?.query_row(ended, read).optional()?;
+    let found = tx.sql(KEYS_HELD)?.query_row(ended, read).optional()?;
     Ok(found.filter(|(held, lives)| held.until.map_or(*lives, |until| until > tx.now)).map(|(held, _)| held))
 }
 
@@ -104,15 +111,21 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Re
 
 /// Gives a free key to a job; who waits for it goes on waiting.
 fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), term: Option<i64>) -> rusqlite::Result<()> {
+    /// Gives a key to a job. Who waits for the key goes on waiting.
+    /// ?1 queue, ?2 key, ?3 id, ?4 until when, ?5 for how long: nothing unless it is for a time.
+    const GIVE: &str = "INSERT INTO queue_keys (queue, key, id, until, term) VALUES (?1, ?2, ?3, ?4, ?5) \
+        ON CONFLICT DO UPDATE SET id = excluded.id, until = excluded.until, term = excluded.term";
     let until = term.map(|term| tx.now.saturating_add(term));
-    tx.sql(sql!("keys_give.sql"))?.execute(params![queue.key, key, id, until, term]).map(drop)
+    tx.sql(GIVE)?.execute(params![queue.key, key, id, until, term]).map(drop)
 }
 
 /// Notes the key of a new job.
 fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
+    /// Notes the key of a new job.
+    const KEYS_NOTE: &str = "INSERT OR REPLACE INTO queue_keyed (queue, id, key, hold, first) VALUES (?1, ?2, ?3, ?4, ?5)";
     tx.note(Feature::Keys)?;
     let (key, hold) = (unique.key.as_bytes(), name(unique.hold));
-    tx.sql(sql!("keys_note.sql"))?.execute(params![queue.key, job.id.as_bytes(), key, hold, tx.now]).map(drop)
+    tx.sql(KEYS_NOTE)?.execute(params![queue.key, job.id.as_bytes(), key, hold, tx.now]).map(drop)
 }
 
 /// A job that was just stored takes its key, which is free.
@@ -333,6 +346,13 @@ pub(crate) fn retake(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<()
 
 /// Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
-    tx.sql(sql!("keys_clamp.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])?;
-    tx.sql(sql!("keys_prune.sql"))?.execute(params![queue.key, tx.now, Unsigned(items)])
+    /// Of the keys that are held for a time, those that end last: no clock could have set a time
+    /// beyond their term.
+    const CLAMP: &str = "UPDATE queue_keys SET until = ?2 + term WHERE queue = ?1 AND until > ?2 + term AND key IN \
+        (SELECT key FROM queue_keys WHERE queue = ?1 AND until IS NOT NULL ORDER BY until DESC LIMIT ?3)";
+    /// Removes keys that were held for a time which is over.
+    const PRUNE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key IN \
+        (SELECT key FROM queue_keys WHERE queue = ?1 AND until IS NOT NULL AND until <= ?2 ORDER BY until LIMIT ?3)";
+    tx.sql(CLAMP)?.execute(params![queue.key, tx.now, Unsigned(items)])?;
+    tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])
 }

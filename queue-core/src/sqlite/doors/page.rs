@@ -17,7 +17,6 @@ use super::row::{self, ACTIVE, CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT};
 use crate::{
     broker::{JobState, LAST, Priority},
     sqlite::connection::{
-        statement::sql,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -74,6 +73,15 @@ pub(crate) fn page<T>(
 
 /// `ready`: the suspects, then the priorities.
 fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+    /// Jobs with limits, chain by chain, as `people/record.rs` reads them.
+    const READY_PAGE_CHAINS: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
+            released, failures \
+        FROM queue_jobs WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
+    /// Jobs in the lines of groups, group by group, as `people/record.rs` reads them.
+    const GROUPS_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
+            job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+        FROM queue_groups AS groups CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?4 AND job.rank = groups.line \
+        WHERE groups.queue = ?1 ORDER BY groups.name, job.pos LIMIT ?2 OFFSET ?3";
     let (first, behind, mut skip) = if from & BEHIND == 0 { (0, None, from) } else { place_of(from) };
     let (mut found, mut last, mut more) = (Vec::new(), None, false);
     for (n, run) in runs(JobState::Ready).into_iter().enumerate().skip(first) {
@@ -102,7 +110,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
         }
         let begin = skip.saturating_add(behind.filter(|_| n == first).unwrap_or(0).max(0).unsigned_abs());
         let mut read_here = 0;
-        let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains.sql") } else { sql!("groups_page.sql") })?;
+        let mut page = tx.sql(if state == CHAINED { READY_PAGE_CHAINS } else { GROUPS_PAGE })?;
         let offset = i64::try_from(begin).unwrap_or(i64::MAX);
         let mut rows = page.query(params![queue.key, Unsigned(limit + 1 - found.len()), offset, state])?;
         while let Some(row) = rows.next()? {
@@ -121,18 +129,34 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
     Ok((found, next))
 }
 
+/// The last jobs of one state and rank, from the last one back, as `people/record.rs` reads them.
+const READY_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
+        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+    FROM (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4 ORDER BY pos DESC, id DESC LIMIT ?2) AS page \
+    CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos DESC, job.id DESC";
+
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
+    /// The last jobs with limits, from the last one back, as `people/record.rs` reads them.
+    const READY_PAGE_CHAINS_LAST: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, \
+            releases, released, failures \
+        FROM queue_jobs WHERE queue = ?1 AND state = ?3 ORDER BY rank DESC, pos DESC LIMIT ?2";
+    /// The last jobs in the lines of groups, from the last one back, as `people/record.rs` reads
+    /// them.
+    const GROUPS_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, \
+            job.pos, job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+        FROM queue_groups AS groups CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = groups.line \
+        WHERE groups.queue = ?1 ORDER BY groups.name DESC, job.pos DESC LIMIT ?2";
     let mut found = Vec::new();
     for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1) {
-        let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains_last.sql") } else { sql!("groups_page_last.sql") })?;
+        let mut page = tx.sql(if state == CHAINED { READY_PAGE_CHAINS_LAST } else { GROUPS_PAGE_LAST })?;
         let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state])?;
         while let Some(row) = rows.next()? {
             found.push(read(row));
         }
     }
     for (state, rank) in runs.iter().rev() {
-        let mut page = tx.sql(sql!("ready_page_last.sql"))?;
+        let mut page = tx.sql(READY_PAGE_LAST)?;
         let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state, rank])?;
         while let Some(row) = rows.next()? {
             found.push(read(row));
@@ -143,6 +167,11 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
 }
 
 fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+    /// Active jobs in order, as `people/record.rs` reads them. There are no more of them than slots
+    /// in all workers.
+    const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
+            released, failures FROM queue_jobs \
+        WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
     let from = if from == LAST {
         let all: u64 = tx.sql(ALL)?.query_row(params![queue.key, ACTIVE], |row| Unsigned::get(row, 0))?;
@@ -151,7 +180,7 @@ fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: 
         from
     };
     let offset = i64::try_from(from).unwrap_or(i64::MAX);
-    let mut page = tx.sql(sql!("ready_page_active.sql"))?;
+    let mut page = tx.sql(READY_PAGE_ACTIVE)?;
     let mut rows = page.query(params![queue.key, Unsigned(limit + 1), offset, ACTIVE])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -161,6 +190,14 @@ fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: 
     found.truncate(limit);
     Ok((found, more.then(|| from + limit as u64)))
 }
+
+/// Jobs of one state and rank in order, as `people/record.rs` reads them. The index alone is read
+/// for those that are left out.
+const READY_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
+        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+    FROM (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = ?5 AND pos >= ?6 \
+        ORDER BY pos, id LIMIT ?2 OFFSET ?3) AS page \
+    CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos, job.id";
 
 /// Some jobs of a run.
 fn some(
@@ -173,7 +210,7 @@ fn some(
     mut read: impl FnMut(&Row<'_>, i64),
 ) -> Result<(), Failed> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
-    let mut page = tx.sql(sql!("ready_page.sql"))?;
+    let mut page = tx.sql(READY_PAGE)?;
     let mut rows = page.query(params![queue.key, Unsigned(limit), skip, state, rank, from])?;
     while let Some(row) = rows.next()? {
         read(row, row.get::<_, i64>(7)?);
@@ -181,10 +218,13 @@ fn some(
     Ok(())
 }
 
+/// How many jobs there are of one state and rank, at most.
+const READY_PASSED: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT ?4)";
+
 /// How many jobs of a run are left out by leaving out so many.
 fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
-    tx.sql(sql!("ready_passed.sql"))?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))
+    tx.sql(READY_PASSED)?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))
 }
 
 /// How many jobs of groups stand in lines.
@@ -240,7 +280,7 @@ mod tests {
     fn a_page_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../connection/schema.sql")).unwrap();
-        for statement in [sql!("ready_page.sql"), sql!("ready_page_last.sql"), sql!("ready_passed.sql")] {
+        for statement in [READY_PAGE, READY_PAGE_LAST, READY_PASSED] {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             for n in 1..=explain.parameter_count() {
                 explain.raw_bind_parameter(n, 1).unwrap();

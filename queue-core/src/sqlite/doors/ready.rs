@@ -94,9 +94,14 @@ pub(super) fn store_held(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i
 }
 
 fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i64, pos: i64) -> Result<bool, Failed> {
+    /// Stores a new job in its place. Changes nothing where its id is there already.
+    /// ?1 queue, ?2 id, ?3 state (ready or scheduled), ?4 rank, ?5 pos, ?6 priority, ?7 envelope,
+    /// ?8 digest of a given id.
+    const STORE: &str = "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
     let priority = i64::from(job.priority.number());
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
-    let stored = tx.sql(sql!("ready_store.sql"))?.execute(params![
+    let stored = tx.sql(STORE)?.execute(params![
         queue.key,
         job.id.as_bytes(),
         state,
@@ -122,12 +127,15 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
 
 /// The same with a job that may have been there before. Gives its place.
 pub(super) fn line_up(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<i64> {
+    /// Puts a job into the line: as a suspect (1) if it has crashes, else (0) by its priority.
+    const PUSH: &str = "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3 \
+        WHERE queue = ?1 AND id = ?2";
     let pos = match end {
         End::Head => queue.next_head(),
         End::Tail => queue.next_tail(),
     };
     if !groups::push(tx, queue, id, pos)? {
-        tx.sql(sql!("ready_push.sql"))?.execute(params![queue.key, id, pos])?;
+        tx.sql(PUSH)?.execute(params![queue.key, id, pos])?;
     }
     Ok(pos)
 }
@@ -174,7 +182,11 @@ pub(super) fn pop(
     limit: usize,
     mut look: impl FnMut(&Waiting) -> bool,
 ) -> Result<Vec<Waiting>, Failed> {
-    let mut head = tx.sql(sql!("ready_pop.sql"))?;
+    /// The head of a line, as `Waiting` reads it.
+    /// ?1 queue, ?2 state (ready, or its suspects), ?3 limit.
+    const POP: &str =
+        "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND state = ?2 ORDER BY rank, pos LIMIT ?3";
+    let mut head = tx.sql(POP)?;
     let mut rows = head.query(params![queue.key, state, Unsigned(limit)])?;
     let mut popped = Vec::with_capacity(limit);
     while let Some(row) = rows.next()? {
@@ -216,8 +228,11 @@ pub(crate) fn stray(id: &Value) -> Leaving<'_> {
 
 /// Whether anything stands in the line, and whether a suspect does.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
+    /// Whether anything stands in the line, and whether a suspect does.
+    const READY_WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2), \
+               EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)";
     let (ready, suspects): (bool, bool) =
-        tx.sql(sql!("ready_waits.sql"))?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        tx.sql(READY_WAITS)?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok((ready || turns::waits(tx, queue)?, suspects || turns::suspects_wait(tx, queue)?))
 }
 

@@ -35,6 +35,10 @@ use crate::{
 /// A job that its holder ends; `None` when the tag does not stand. `ran`: the process has lived through a run of it, so that
 /// its crashes are forgiven, and what is noted of releases that could not read the job is forgotten.
 pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
+    /// Forgives the crashes of a job that its process has survived, and the releases that could not
+    /// read it: its own has.
+    const FORGIVE: &str = "UPDATE queue_jobs SET crashes = 0, first_crash = NULL, note = NULL \
+        WHERE queue = ?1 AND id = ?2 AND (crashes > 0 OR note IS NOT NULL)";
     let held = tx
         .sql(sql!("settle_holder.sql"))?
         .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| {
@@ -47,7 +51,7 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
     };
     groups::give_slot_back(tx, queue, id)?;
     if ran {
-        tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
+        tx.sql(FORGIVE)?.execute(params![queue.key, id])?;
     }
     let unreadable = note.and_then(|Text(note)| row::unreadable(&note)).filter(|_| !ran);
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
@@ -107,7 +111,10 @@ pub(crate) fn suspected_for(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?
 
 /// The jobs that a lane holds.
 pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<Vec<Held>> {
-    tx.sql(sql!("settle_held.sql"))?
+    /// The jobs that a lane holds, as `Held` reads them.
+    const HELD: &str = "SELECT id, crashes, first_crash, failures, ran, pos FROM queue_jobs INDEXED BY queue_jobs_order \
+            WHERE queue = ?1 AND state = ?2 AND rank = ?3";
+    tx.sql(HELD)?
         .query_map(params![queue.key, ACTIVE, lane], |row| {
             let (id, crashes): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
             let (first_crash, failures) = (row.get(2)?, row.get(3)?);
@@ -167,7 +174,9 @@ pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
 
 /// Lets a lane hear with its next beat that a job of it is cancelled. The tag may stand until the job's ending.
 pub(crate) fn tell(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
-    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.lane, id, tag.claim]).map(drop)
+    /// Lets a lane hear that a job was cancelled under it.
+    const TELL: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
+    tx.sql(TELL)?.execute(params![tag.lane, id, tag.claim]).map(drop)
 }
 
 /// Takes an active job that no lane ever held, for its repair.

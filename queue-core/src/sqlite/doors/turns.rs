@@ -59,6 +59,10 @@ struct Picks {
     ledger: Ledger,
 }
 
+/// A job that waits in the line of its group, as `Waiting` reads it.
+/// ?1 queue, ?2 id, ?3 state (in the line of a group).
+const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
+
 /// Takes jobs of the line and of groups in turn. False: no group has its turn, and nothing was done.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)";
@@ -76,10 +80,10 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     let mut taken = 0;
     for (entry, id, start) in &picks.grouped {
         let entry = &picks.entries[*entry];
-        let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
+        let waiting = tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
         let waiting = match waiting {
             None if tx.limited() => {
-                tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?
+                tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?
             }
             waiting => waiting,
         };
@@ -150,7 +154,7 @@ pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
 /// Takes a suspect that stands in the line of a group.
 pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
     let Some(Suspect { id, name, start }) = next_suspect(tx, queue, true)? else { return Ok(()) };
-    let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED_SUSPECT], Waiting::read).optional()?;
+    let waiting = tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, LINED_SUSPECT], Waiting::read).optional()?;
     let (Some(waiting), Some(row)) = (waiting, groups::row(tx, queue, &name)?) else { return Ok(()) };
     if admission.take_one(tx, queue, waiting)? {
         let rule = groups::rule(tx, queue, &name)?;
@@ -179,6 +183,16 @@ fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
     [&start.to_be_bytes()[..], &pos.to_be_bytes()[..], name].concat()
 }
 
+/// The suspects of the groups with one that may start, by the start of the group, behind a place;
+/// who holds the line of each.
+/// ?1 queue, ?2 state (suspect in the line of a group), ?3 start, ?4 group, ?5 place in its line,
+/// ?6 limit.
+pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.start, groups.front, job.pos FROM queue_groups AS groups \
+    CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?2 AND job.rank = groups.line \
+    WHERE groups.queue = ?1 AND groups.turn & 2 AND (groups.start, groups.name) >= (?3, ?4) \
+    AND (groups.start > ?3 OR groups.name > ?4 OR job.pos > ?5) \
+    ORDER BY groups.start, groups.name, job.pos LIMIT ?6";
+
 /// The first suspect that no limit holds back, of the group with the least start. Only groups with a suspect that may start are looked at, and at most
 /// [`LIMIT_STEP`] suspects. Limits may hold back all of these: the next search that `resumes` goes on behind them; one that does not begins with the first group.
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
@@ -191,7 +205,7 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
     let number = |at: usize| place.as_ref()?.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
     let (start, pos) = (number(0).unwrap_or(i64::MIN), number(8).unwrap_or(i64::MIN));
     let name = place.as_ref().and_then(|place| place.get(16..)).unwrap_or_default();
-    let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
+    let mut suspects = tx.sql(GROUPS_SUSPECT)?;
     let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, start, name, pos, Unsigned(LIMIT_STEP + 1)])?;
     let (mut ledger, mut looked, mut last, mut stopped, mut found) = (Ledger::default(), 0, Vec::new(), false, None);
     while let Some(row) = rows.next()? {

@@ -10,7 +10,6 @@ use crate::{
     error::Error,
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
         },
@@ -28,12 +27,15 @@ const OF_RELAY: u8 = 0xFF;
 
 /// Answers are stored only where they are not all `Stored`, or where they are those of a relay.
 pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued>, Failed> {
+    /// The producer of a request: its last sequence, and its answers where they were not all
+    /// `Stored`.
+    const PRODUCER: &str = "SELECT seq, answers FROM queue_producers WHERE queue = ?1 AND name = ?2";
     const ANSWERED: &str = "UPDATE queue_producers SET seq = ?3, answers = ?4, seen = ?5 WHERE queue = ?1 AND name = ?2";
     let name = request.producer.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let queue = tx.queue(&request.queue)?.ok_or_else(forgotten)?;
     let producer: Option<(u64, Option<Vec<u8>>)> =
-        tx.sql(sql!("producer.sql"))?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
+        tx.sql(PRODUCER)?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
     let stored = stored.as_deref();
     let (digest, stored) = stored.map_or((None, None), |stored| of_relay(stored));

@@ -132,9 +132,11 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
 
 /// Decides anew which groups may be served, some of them: those behind a name. Gives the last one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+    /// The next groups with a line, behind one.
+    const STEP: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND name > ?2 ORDER BY name LIMIT ?3";
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx
-        .sql(sql!("../doors/groups_step.sql"))?
+        .sql(STEP)?
         .query_map(params![queue.key, after, Unsigned(REVIEWED)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     for name in &names {

@@ -25,6 +25,15 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
 
 /// A lane of this worker is one no more: with the last of them goes the worker's record.
 fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, process: &str) -> rusqlite::Result<()> {
-    tx.sql(sql!("deregister_load.sql"))?.execute(params![queue.key, process])?;
-    tx.sql(sql!("deregister.sql"))?.execute(params![queue.key, process]).map(drop)
+    /// Removes the load of a worker that has no lane any more.
+    const DEREGISTER_LOAD: &str = "DELETE FROM queue_loads WHERE queue = ?1 AND process = ?2 \
+        AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \
+            AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced)";
+    /// Removes the record of a worker that has no lane any more. A fenced lane is none. The name of
+    /// a lane begins with its process and a point: so the index finds it.
+    const DEREGISTER: &str = "DELETE FROM queue_workers WHERE queue = ?1 AND process = ?2 \
+        AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \
+            AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced)";
+    tx.sql(DEREGISTER_LOAD)?.execute(params![queue.key, process])?;
+    tx.sql(DEREGISTER)?.execute(params![queue.key, process]).map(drop)
 }

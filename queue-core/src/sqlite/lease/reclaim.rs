@@ -102,6 +102,15 @@ struct Process {
 
 impl Process {
     fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[Lane]) -> Result<Self, Failed> {
+        /// Whether any lane of a process holds a suspect, also one whose own lease still stands. A
+        /// job is none whose process lived for longer in this run than it may have in the one that
+        /// it crashed in.
+        const HAS_SUSPECT: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes JOIN queue_jobs INDEXED BY queue_jobs_order \
+                ON queue_jobs.queue = queue_lanes.queue \
+            AND queue_jobs.state = ?3 AND queue_jobs.rank = queue_lanes.lane \
+            WHERE queue_lanes.queue = ?1 AND queue_lanes.name BETWEEN ?2 || '.' AND ?2 || '/' AND queue_lanes.process = ?2 \
+                AND queue_jobs.crashes > 0 \
+            AND NOT ifnull(fenced AND deadline - term BETWEEN 0 AND ?4 AND deadline - term - queue_jobs.pos > queue_jobs.ran, 0))";
         // The name of a lane begins with its process and a point: so the index finds it.
         const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1
             AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced AND deadline > ?3)";
@@ -113,7 +122,7 @@ impl Process {
             held.extend(settle::held(tx, queue, lane.key)?.into_iter().map(|job| (leaves, lane, job)));
         }
         let has_suspect: bool =
-            tx.sql(sql!("has_suspect.sql"))?.query_row(params![queue.key, process, ACTIVE, tx.now], |row| row.get(0))?;
+            tx.sql(HAS_SUSPECT)?.query_row(params![queue.key, process, ACTIVE, tx.now], |row| row.get(0))?;
         let lives: bool = tx.sql(LIVES)?.query_row(params![queue.key, process, tx.now], |row| row.get(0))?;
         let (mut charged, mut free) = (Vec::new(), Vec::new());
         for (leaves, lane, job) in held {

@@ -6,7 +6,6 @@ use crate::{
     broker::{LOST_AT, Party, PartyName, Register, Registered},
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Tx, after},
         },
         history,
@@ -15,6 +14,10 @@ use crate::{
 
 /// `nonce` tells apart the names of one process and number, should a lost file begin to count anew.
 pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
+    /// The record of a worker, with its first lane: since then the worker is registered.
+    const WORKER: &str = "INSERT OR IGNORE INTO queue_workers (queue, process, record) VALUES (?1, ?2, ?3)";
+    /// A new lane, which has taken no turn yet.
+    const REGISTER: &str = "INSERT INTO queue_lanes (queue, name, process, deadline, term) VALUES (?1, ?2, ?3, ?4, ?5)";
     const NEXT: &str =
         "UPDATE queue_queues SET registrations = min(registrations + 1, 9007199254740992) WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
@@ -27,9 +30,9 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
                 tx.note_time(queue.key, LOST_AT)?;
             }
             let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
-            tx.sql(sql!("register_worker.sql"))?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
+            tx.sql(WORKER)?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
             history::deployed(tx, &queue, &info.release())?;
-            tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
+            tx.sql(REGISTER)?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),
     }

@@ -6,7 +6,6 @@ use crate::{
     broker::Changed,
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx},
         },
         doors::{
@@ -22,8 +21,11 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resul
 
 /// False: there is none of this id, or it is active.
 pub(crate) fn remove(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
+    /// State and bytes of a job that may be removed.
+    const DELETE: &str =
+        "SELECT state, length(envelope) + ifnull(length(result), 0) FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state <> ?3";
     let found: Option<(i64, i64)> =
-        tx.sql(sql!("delete.sql"))?.query_row(params![queue.key, id, ACTIVE], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        tx.sql(DELETE)?.query_row(params![queue.key, id, ACTIVE], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     match found {
         None => return Ok(false),
         Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => end::delete_record(tx, queue, id, state, bytes)?,

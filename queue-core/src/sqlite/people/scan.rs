@@ -11,7 +11,6 @@ use crate::{
     envelope::tags::{is_tagged, tag_digest},
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -62,6 +61,16 @@ fn numbers(state: JobState) -> Vec<i64> {
     }
 }
 
+/// Jobs of one state behind a place, as `record.rs` reads them. The index is searched for the
+/// place, and read from there on.
+const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
+        job.note, job.rank, job.releases, job.released, job.failures \
+    FROM ( \
+        SELECT id, rank, pos FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND (rank, pos, id) > (?3, ?4, ?5) \
+            ORDER BY rank, pos, id LIMIT ?6 \
+    ) AS page \
+    CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY page.rank, page.pos, page.id";
+
 /// Jobs behind a place: how many were looked at, the place of the last one, and whether the step has as many bytes as it may.
 fn some(
     tx: &Tx<'_>,
@@ -70,7 +79,7 @@ fn some(
     limit: usize,
     jobs: &mut Vec<(StoredJob, Vec<u8>)>,
 ) -> Result<(usize, Option<Place>, bool), Failed> {
-    let mut page = tx.sql(sql!("scan.sql"))?;
+    let mut page = tx.sql(SCAN)?;
     let mut rows = page.query(params![queue.key, state, rank, pos, id, Unsigned(limit)])?;
     let (mut looked, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
@@ -93,10 +102,16 @@ fn some(
     Ok((looked, last, false))
 }
 
+/// Jobs of a queue behind an id, as `record.rs` reads them: an id never changes, in none of the
+/// states of its job.
+const SCAN_ALL: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
+        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+    FROM queue_jobs AS job WHERE job.queue = ?1 AND job.id > ?2 ORDER BY job.id LIMIT ?3";
+
 /// Jobs of all states behind an id, those in other states left out. A place is the id of the last one.
 fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
-    let mut page = tx.sql(sql!("scan_all.sql"))?;
+    let mut page = tx.sql(SCAN_ALL)?;
     let mut rows = page.query(params![queue.key, after, Unsigned(limit)])?;
     let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
@@ -122,6 +137,13 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     Ok(Scanned { jobs, looked: seen as u64, read: looked as u64, next, ..Scanned::default() })
 }
 
+/// Jobs that have a tag behind an id, as `record.rs` reads them, and the id of each entry.
+const TAGGED: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
+        job.note, job.rank, job.releases, job.released, job.failures, \
+        tag.id \
+    FROM (SELECT id FROM queue_tags WHERE queue = ?1 AND digest = ?2 AND id > ?3 ORDER BY id LIMIT ?4) AS tag \
+    LEFT JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = tag.id ORDER BY tag.id";
+
 /// Jobs that have a tag, by the index of tags. A place is the id of the last one.
 fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned, Failed> {
     const OF: &str = "SELECT count(*) FROM queue_tags WHERE queue = ?1 AND digest = ?2";
@@ -131,7 +153,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         None if request.counts => Some(tx.sql(OF)?.query_row(params![queue.key, digest], |row| row.get::<_, i64>(0))?.unsigned_abs()),
         _ => None,
     };
-    let mut page = tx.sql(sql!("tagged.sql"))?;
+    let mut page = tx.sql(TAGGED)?;
     let mut rows = page.query(params![queue.key, digest, last.unwrap_or_default(), Unsigned(limit)])?;
     let (mut jobs, mut looked, mut size, mut next) = (Vec::new(), 0, 0, None);
     while size < MAX_BYTES
@@ -163,9 +185,9 @@ mod tests {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../connection/schema.sql")).unwrap();
         for (statement, table, searched_by) in [
-            (sql!("scan.sql"), "queue_jobs_order", "(rank,pos,id)>(?,?,?)"),
-            (sql!("scan_all.sql"), "job", "queue=? AND id>?"),
-            (sql!("tagged.sql"), "queue_tags", "digest=? AND id>?"),
+            (SCAN, "queue_jobs_order", "(rank,pos,id)>(?,?,?)"),
+            (SCAN_ALL, "job", "queue=? AND id>?"),
+            (TAGGED, "queue_tags", "digest=? AND id>?"),
         ] {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             for n in 1..=explain.parameter_count() {

@@ -10,7 +10,6 @@ use crate::{
     broker::{Followed, StoredJob, Transitions},
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx},
         },
         doors::{transitions, watched},
@@ -49,7 +48,11 @@ pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<St
 }
 
 pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
-    let mut job = tx.sql(sql!("show.sql"))?;
+    /// One job: the columns that `record.rs` reads, then failures and result.
+    const SHOW: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released, \
+            failures, result FROM queue_jobs \
+        WHERE queue = ?1 AND id = ?2";
+    let mut job = tx.sql(SHOW)?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut record = record(tx, queue, row)?;

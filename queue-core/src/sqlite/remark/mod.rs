@@ -16,18 +16,24 @@ use crate::{
 };
 
 pub(crate) fn remark(tx: &mut Tx<'_>, remarks: &Remarks) -> Result<Vec<bool>, Failed> {
+    /// A lane that is not fenced.
+    const LANE: &str = "SELECT lane FROM queue_lanes WHERE queue = ?1 AND name = ?2 AND NOT fenced";
     let forgotten = || Failed::Refused(Error::Forgotten(remarks.lane.as_str().to_owned()));
     let queue = tx.queue(&remarks.queue)?.ok_or_else(forgotten)?;
-    let lane: Option<i64> = tx.sql(sql!("lane.sql"))?.query_row(params![queue.key, remarks.lane.as_str()], |row| row.get(0)).optional()?;
+    let lane: Option<i64> = tx.sql(LANE)?.query_row(params![queue.key, remarks.lane.as_str()], |row| row.get(0)).optional()?;
     let lane = lane.ok_or_else(forgotten)?;
     tx.sql(sql!("gone.sql"))?.execute([])?;
     remarks.jobs.iter().map(|job| one(tx, &queue, lane, job)).collect()
 }
 
 fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobRemarks) -> Result<bool, Failed> {
+    /// Whether a lane holds a job by a claim.
+    const HOLDS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5";
+    /// Stores what was told of a job.
+    const STORE: &str = "INSERT OR REPLACE INTO queue_remarks (queue, id, progress, log) VALUES (?1, ?2, ?3, ?4)";
     let id = told.id.as_bytes();
     let claim = i64::try_from(told.claim).unwrap_or(i64::MAX);
-    if !tx.sql(sql!("holds.sql"))?.exists(params![queue.key, id, ACTIVE, lane, claim])? {
+    if !tx.sql(HOLDS)?.exists(params![queue.key, id, ACTIVE, lane, claim])? {
         return Ok(false);
     }
     let (mut progress, mut log) = stored(tx, queue, id)?.unwrap_or_default();
@@ -43,7 +49,7 @@ fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobRemarks) -> Resu
         lines.append(told, tx.now);
         log = Some(lines.written());
     }
-    tx.sql(sql!("store.sql"))?.execute(params![queue.key, id, progress, log])?;
+    tx.sql(STORE)?.execute(params![queue.key, id, progress, log])?;
     if watched::is_watched(tx, queue, id)? {
         tx.hint(&remarks_of(queue.name, &told.id), tx.now);
     }

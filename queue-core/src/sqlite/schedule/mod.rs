@@ -10,7 +10,6 @@ use crate::{
     },
     sqlite::{
         connection::{
-            statement::sql,
             tx::{Failed, Queue, Tx, after},
             unsigned::Unsigned,
         },
@@ -30,12 +29,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<StoredSchedule> {
 }
 
 pub(crate) fn due(tx: &mut Tx<'_>, name: &str, limit: usize) -> Result<DueSchedules, Failed> {
+    /// The schedules that are due, the first due first.
+    const DUE: &str = "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND due <= ?2 ORDER BY due LIMIT ?3";
     const HAND_OUT: &str = "UPDATE queue_schedules SET due = ?3 WHERE queue = ?1 AND name = ?2";
     const NEXT: &str = "SELECT min(due) FROM queue_schedules WHERE queue = ?1";
     let Some(queue) = tx.queue(name)? else { return Ok(DueSchedules::new(tx.now, Vec::new(), None)) };
     let (mut found, mut bytes) = (Vec::new(), 0);
     {
-        let mut due = tx.sql(sql!("due.sql"))?;
+        let mut due = tx.sql(DUE)?;
         let mut rows = due.query(params![queue.key, tx.now, Unsigned(limit)])?;
         while let Some(row) = rows.next()? {
             let schedule = read(row)?;
@@ -54,6 +55,12 @@ pub(crate) fn due(tx: &mut Tx<'_>, name: &str, limit: usize) -> Result<DueSchedu
 }
 
 pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<SchedulePage, Failed> {
+    /// Schedules by the time at which they are due; those that are not due at all come last.
+    const PAGE: &str =
+        "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 ORDER BY due IS NULL, due, name LIMIT ?2 OFFSET ?3";
+    /// The schedules that are due after a time, the first due first.
+    const AFTER: &str =
+        "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND due > ?4 ORDER BY due, name LIMIT ?2 OFFSET ?3";
     const ONE: &str = "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
     const DECLARED: &str = "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND declared = 1 ORDER BY name";
     let Some(queue) = tx.queue(name)? else { return Ok(SchedulePage::new(tx.now, Vec::new(), None)) };
@@ -63,7 +70,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
         ScheduleList::All { offset, limit } => {
             let limit = (*limit).clamp(1, MAX_ITEMS);
             let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
-            let mut page = tx.sql(sql!("page.sql"))?;
+            let mut page = tx.sql(PAGE)?;
             let mut found: Vec<_> =
                 page.query_map(params![queue.key, Unsigned(limit + 1), skip], read)?.collect::<rusqlite::Result<_>>()?;
             let more = found.len() > limit;
@@ -73,7 +80,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
         ScheduleList::After { after_ms, offset, limit } => {
             let limit = (*limit).clamp(1, MAX_ITEMS);
             let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
-            let mut page = tx.sql(sql!("after.sql"))?;
+            let mut page = tx.sql(AFTER)?;
             let wanted = params![queue.key, Unsigned(limit + 1), skip, after_ms];
             let mut found: Vec<_> = page.query_map(wanted, read)?.collect::<rusqlite::Result<_>>()?;
             let more = found.len() > limit;
@@ -85,6 +92,14 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
 }
 
 pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnswer, Failed> {
+    /// Changes a schedule.
+    /// ?1 queue, ?2 name, ?3 definition, or nothing if it stays, ?4 state, ?5 due, ?6 whether code
+    /// declares it.
+    const CHANGE: &str = "UPDATE queue_schedules SET definition = ifnull(?3, definition), state = ?4, due = ?5, declared = ?6 \
+            WHERE queue = ?1 AND name = ?2";
+    /// Makes a schedule.
+    const MAKE: &str =
+        "INSERT INTO queue_schedules (queue, name, definition, state, due, declared) VALUES (?1, ?2, ifnull(?3, x''), ?4, ?5, ?6)";
     const STATE: &str = "SELECT state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
     const REMOVE: &str = "DELETE FROM queue_schedules WHERE queue = ?1 AND name = ?2";
     const FIRST: &str = "SELECT min(due) FROM queue_schedules WHERE queue = ?1";
@@ -102,9 +117,9 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     };
     let stored = params![queue.key, request.name, set.definition, set.state, set.due_ms, set.declared];
     if request.expected.is_some() {
-        tx.sql(sql!("change.sql"))?.execute(stored)?;
+        tx.sql(CHANGE)?.execute(stored)?;
     } else {
-        tx.sql(sql!("make.sql"))?.execute(stored)?;
+        tx.sql(MAKE)?.execute(stored)?;
     }
     let first: Option<i64> = tx.sql(FIRST)?.query_row([queue.key], |row| row.get(0))?;
     if let Some(due) = set.due_ms.filter(|due| first.is_some_and(|first| *due <= first)) {
@@ -181,6 +196,9 @@ pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
 
 /// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it may be a schedule's.
 pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
+    /// Notes in a schedule that a job of it has ended.
+    const ENDED: &str =
+        "UPDATE queue_schedules SET due = CASE WHEN ?4 THEN NULL WHEN ?5 THEN ?6 ELSE due END, state = ?3 WHERE queue = ?1 AND name = ?2";
     const TICKED: &str = "SELECT schedule, run, stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
     const HEARD: &str = "DELETE FROM queue_gone WHERE id = ?1";
     const FORGET: &str = "DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2";
@@ -202,7 +220,7 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
     // A state that cannot be read is for those who look at the schedule.
     let Some(mut state) = state.and_then(|state| ScheduleState::decode(&state).ok()) else { return Ok(()) };
     let due_now = state.ended(run.unsigned_abs(), how, tx.now);
-    tx.sql(sql!("ended.sql"))?.execute(params![queue.key, schedule, state.encode(), state.paused.is_some(), due_now, tx.now])?;
+    tx.sql(ENDED)?.execute(params![queue.key, schedule, state.encode(), state.paused.is_some(), due_now, tx.now])?;
     if due_now {
         tx.tick_hint(queue.name, tx.now);
     }

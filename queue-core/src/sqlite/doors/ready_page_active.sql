@@ -1,4 +1,0 @@
--- Active jobs in order, as `people/record.rs` reads them. There are no more of them than slots in all workers.
--- ?1 queue, ?2 limit, ?3 offset, ?4 state active
-SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released, failures FROM queue_jobs
-WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3

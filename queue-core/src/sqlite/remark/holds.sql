@@ -1,3 +1,0 @@
--- Whether a lane holds a job by a claim.
--- ?1 queue, ?2 id, ?3 state active, ?4 lane, ?5 claim
-SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5
