@@ -39,7 +39,7 @@ use tracing::{Instrument, Span};
 use self::{handle::Kept, prepare::Prepared, sender::Sender};
 use crate::{
     address::JobAddress,
-    broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
+    broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, Enqueue, Enqueued, ProcessId, on_broker},
     draft::{EnqueueStack, OnEnqueue},
     error::{Error, Result},
     inspector::{Inspector, SeenQueues},
@@ -325,6 +325,24 @@ impl Client {
     #[must_use]
     pub fn served_queues_only(&self) -> Client {
         self.changed(|inner| inner.served_only = true)
+    }
+
+    /// Sends a request of a relay once.
+    ///
+    /// # Errors
+    /// Those of the broker, and [`Error::Ambiguous`] if the jobs are stored but not as this client [asks](Self::with_durability).
+    #[doc(hidden)]
+    pub async fn enqueue_relayed(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        let Some(asked) = &self.0.confirm else { return self.broker().enqueue(request).await };
+        let (answers, confirmed) = self.broker().enqueue_confirmed(request, asked).await?;
+        if !confirmed.is(*asked) {
+            let problem = format!(
+                "it has not confirmed the durability `{}` with {} replicas that the client asks for, but `{}` with {}",
+                asked.durability, asked.replicas, confirmed.durability, confirmed.replicas
+            );
+            return Err(Error::ambiguous(self.info().location, problem));
+        }
+        Ok(answers)
     }
 
     pub(crate) fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {

@@ -194,7 +194,7 @@ async fn enqueue(client: &Client, queue: &str, request: &Request) -> Result<Vec<
         u64::try_from(request.number).map_err(|_| Error::Internal(format!("the outbox has a request number {}", request.number)))?;
     let enqueue = Enqueue::new(queue, PartyName::new(request.name.producer.as_str()), number, jobs.clone()).relayed(request.digest);
     let late = || Error::ambiguous(client.info().location, "it has not answered in time");
-    let answers = timeout(CALL_DEADLINE, client.broker().enqueue(&enqueue)).await.map_err(|_| late())??;
+    let answers = timeout(CALL_DEADLINE, client.enqueue_relayed(&enqueue)).await.map_err(|_| late())??;
     if answers.len() != jobs.len() {
         return Err(Error::Internal(format!("{} answers to a request of {} rows", answers.len(), jobs.len())));
     }

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
-use queue_core::{Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::DynBroker, sqlite::SqliteBroker};
+use queue_core::{
+    Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf,
+    broker::{Durability, DynBroker},
+    sqlite::SqliteBroker,
+};
 use queue_outbox::{Error, OutboxChange, OutboxRowId, Relay};
 use queue_tests::{
     postgres::Postgres,
@@ -36,6 +40,7 @@ places! {
     a_row_that_is_damaged_in_flight_is_set_aside
     a_row_put_off_by_a_clock_that_was_ahead_is_sent
     a_large_backlog_is_sent_in_bounded_requests
+    rows_stay_until_their_jobs_are_as_durable_as_the_client_asks
 }
 
 async fn lost_requests_and_answers_store_no_job_twice(bed: Bed) {
@@ -538,6 +543,17 @@ async fn a_large_backlog_is_sent_in_bounded_requests(bed: Bed) {
     bed.has_exactly(ids).await;
 }
 
+/// No broker here has a replica.
+async fn rows_stay_until_their_jobs_are_as_durable_as_the_client_asks(bed: Bed) {
+    let ids = bed.put(3).await;
+    let asks = bed.client.with_replicas(1);
+    let stored = wait("the jobs to be stored").on(bed.client.broker()).until(async || bed.ready("default").await.len() == 3);
+    assert_eq!(bed.database.relay().run(&asks, stored).await.sent, 0);
+    assert_eq!(bed.database.waiting().await, 3);
+    bed.database.drain(&bed.client.with_durability(Durability::Volatile)).await;
+    bed.has_exactly(ids).await;
+}
+
 mod on_postgres_alone {
     use super::*;
 
@@ -553,7 +569,13 @@ mod on_postgres_alone {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn on_redis_an_older_worker_beside_a_release_with_a_new_feature() {
-        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::postgres().await).await;
+        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::postgres().await, |client| client).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_an_older_worker_and_a_client_that_asks_for_durability() {
+        let asks = |client: Client| client.with_durability(Durability::Volatile);
+        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::postgres().await, asks).await;
     }
 
     /// Somebody holds the row of one queue, and the transactions about it fail.
@@ -685,10 +707,10 @@ mod on_postgres_alone {
 }
 
 /// A lane of an older library would serve no group. Only the jobs of groups wait for its end.
-async fn jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(database: Database) {
+async fn jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(database: Database, asks: impl Fn(Client) -> Client) {
     let server = Server::start(Kind::Redis);
     let broker: DynBroker = server.broker().await;
-    let client = Client::with_broker(broker.clone());
+    let client = asks(Client::with_broker(broker.clone()));
     let mut lane = Lane::on(&broker, "default").await;
     let knows = "queue:{default}:knows";
     server.command(&["HSET", knows, lane.name.as_str(), "lfkpcztahus"]);
@@ -719,7 +741,7 @@ mod in_sqlite_and_on_redis_alone {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_older_worker_beside_a_release_with_a_new_feature() {
-        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::sqlite()).await;
+        jobs_with_a_feature_that_a_worker_does_not_know_hold_up_no_other(Database::sqlite(), |client| client).await;
     }
 
     /// Its snapshot keeps the log of the file from being emptied.

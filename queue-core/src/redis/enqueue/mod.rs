@@ -116,7 +116,7 @@ fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
 
 pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -> Result<Vec<Enqueued>> {
     bounded("jobs", request.jobs.len())?;
-    let sent = send(broker, request, broker.known.full());
+    let sent = send(broker, request, broker.known.full(), &[]);
     let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
     // Now it is on its way. A given id may exist already, and bring nothing.
@@ -126,22 +126,24 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
         broker.announcements.expect(&request.queue);
     }
     let answer = match begun {
-        Poll::Ready(answer) => answer?,
-        Poll::Pending => sent.await?,
+        Poll::Ready(answer) => answer?.0,
+        Poll::Pending => sent.await?.0,
     };
     let answers = match enqueued(answer, request.jobs.len())? {
         Some(answers) => Some(answers),
-        None => enqueued(send(broker, request, true).await?, request.jobs.len())?,
+        None => enqueued(send(broker, request, true, &[]).await?.0, request.jobs.len())?,
     };
     answers.ok_or_else(without_answer)
 }
 
-/// Of a relay, jobs that need a feature which a lane does not know are withheld: the others do not wait for them.
-async fn send(broker: &RedisBroker, request: &Enqueue, full: bool) -> Result<Value> {
+/// Sends a request, and then commands on the same connection. Of a relay, jobs that need a feature which a lane does not know are withheld: the others do not wait for
+/// them.
+async fn send(broker: &RedisBroker, request: &Enqueue, full: bool, then: &[Cmd]) -> Result<(Value, Vec<Value>)> {
+    let purpose = if then.is_empty() { Purpose::Requests } else { Purpose::Confirmed };
     let mut withheld = Bits::NONE;
     loop {
         let (script, call) = call_of(request, full, withheld, &broker.keys)?;
-        let sent = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call);
+        let sent = broker.servers.script_then(request.until, purpose, &request.queue, script, call, then);
         match broker.io.clocked(sent).await {
             Err(Error::FeatureUnknown { feature, by: BY_A_LANE, .. })
                 if request.relayed.is_some()
@@ -168,9 +170,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
     // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
-        let (script, call) = call_of(request, full, Bits::NONE, &broker.keys)?;
-        let sent = broker.servers.script_then(request.until, Purpose::Confirmed, &request.queue, script, call, &then);
-        let (answer, then) = broker.io.clocked(sent).await?;
+        let (answer, then) = send(broker, request, full, &then).await?;
         match enqueued(answer, request.jobs.len())? {
             Some(answers) => break (answers, then),
             None if full => return Err(without_answer()),
