@@ -49,9 +49,14 @@ const SENDABLE: &str =
 const THESE: &str = "queue = $1 AND ctid = ANY (ARRAY(SELECT o.ctid FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) CROSS JOIN LATERAL \
     (SELECT ctid FROM {s}.queue_outbox WHERE queue = $1 AND seq = r.seq AND id = r.id LIMIT 1) o))";
 
-/// The queues that have rows, by a loose scan of the index: for people, and for the count.
-const QUEUES: &str = "q AS ((SELECT queue FROM {s}.queue_outbox ORDER BY queue LIMIT 1) UNION ALL \
-    SELECT (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
+/// `f`: the queues that have rows, and their floors `$1` and `$2`. Queues with a floor are known, and the others are found by a loose scan of the index between them.
+const QUEUES: &str = "k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
+    FROM (SELECT '' AS queue, 0::int8 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
+    q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL \
+    THEN (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue ORDER BY o.queue LIMIT 1) \
+    ELSE (SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue AND o.queue < q.next ORDER BY o.queue LIMIT 1) END, q.next \
+    FROM q WHERE q.queue IS NOT NULL), \
+    f AS MATERIALIZED (SELECT q.queue, coalesce(k.floor, -9223372036854775808) AS floor FROM q LEFT JOIN k ON k.queue = q.queue WHERE q.queue <> '')";
 
 fn sendable(groups_that_wait: &str) -> String {
     SENDABLE.replace("{w}", groups_that_wait).replace("{waits}", WAITS)
@@ -119,6 +124,7 @@ impl Relay {
                 schema: schema.clone(),
                 holder: holder(),
                 client: None,
+                database: Vec::new(),
                 floors: Floors::default(),
             })
         }))
@@ -130,6 +136,8 @@ struct Postgres {
     schema: String,
     holder: Vec<u8>,
     client: Option<Client>,
+    /// The identity of the database that the floors are of.
+    database: Vec<u8>,
     floors: Floors,
 }
 
@@ -177,17 +185,11 @@ impl Tx<'_> {
         self.tx.query_typed(&sql.replace("{s}", self.schema), values).await.map_err(with_tables)
     }
 
-    /// Queues with a floor are read from there, and the others are found by a loose scan of the index between them.
+    /// The queues that have a row to send, from their floors on.
     async fn queues(&self, floors: &Floors) -> Result<Vec<String>> {
         let (known, from) = floors.all();
-        let step = "SELECT o.queue FROM {s}.queue_outbox o WHERE o.queue > q.queue";
         let sql = format!(
-            "WITH RECURSIVE k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
-             FROM (SELECT '' AS queue, 0::int8 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
-             q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL THEN ({step} ORDER BY o.queue LIMIT 1) \
-             ELSE ({step} AND o.queue < q.next ORDER BY o.queue LIMIT 1) END, q.next FROM q WHERE q.queue IS NOT NULL), \
-             f AS MATERIALIZED (SELECT q.queue, coalesce(k.floor, -9223372036854775808) AS floor FROM q LEFT JOIN k ON k.queue = q.queue WHERE q.queue <> ''), \
-             w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM f JOIN {{s}}.queue_outbox b ON b.queue = f.queue \
+            "WITH RECURSIVE {QUEUES}, w AS MATERIALIZED (SELECT b.queue, b.group_digest FROM f JOIN {{s}}.queue_outbox b ON b.queue = f.queue \
              WHERE b.group_digest IS NOT NULL AND b.{WAITS}) \
              SELECT queue FROM f WHERE (SELECT TRUE FROM {{s}}.queue_outbox o WHERE o.queue = f.queue AND o.seq >= f.floor AND {} LIMIT 1) \
              UNION SELECT queue FROM {{s}}.queue_relay WHERE seqs IS NOT NULL",
@@ -390,14 +392,17 @@ impl Tx<'_> {
 
 /// For people.
 impl Tx<'_> {
-    async fn figures(&self, most: i64) -> Result<Vec<OutboxQueue>> {
+    /// Rows that are not refused are counted from the floors on, and the refused ones by their own index.
+    async fn figures(&self, most: i64, floors: &Floors) -> Result<Vec<OutboxQueue>> {
         // The oldest row is the first one that was inserted, or nearly so.
         let sql = format!(
-            "WITH RECURSIVE {QUEUES}, n AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM {{s}}.queue_relay) \
-             SELECT n.queue, (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = n.queue LIMIT $1) c), \
-             (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL LIMIT $1) c), \
+            "WITH RECURSIVE {QUEUES}, n AS (SELECT coalesce(f.queue, r.queue) AS queue, coalesce(f.floor, -9223372036854775808) AS floor \
+             FROM f FULL JOIN {{s}}.queue_relay r ON r.queue = f.queue WHERE coalesce(f.queue, r.queue) <> '') \
+             SELECT n.queue, (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o \
+             WHERE o.queue = n.queue AND o.seq >= n.floor AND o.refused IS NULL LIMIT $3) c), \
+             (SELECT count(*) FROM (SELECT 1 FROM {{s}}.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL LIMIT $3) c), \
              (SELECT (extract(epoch FROM clock_timestamp() - o.created_at) * 1000)::int8 FROM {{s}}.queue_outbox o \
-             WHERE o.queue = n.queue AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
+             WHERE o.queue = n.queue AND o.seq >= n.floor AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
              coalesce(cardinality(r.seqs), 0)::int8, r.broker, \
              CASE WHEN r.until BETWEEN clock_timestamp() AND clock_timestamp() + interval '{} s' THEN r.holder END, \
              coalesce((SELECT n.queue = ANY (d.full_queues) FROM {{s}}.queue_database d), FALSE) \
@@ -406,11 +411,11 @@ impl Tx<'_> {
         );
         let read = |row: &PgRow| -> Result<OutboxQueue, tokio_postgres::Error> {
             let number = |at| row.try_get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
-            let (rows, refused, age): (u64, u64, Option<i64>) = (number(1)?, number(2)?, row.try_get(3)?);
+            let (waiting, refused, age): (u64, u64, Option<i64>) = (number(1)?, number(2)?, row.try_get(3)?);
             let holder: Option<Vec<u8>> = row.try_get(6)?;
             Ok(OutboxQueue {
                 queue: row.try_get(0)?,
-                waiting: rows.saturating_sub(refused),
+                waiting,
                 refused,
                 oldest: age.map(|age| Duration::from_millis(u64::try_from(age).unwrap_or(0))),
                 in_flight: number(4)?,
@@ -420,7 +425,9 @@ impl Tx<'_> {
                 full: row.try_get(7)?,
             })
         };
-        Ok(self.run(&sql, &[(&most, Type::INT8)]).await?.iter().map(read).collect::<Result<_, _>>()?)
+        let (known, from) = floors.known();
+        let values: [Value<'_>; 3] = [(&known, Type::TEXT_ARRAY), (&from, Type::INT8_ARRAY), (&most, Type::INT8)];
+        Ok(self.run(&sql, &values).await?.iter().map(read).collect::<Result<_, _>>()?)
     }
 
     async fn shown(&self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
@@ -473,7 +480,7 @@ fn rows(found: &[PgRow]) -> Result<Vec<Row>> {
 #[async_trait]
 impl Store for Postgres {
     async fn open(&mut self) -> Result<Vec<u8>> {
-        in_time(async {
+        let database: Vec<u8> = in_time(async {
             let tx = self.begin().await?;
             let found = tx.run("SELECT id, version FROM {s}.queue_database", &[]).await?;
             let found = found.first().ok_or_else(|| crate::adapter::no_row(Dialect::Postgres))?;
@@ -483,7 +490,11 @@ impl Store for Postgres {
             }
             Ok(found.try_get(0)?)
         })
-        .await
+        .await?;
+        if database != self.database {
+            (self.database, self.floors) = (database.clone(), Floors::default());
+        }
+        Ok(database)
     }
 
     async fn queues(&mut self) -> Result<Vec<String>> {
@@ -545,7 +556,10 @@ impl Store for Postgres {
     }
 
     async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>> {
-        in_time(async { self.begin().await?.figures(most).await }).await
+        let floors = std::mem::take(&mut self.floors);
+        let found = in_time(async { self.begin().await?.figures(most, &floors).await }).await;
+        self.floors = floors;
+        found
     }
 
     async fn rows(&mut self, queue: &str, refused: bool, limit: u32) -> Result<Vec<OutboxRow>> {
@@ -621,10 +635,9 @@ impl Store for Postgres {
         .await
     }
 
+    /// Floors stay: a read from the start may have taken too long. Of an older state of the database, the next read from the start corrects them.
     fn disconnect(&mut self) {
         self.client = None;
-        // It may be another database by then, such as an older state of this one.
-        self.floors = Floors::default();
     }
 }
 

@@ -96,3 +96,35 @@ async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_
     assert_eq!(sees().await, 0, "it has its snapshot");
     bed.has_exactly(ids).await;
 }
+
+/// A read from the start takes longer than a statement may, as with some 70 million entries of rows that were sent: here one row, which nobody sees, takes that time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_a_relay_whose_reads_from_the_start_take_too_long_sends_new_rows() {
+    let bed = Bed::new(Place::PostgresSqlite).await;
+    let left = async || bed.database.number("SELECT count(*) FROM stored WHERE seq > 0").await;
+    let relay = bed.run_relay();
+    let mut ids = Vec::new();
+    // Until it knows where it can begin.
+    for _ in 0..6 {
+        ids.extend(bed.put(1).await);
+        wait("the row to be sent").until(async || bed.database.waiting().await == 0).await;
+    }
+    bed.database
+        .execute(
+            "BEGIN; ALTER TABLE queue_outbox RENAME TO stored; CREATE SEQUENCE slow_reads; \
+             INSERT INTO stored (seq, id, queue, body) OVERRIDING SYSTEM VALUE VALUES (0, '', 'default', ''); \
+             CREATE FUNCTION is_seen(seq BIGINT) RETURNS BOOL LANGUAGE plpgsql COST 100000 AS $$ BEGIN \
+             IF seq = 0 THEN PERFORM nextval('slow_reads'); PERFORM pg_sleep(7); END IF; RETURN seq > 0; END $$; \
+             CREATE VIEW queue_outbox AS SELECT ctid, * FROM stored WHERE is_seen(seq); COMMIT",
+        )
+        .await;
+    let slow_reads = async || bed.database.number("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM slow_reads").await;
+    wait("a read from the start").until(async || slow_reads().await > 0).await;
+    for _ in 0..3 {
+        ids.extend(bed.put(1).await);
+        wait("the row to be sent").until(async || left().await == 0).await;
+    }
+    println!("{} reads from the start", slow_reads().await);
+    relay.abort();
+    bed.has_exactly(ids).await;
+}

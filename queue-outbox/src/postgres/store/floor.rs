@@ -10,8 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// All queues are read from the start this often: an operator may have retried refused rows, and the numbers of rows may begin again.
+/// All queues are read from the start after this time: an operator may have retried refused rows, and the numbers of rows may begin again.
 const FROM_START: Duration = Duration::from_secs(5);
+
+/// And after this many times the duration of the last such round: one that takes too long for a statement must not be all that a relay does.
+const AT_MOST: u32 = 10;
 
 /// With more queues than this, all floors are forgotten.
 const MOST: usize = 1000;
@@ -19,9 +22,9 @@ const MOST: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Floors {
     of: BTreeMap<String, Floor>,
-    /// When the last round began that reads from the start, and whether this one does.
-    since: Option<Instant>,
-    from_start: bool,
+    /// When the next round may begin that reads from the start, and when this one began, if it does.
+    next: Option<Instant>,
+    from_start: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -50,20 +53,28 @@ impl Floors {
         if self.of.len() > MOST {
             self.of.clear();
         }
-        self.from_start = self.since.is_none_or(|since| since.elapsed() >= FROM_START);
-        if self.from_start {
-            self.since = Some(Instant::now());
+        let now = Instant::now();
+        if let Some(began) = self.from_start.take() {
+            self.next = Some(now + FROM_START.max(AT_MOST * (now - began)));
+        }
+        if self.next.is_none_or(|next| now >= next) {
+            self.from_start = Some(now);
         }
     }
 
     /// The number at which a take of this queue begins.
     pub(super) fn of(&self, queue: &str) -> i64 {
-        self.of.get(queue).filter(|_| !self.from_start).map_or(i64::MIN, |floor| floor.proved)
+        self.of.get(queue).filter(|_| self.from_start.is_none()).map_or(i64::MIN, |floor| floor.proved)
     }
 
-    /// The queues with a floor, and their floors.
+    /// The queues with a floor, and their floors. None, while a round reads from the start.
     pub(super) fn all(&self) -> (Vec<&str>, Vec<i64>) {
-        self.of.iter().filter(|_| !self.from_start).map(|(queue, floor)| (queue.as_str(), floor.proved)).unzip()
+        if self.from_start.is_some() { Default::default() } else { self.known() }
+    }
+
+    /// The same in every round.
+    pub(super) fn known(&self) -> (Vec<&str>, Vec<i64>) {
+        self.of.iter().map(|(queue, floor)| (queue.as_str(), floor.proved)).unzip()
     }
 
     /// A take has seen `lowest` as the lowest number of the queue. Its transaction has the number `own`, and all transactions with lower numbers than `ended` have ended.
@@ -119,13 +130,24 @@ mod tests {
     }
 
     #[test]
-    fn a_round_after_five_seconds_reads_from_the_start() {
+    fn a_round_that_reads_from_the_start_forgets_no_floor() {
         let mut floors = floors();
         (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
-        floors.since = Instant::now().checked_sub(FROM_START);
+        floors.next = Some(Instant::now());
         floors.begin_round();
-        assert_eq!((floors.of("a"), floors.all()), (i64::MIN, (vec![], vec![])));
+        assert_eq!((floors.of("a"), floors.all(), floors.known()), (i64::MIN, (vec![], vec![]), (vec!["a"], vec![30])));
         floors.begin_round();
         assert_eq!(floors.all(), (vec!["a"], vec![30]));
+    }
+
+    #[test]
+    fn rounds_that_read_from_the_start_take_a_tenth_of_the_time() {
+        let mut floors = floors();
+        for (took, pause) in [(0, 5), (5, 50)] {
+            floors.from_start = Instant::now().checked_sub(Duration::from_secs(took));
+            floors.begin_round();
+            let left = floors.next.unwrap() - Instant::now();
+            assert!(left > Duration::from_secs(pause - 1) && left < Duration::from_secs(pause + 1), "{left:?}");
+        }
     }
 }
