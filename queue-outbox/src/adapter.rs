@@ -151,7 +151,9 @@ impl Committing<'_> {
 
 /// The table of the database has no row.
 pub fn no_row(dialect: Dialect) -> Error {
-    no_tables(dialect, "queue_database has no row")
+    let hidden =
+        if dialect == Dialect::Postgres { ", or row-level security hides it: disable it for the tables of the outbox" } else { "" };
+    no_tables(dialect, format!("queue_database has no row{hidden}"))
 }
 
 /// A table is missing, as the database says.

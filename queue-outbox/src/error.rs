@@ -111,7 +111,7 @@ pub enum Error {
     },
     /// Row-level security would hide rows of the outbox from the role of the relay.
     #[error(
-        "row-level security would hide rows of the outbox ({problem}): grant the role of the relay BYPASSRLS, or disable row-level security for the tables of the outbox; \
+        "row-level security would hide rows of the outbox ({problem}): let the role of the relay own the tables of the outbox, or disable row-level security on them; \
          nothing was sent"
     )]
     RowSecurity {

@@ -5,7 +5,11 @@ mod floor;
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, future::BoxFuture, stream::poll_fn};
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, join3},
+    stream::poll_fn,
+};
 use queue_core::context::completion::EffectsKey;
 use tokio::time::timeout;
 use tokio_postgres::{
@@ -581,8 +585,14 @@ impl Store for Postgres {
             let sql = "SELECT pg_is_in_recovery(), d.id, e.ending FROM {s}.queue_database d CROSS JOIN unnest($1::bytea[]) WITH ORDINALITY AS k(job, n) \
                 LEFT JOIN LATERAL (SELECT ending FROM {s}.queue_effects WHERE job = k.job AND part = '' LIMIT 1) e ON TRUE ORDER BY k.n"
                 .replace("{s}", &self.schema);
-            // A statement alone is a transaction of its own.
-            let found = self.client().await?.query_typed(&sql, &[(&keys, Type::BYTEA_ARRAY)]).await.map_err(with_tables)?;
+            // In one round trip: all three are sent before the first answer. Hidden rows are an error here, too, and not endings that do not exist.
+            let client = self.client().await?;
+            let begun = client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL row_security = off");
+            let keys: [Value<'_>; 1] = [(&keys, Type::BYTEA_ARRAY)];
+            let (begun, found, ended) = join3(begun, client.query_typed(&sql, &keys), client.batch_execute("COMMIT")).await;
+            begun?;
+            let found = found.map_err(with_tables)?;
+            ended?;
             let first = found.first().ok_or_else(|| crate::adapter::no_row(Dialect::Postgres))?;
             if first.try_get(0)? {
                 return Err(Error::Standby);

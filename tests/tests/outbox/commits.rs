@@ -16,12 +16,12 @@ use queue_core::{
     prelude::*,
     registry::Registry,
 };
-use queue_outbox::{Dialect, Error, Outbox, postgres, sqlite};
+use queue_outbox::{Dialect, Error, Outbox, OutboxChange, Relay, postgres, sqlite};
 use queue_tests::postgres::connect;
 use queue_worker::Worker;
 use rusqlite::Connection;
 
-use crate::bed::{Bed, Database, open, places};
+use crate::bed::{Bed, Database, Place, job, open, places};
 
 /// What the tasks work with, and how often each of their jobs has run.
 #[derive(Debug)]
@@ -541,4 +541,90 @@ impl Bed {
             .until(async || client.inspector().show(job).await.is_ok_and(|job| job.state == JobState::Done));
         self.worker(shop).run(done).await.expect("the worker ends");
     }
+}
+
+/// A job whose ending is hidden looks like one that has not committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_endings_that_row_level_security_hides_are_an_error() {
+    let database = Database::postgres().await;
+    let role = format!("relay_{:016x}", fastrand::u64(..));
+    let hidden = format!(
+        "CREATE ROLE {role} LOGIN; GRANT SELECT ON queue_database, queue_effects TO {role}; \
+         INSERT INTO queue_effects (job, ending) VALUES (decode('{:048x}', 'hex'), 'done'); \
+         ALTER TABLE queue_effects ENABLE ROW LEVEL SECURITY",
+        7
+    );
+    database.execute(&hidden).await;
+    let Database::Postgres { url } = &database else { unreachable!("it is in PostgreSQL") };
+    let endings = Relay::endings(&[Relay::postgres(&url.replace("//queue@", &format!("//{role}@"))).unwrap()]).unwrap();
+    let mut key = [0; 24];
+    key[23] = 7;
+    let found = endings.find(&key).await;
+    assert!(matches!(&found, Err(problem) if problem.contains("row-level security")), "{found:?}");
+    database.execute(&format!("ALTER TABLE queue_effects OWNER TO {role}")).await;
+    assert_eq!(endings.find(&key).await.unwrap().ending.as_deref(), Some(b"done".as_slice()));
+}
+
+/// Each role has the privileges that transactions.md lists.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_the_privileges_of_the_guide_suffice() {
+    let bed = Bed::new(Place::PostgresSqlite).await;
+    bed.with_effects().await;
+    let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+    let number = fastrand::u64(..);
+    let [shop, payer, relay] = ["shop", "payer", "relay"].map(|role| format!("{role}_{number:016x}"));
+    let [by_shop, by_payer, by_relay] = [&shop, &payer, &relay].map(|role| url.replace("//queue@", &format!("//{role}@")));
+    bed.database
+        .execute(&format!(
+            "CREATE ROLE {shop} LOGIN; CREATE ROLE {payer} LOGIN; CREATE ROLE {relay} LOGIN; \
+             GRANT SELECT ON queue_database TO {shop}, {payer}; GRANT INSERT ON queue_outbox TO {shop}, {payer}; \
+             GRANT SELECT, INSERT, UPDATE ON queue_effects TO {payer}; GRANT INSERT ON effects TO {payer}; \
+             GRANT SELECT, UPDATE ON queue_database TO {relay}; GRANT SELECT, UPDATE, DELETE ON queue_outbox TO {relay}; \
+             GRANT SELECT, INSERT, UPDATE ON queue_relay TO {relay}; GRANT SELECT, INSERT, UPDATE, DELETE ON queue_effects TO {relay}"
+        ))
+        .await;
+    // The application, and why a row was refused.
+    let mut client = connect(&by_shop).await;
+    let outbox = Outbox::postgres(&client).await.unwrap();
+    let tx = client.transaction().await.unwrap();
+    postgres::EnqueueIn::enqueue_in(job(), &outbox, &tx).await.unwrap();
+    postgres::EnqueueAllIn::enqueue_all_in([job().group("a"), job().group("b")], &outbox.in_commit_order(), &tx).await.unwrap();
+    tx.commit().await.unwrap();
+    outbox.notify(&client).await;
+    // The relay, and what operators do.
+    let by_relay = Database::Postgres { url: by_relay };
+    assert_eq!(by_relay.drain(&bed.client).await.sent, 3);
+    bed.database.execute("UPDATE queue_database SET full_queues = '{pay}'").await;
+    let tx = client.transaction().await.unwrap();
+    let full = postgres::EnqueueIn::enqueue_in(job().queue("pay"), &outbox, &tx).await;
+    assert!(matches!(full, Err(Error::Full { .. })), "{full:?}");
+    drop(tx);
+    bed.put(2).await;
+    let operated = by_relay.relay();
+    let rows = operated.rows("default", false, 10).await.unwrap();
+    assert_eq!((operated.queues().await.unwrap().len(), rows.len()), (1, 2));
+    let dropped = OutboxChange::Drop(vec![rows[0].id.clone()]);
+    for change in [OutboxChange::Retry(Vec::new()), OutboxChange::Release, dropped] {
+        operated.change("default", &change).await.unwrap();
+    }
+    // A worker, of which a round repeats.
+    let paid = Shop::of(&Database::Postgres { url: by_payer });
+    let jobs = [bed.pay(1, "", None).await, bed.pay(2, "repeats", None).await];
+    let registry = Registry::declared_in(file!());
+    let worker = Worker::new(bed.client.clone()).registry(registry).shared_data(paid.clone()).queue("pay").outbox(by_relay.relay());
+    let done = wait("the jobs to be done").on(bed.client.broker()).until(async || {
+        let state = async |job: &JobAddress| bed.client.inspector().show(job).await.unwrap().state;
+        state(&jobs[0]).await == JobState::Done && state(&jobs[1]).await == JobState::Done && bed.database.waiting().await == 0
+    });
+    worker.run(done).await.unwrap();
+    assert_eq!((bed.effects().await, bed.database.waiting().await), (5, 0));
+    let marked = bed.database.number("SELECT cardinality(full_queues)::int8 FROM queue_database").await;
+    assert_eq!(marked, 0, "the relay has set its own bound");
+    // Before a burial, and the cleanup.
+    assert_eq!(Relay::endings(&[by_relay.relay()]).unwrap().settled(&[7; 24]).await, Ok(None));
+    let old = "UPDATE queue_effects SET at = now() - interval '8 days', job = decode(lpad(to_hex(n), 48, '0'), 'hex') \
+        FROM (SELECT job AS of, row_number() OVER () AS n FROM queue_effects) o WHERE job = of";
+    bed.database.execute(old).await;
+    let removed = wait("the endings to be removed").until(async || bed.endings().await == 0);
+    by_relay.relay().run(&bed.client, removed).await;
 }

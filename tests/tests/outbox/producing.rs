@@ -225,3 +225,24 @@ mod in_sqlite {
         assert!(matches!(job().enqueue_in(&postgres, &there.transaction().unwrap()), Err(Error::OtherDatabase)));
     }
 }
+
+/// It is not the migration that is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_an_identity_that_row_level_security_hides_is_named() {
+    let database = Database::postgres().await;
+    let role = format!("shop_{:016x}", fastrand::u64(..));
+    database
+        .execute(&format!("CREATE ROLE {role} LOGIN; GRANT SELECT ON queue_database TO {role}; GRANT INSERT ON queue_outbox TO {role}"))
+        .await;
+    let Database::Postgres { url } = &database else { unreachable!("it is in PostgreSQL") };
+    let mut client = connect(&url.replace("//queue@", &format!("//{role}@"))).await;
+    let outbox = Outbox::postgres(&client).await.unwrap();
+    database.execute("ALTER TABLE queue_database ENABLE ROW LEVEL SECURITY").await;
+    let tx = client.transaction().await.unwrap();
+    let refused = postgres::EnqueueIn::enqueue_in(job(), &outbox, &tx).await.unwrap_err().to_string();
+    tx.rollback().await.unwrap();
+    let not_opened = Outbox::postgres(&client).await.unwrap_err().to_string();
+    for message in [refused, not_opened] {
+        assert!(message.contains("row-level security"), "{message}");
+    }
+}
