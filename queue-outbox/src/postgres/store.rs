@@ -34,9 +34,12 @@ use crate::{
 /// A call that has not ended by then has lost its connection.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// How long a take waits for the row of its queue, which another session may have locked: the other queues wait behind it.
+const TAKE_WAITS: &str = "500ms";
+
 /// Every transaction of a relay begins with it. A plan that was made while the table was empty must not be used on a full one, and rows that row-level security
 /// hides are an error. Without sequential scans, plans look so expensive that PostgreSQL would compile them, for half a second each.
-const GUARD: &str = "SELECT set_config('lock_timeout', '5s', true), set_config('statement_timeout', '5s', true), \
+const GUARD: &str = "SELECT set_config('lock_timeout', '{lock}', true), set_config('statement_timeout', '5s', true), \
     set_config('idle_in_transaction_session_timeout', '5s', true), set_config('tcp_user_timeout', '8s', true), set_config('row_security', 'off', true), \
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), \
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
@@ -170,10 +173,15 @@ impl Postgres {
     }
 
     async fn begin(&mut self) -> Result<Tx<'_>> {
+        self.begin_waiting("5s").await
+    }
+
+    /// The same, whose statements wait for a lock for this time at most.
+    async fn begin_waiting(&mut self, lock: &str) -> Result<Tx<'_>> {
         self.client().await?;
         let Some(client) = &mut self.client else { unreachable!("it was connected") };
         let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
-        tx.query_typed(GUARD, &[]).await?;
+        tx.query_typed(&GUARD.replace("{lock}", lock), &[]).await?;
         Ok(Tx { tx, schema: &self.schema, holder: &self.holder })
     }
 }
@@ -512,7 +520,7 @@ impl Store for Postgres {
     async fn take(&mut self, take: &Take<'_>) -> Result<Taken> {
         let mut floors = std::mem::take(&mut self.floors);
         let taken = in_time(async {
-            let tx = self.begin().await?;
+            let tx = self.begin_waiting(TAKE_WAITS).await?;
             let (taken, commits) = tx.take(take, &mut floors).await?;
             if commits {
                 tx.tx.commit().await?
@@ -528,7 +536,7 @@ impl Store for Postgres {
 
     async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()> {
         in_time(async {
-            let tx = self.begin().await?;
+            let tx = self.begin_waiting(TAKE_WAITS).await?;
             tx.rename(queue, request, name, all).await?;
             Ok(tx.tx.commit().await?)
         })
@@ -651,4 +659,4 @@ impl Store for Postgres {
     }
 }
 
-const _: () = assert!(PATIENCE.as_secs() == 5, "GUARD says it, too");
+const _: () = assert!(PATIENCE.as_secs() == 5, "`begin` and GUARD say it, too");

@@ -594,6 +594,22 @@ mod on_postgres_alone {
         running.abort();
     }
 
+    /// The other queue is not served before this one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_redis_a_locked_queue_delays_the_others_by_less_than_a_lock_timeout() {
+        let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
+        let mut client = of(&bed).await;
+        bed.database.execute("INSERT INTO queue_relay (queue) VALUES ('a')").await;
+        let locked = client.transaction().await.unwrap();
+        locked.execute("UPDATE queue_relay SET number = 0 WHERE queue = 'a'", &[]).await.unwrap();
+        bed.database.put(vec![job().queue("a"), job().queue("b")], true).await.unwrap();
+        let began = std::time::Instant::now();
+        let running = run(&bed.database, &bed.client);
+        wait("that of the other queue to be sent").until(async || bed.database.waiting().await == 1).await;
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        running.abort();
+    }
+
     /// Its role may do everything but mark a queue as full.
     #[tokio::test(flavor = "multi_thread")]
     async fn on_redis_rows_that_cannot_be_counted_are_sent() {
