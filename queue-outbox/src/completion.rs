@@ -7,6 +7,7 @@
 //! A relay removes a row that is seven days old, once the broker has no job of this incarnation that may still run.
 
 use std::{
+    convert::Infallible,
     fmt,
     sync::{Mutex, PoisonError},
     time::{Duration, UNIX_EPOCH},
@@ -28,6 +29,9 @@ use crate::{
 
 /// A row is kept for so long at least. A run that has lasted for longer has lost its lease.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How often endings are removed, by one of the relays of a database.
+const CLEAN: Duration = Duration::from_secs(60);
 
 /// Rows that are looked at together by the cleanup, and questions to the broker that are under way at once.
 pub(crate) const PAGE: usize = 500;
@@ -189,11 +193,29 @@ pub(crate) struct Cleanup {
 }
 
 impl Cleanup {
-    /// Removes rows of the next page. False: it was the last.
-    pub(crate) async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
+    /// Removes endings each minute, beside the relay and by a connection of its own.
+    pub(crate) async fn run(&mut self, mut store: Box<dyn Store>, client: &Client) -> Infallible {
+        loop {
+            let more = self.page(store.as_mut(), client).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the endings of jobs that are gone cannot be removed from `queue_effects`");
+                false
+            });
+            if !more {
+                store.disconnect();
+                tokio::time::sleep(CLEAN).await;
+            }
+        }
+    }
+
+    /// Removes rows of the next page. False: it was the last, or another relay has begun within the minute.
+    async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
         let rows = store.effects(&self.after, PAGE).await?;
-        self.after = if rows.len() < PAGE { Vec::new() } else { rows.last().map(|row| row.key.clone()).unwrap_or_default() };
+        let begins = std::mem::take(&mut self.after).is_empty();
+        if begins && (rows.is_empty() || !store.may_clean(CLEAN).await?) {
+            return Ok(false);
+        }
         let more = rows.len() >= PAGE;
+        self.after = rows.last().filter(|_| more).map(|row| row.key.clone()).unwrap_or_default();
         let old: Vec<EffectsRow> = rows.into_iter().filter(|row| row.is_old).collect();
         let asked = iter(old.into_iter().map(async |row| is_gone(client, &row).await.then_some(row))).buffered(AT_ONCE);
         let gone: Vec<EffectsRow> = asked.filter_map(async |row| row).collect().await;

@@ -35,9 +35,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often rows are counted and reported.
 const COUNT: Duration = Duration::from_secs(10);
 
-/// How often endings are removed whose jobs are gone.
-const CLEAN: Duration = Duration::from_secs(60);
-
 /// An outbox is full with so many rows of a queue.
 const MOST_ROWS: i64 = 1_000_000;
 
@@ -121,6 +118,14 @@ impl Relay {
     ///
     /// It never fails: while the database or the broker is unavailable it tries again, and the rows wait.
     pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
+        let (mut cleanup, sends) = (Cleanup::default(), self.send(client, shutdown));
+        match select(pin!(sends), pin!(cleanup.run(self.store(), client))).await {
+            Either::Left((relayed, _)) => relayed,
+            Either::Right((never, _)) => match never {},
+        }
+    }
+
+    async fn send(&self, client: &Client, shutdown: impl Future) -> Relayed {
         let mut run = Run {
             store: self.store(),
             client: client.clone(),
@@ -129,8 +134,6 @@ impl Relay {
             relayed: Relayed::default(),
             bell: None,
             counted: None,
-            cleaned: None,
-            cleanup: Cleanup::default(),
             relay: self,
             process: ProcessId::random(),
             reports: 0,
@@ -194,9 +197,6 @@ struct Run<'r> {
     /// The identity of the database and its bell, once it was reached.
     bell: Option<(Vec<u8>, Arc<Bell>, watch::Receiver<()>)>,
     counted: Option<Instant>,
-    /// When the endings of jobs that are gone were removed last.
-    cleaned: Option<Instant>,
-    cleanup: Cleanup,
     /// By which the broker knows its reports.
     process: ProcessId,
     reports: u64,
@@ -251,22 +251,7 @@ impl Run<'_> {
             }
             queue.count(&mut self.relayed);
         }
-        let cleans = self.clean().await;
-        Ok(cleans || sent.into_iter().any(|sent| sent))
-    }
-
-    /// Removes a page of endings, each minute and as long as there are more. True: there are more.
-    async fn clean(&mut self) -> bool {
-        if self.cleaned.is_some_and(|cleaned| cleaned.elapsed() < CLEAN) {
-            return false;
-        }
-        let more = self.cleanup.page(self.store.as_mut(), &self.client).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the endings of jobs that are gone cannot be removed from `queue_effects`");
-            self.store.disconnect();
-            false
-        });
-        self.cleaned = if more { None } else { Some(Instant::now()) };
-        more
+        Ok(sent.into_iter().any(|sent| sent))
     }
 
     /// Counts the rows, marks the queues that have too many or too old ones, and reports.

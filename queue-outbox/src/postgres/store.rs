@@ -625,6 +625,21 @@ impl Store for Postgres {
         .await
     }
 
+    async fn may_clean(&mut self, within: Duration) -> Result<bool> {
+        in_time(async {
+            let tx = self.begin().await?;
+            let end = format!("clock_timestamp() + interval '{} s'", within.as_secs());
+            let sql = format!(
+                "INSERT INTO {{s}}.queue_relay AS r (queue, until) VALUES ('', {end}) ON CONFLICT (queue) DO UPDATE SET until = excluded.until \
+                 WHERE r.until IS NULL OR r.until NOT BETWEEN clock_timestamp() AND {end} RETURNING 1"
+            );
+            let may = !tx.run(&sql, &[]).await?.is_empty();
+            tx.tx.commit().await?;
+            Ok(may)
+        })
+        .await
+    }
+
     async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>> {
         in_time(async {
             let tx = self.begin().await?;

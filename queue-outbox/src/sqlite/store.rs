@@ -385,7 +385,7 @@ impl Store for Sqlite {
             let sql = "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
                 SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL), \
                 t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), \
-                n(queue) AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM main.queue_relay) \
+                n(queue) AS (SELECT queue FROM q WHERE queue IS NOT NULL UNION SELECT queue FROM main.queue_relay WHERE queue <> '') \
                 SELECT n.queue, (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = n.queue LIMIT ?2)), \
                 (SELECT count(*) FROM (SELECT 1 FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NOT NULL LIMIT ?2)), \
                 (SELECT t.now - o.created_at FROM main.queue_outbox o WHERE o.queue = n.queue AND o.refused IS NULL ORDER BY o.seq LIMIT 1), \
@@ -454,6 +454,16 @@ impl Store for Sqlite {
         self.write(move |tx| {
             let found = tx.tx.prepare_cached(ENDING).map_err(with_tables)?.query_row([key.as_slice()], |row| row.get(0)).optional()?;
             Ok((found, false))
+        })
+        .await
+    }
+
+    async fn may_clean(&mut self, within: Duration) -> Result<bool> {
+        let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
+        self.write(move |tx| {
+            let sql = "INSERT INTO main.queue_relay (queue, until) VALUES ('', ?1 + ?2) ON CONFLICT (queue) DO UPDATE SET until = excluded.until \
+                WHERE until IS NULL OR until NOT BETWEEN ?1 AND ?1 + ?2";
+            Ok((tx.tx.execute(sql, [tx.now, within])? > 0, true))
         })
         .await
     }

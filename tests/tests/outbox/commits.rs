@@ -217,6 +217,7 @@ places! {
     a_commit_is_refused_before_anything_is_written
     an_ending_that_cannot_be_looked_up_charges_nothing
     endings_are_removed_when_they_are_old_and_their_jobs_are_gone
+    of_several_relays_one_removes_endings
     a_job_of_the_outbox_commits_and_its_row_sent_twice_is_one_job
 }
 
@@ -494,6 +495,34 @@ async fn endings_are_removed_when_they_are_old_and_their_jobs_are_gone(bed: Bed)
     bed.client.inspector().requeue(&dead).await.unwrap();
     bed.work(&shop, &[dead]).await;
     assert_eq!((bed.effects().await, shop.runs(1)), (2, 1));
+}
+
+/// The second relay leaves the endings to the first one for a minute.
+async fn of_several_relays_one_removes_endings(bed: Bed) {
+    let shop = bed.with_effects().await;
+    bed.pay(1, "", None).await;
+    let broker: DynBroker = bed.broker.clone();
+    let mut lane = Lane::on(&broker, "pay").await;
+    let delivery = lane.claim_one().await;
+    drop(bed.run_by_hand(&shop, 1, Bed::context(&delivery, None)).await.unwrap());
+    lane.ack(&[delivery]).await;
+    let (old, key) = match bed.database {
+        Database::Postgres { .. } => ("now() - interval '8 days'", "decode(lpad('7', 48, '0'), 'hex')"),
+        Database::Sqlite { .. } => {
+            ("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - 8 * 86400000", "unhex(printf('%048x', 7))")
+        }
+    };
+    bed.database
+        .execute(&format!("UPDATE queue_effects SET at = {old}, job = {key}; CREATE TABLE kept AS SELECT * FROM queue_effects"))
+        .await;
+    let removed = || wait("the ending to be removed").until(async || bed.endings().await == 0);
+    bed.database.relay().run(&bed.client, removed()).await;
+    bed.database.execute("INSERT INTO queue_effects SELECT * FROM kept").await;
+    bed.put(1).await;
+    bed.drain().await;
+    assert_eq!(bed.endings().await, 1, "another relay has looked within the minute");
+    bed.database.execute("UPDATE queue_relay SET until = NULL").await;
+    bed.database.relay().run(&bed.client, removed()).await;
 }
 
 /// The time of its row is that of its enqueue, also when it is sent a second time.
