@@ -121,6 +121,13 @@ pub trait Commit {
     /// [`Error::OtherDatabase`] for an outbox of another kind of database; in SQLite [`Error::Synchronous`], [`Error::Attached`]; [`Error::Database`].
     fn begin(&self, outbox: &Outbox, pool: &Pool<Db>) -> impl Future<Output = Result<JobTransaction>> + Send;
 
+    /// The same by another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL. `REPEATABLE READ` and `SERIALIZABLE` add serialization failures
+    /// (SQLSTATE 40001): begin again in the task, or return the error to have the job retried.
+    ///
+    /// # Errors
+    /// Those of [`begin`](Self::begin).
+    fn begin_with(&self, outbox: &Outbox, pool: &Pool<Db>, statement: &'static str) -> impl Future<Output = Result<JobTransaction>> + Send;
+
     /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
     ///
     /// # Errors
@@ -139,8 +146,12 @@ pub trait Commit {
 
 impl Commit for JobContext {
     async fn begin(&self, outbox: &Outbox, pool: &Pool<Db>) -> Result<JobTransaction> {
+        self.begin_with(outbox, pool, BEGIN).await
+    }
+
+    async fn begin_with(&self, outbox: &Outbox, pool: &Pool<Db>, statement: &'static str) -> Result<JobTransaction> {
         outbox.is_in(DIALECT)?;
-        let mut tx = pool.begin_with(BEGIN).await.map_err(failed)?;
+        let mut tx = pool.begin_with(statement).await.map_err(failed)?;
         let number = begun(outbox, &mut tx).await?;
         Ok(JobTransaction { tx, outbox: outbox.clone(), number })
     }

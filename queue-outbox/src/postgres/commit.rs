@@ -9,7 +9,7 @@ use std::{
 use queue_core::{Done, JobContext};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_postgres::{
-    Client, Transaction,
+    Client, IsolationLevel, Transaction, TransactionBuilder,
     error::SqlState,
     types::{ToSql, Type},
 };
@@ -85,6 +85,18 @@ pub trait Commit {
     /// [`Error::OtherDatabase`] for an outbox of SQLite; [`Error::Postgres`].
     fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
 
+    /// The same with another isolation level than `default_transaction_isolation`. `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001):
+    /// begin again in the task, or return the error to have the job retried.
+    ///
+    /// # Errors
+    /// Those of [`begin`](Self::begin).
+    fn begin_with<'c>(
+        &self,
+        outbox: &Outbox,
+        client: &'c mut Client,
+        isolation: IsolationLevel,
+    ) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
+
     /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
     ///
     /// # Errors
@@ -106,11 +118,11 @@ pub trait Commit {
 
 impl Commit for JobContext {
     async fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> Result<JobTransaction<'c>> {
-        outbox.is_in(Dialect::Postgres)?;
-        let tx = client.transaction().await?;
-        let begun = tx.query_typed_opt(&adapter::begun_sql(outbox), &[]).await?;
-        let number = begun.map(|begun| begun.try_get(0)).transpose()?.unwrap_or_default();
-        Ok(JobTransaction { tx, outbox: outbox.clone(), number })
+        begun(outbox, client.build_transaction()).await
+    }
+
+    async fn begin_with<'c>(&self, outbox: &Outbox, client: &'c mut Client, isolation: IsolationLevel) -> Result<JobTransaction<'c>> {
+        begun(outbox, client.build_transaction().isolation_level(isolation)).await
     }
 
     fn commit<T: Serialize + DeserializeOwned + Send>(
@@ -126,6 +138,14 @@ impl Commit for JobContext {
         let committing = Committing::new(self, &tx.outbox, |completion| completion.repeat(self, delay));
         async { commit(committing?, tx).await }
     }
+}
+
+async fn begun<'c>(outbox: &Outbox, builder: TransactionBuilder<'c>) -> Result<JobTransaction<'c>> {
+    outbox.is_in(Dialect::Postgres)?;
+    let tx = builder.start().await?;
+    let begun = tx.query_typed_opt(&adapter::begun_sql(outbox), &[]).await?;
+    let number = begun.map(|begun| begun.try_get(0)).transpose()?.unwrap_or_default();
+    Ok(JobTransaction { tx, outbox: outbox.clone(), number })
 }
 
 async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result<Done<T>> {

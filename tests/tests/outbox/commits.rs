@@ -20,6 +20,7 @@ use queue_outbox::{Dialect, Error, Outbox, OutboxChange, Relay, postgres, sqlite
 use queue_tests::postgres::connect;
 use queue_worker::Worker;
 use rusqlite::Connection;
+use tokio_postgres::IsolationLevel;
 
 use crate::bed::{Bed, Database, Place, job, open, places};
 
@@ -407,6 +408,10 @@ async fn refused_by_server(url: &str) {
     tx.batch_execute("COMMIT").await.unwrap();
     let ended = ctx.commit(tx, ()).await;
     assert!(matches!(ended, Err(Error::Ended { .. })), "{ended:?}");
+    let tx = context().begin_with(&outbox, &mut client, IsolationLevel::Serializable).await.unwrap();
+    let level: String = tx.query_one("SHOW transaction_isolation", &[]).await.unwrap().get(0);
+    assert_eq!(level, "serializable");
+    drop(tx);
     let with_sqlite = Outbox::with_database(Dialect::Sqlite, "main", vec![0; 16], 1).unwrap();
     assert!(matches!(context().begin(&with_sqlite, &mut client).await, Err(Error::OtherDatabase)));
     // What the server forgets at a crash is stored at once in this transaction, unless the application has it otherwise.
