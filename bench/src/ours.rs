@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_contender::{About, Contender, Error, Jobs};
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{Registry, prelude::*};
 use queue_outbox::{
     Dialect, Outbox, Relay,
     postgres::{EnqueueAllIn, EnqueueIn},

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{Registry, prelude::*};
 use queue_worker::Worker;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! The events of the suite: each carries a plan, as jobs do, for the handlers of all subscriptions.
 
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{Registry, prelude::*};
 
 use crate::{
     history::Recorder,

@@ -11,7 +11,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use queue_core::{Begin, JobId};
+use queue_core::{JobId, topics::Begin};
 use serde::{Deserialize, Serialize};
 
 /// Where an operation stands.

@@ -7,12 +7,12 @@ use std::{
 };
 
 use queue_core::{
+    __private::Envelope,
     Result,
     broker::{
         self, Broker, DynBroker, Extend, Extended, OverdueLane, ScheduleAnswer, SetSchedule, Subscribe, Turn, TurnAnswer, Wrapper,
         subscription_address,
     },
-    envelope::Envelope,
 };
 use serde::{Deserialize, Serialize};
 

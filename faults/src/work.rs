@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{envelope::Envelope, prelude::*, registry::Registry};
+use queue_core::{__private::Envelope, Registry, prelude::*};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Operation, Phase, Recorder, job_name};

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| queue_core::__fuzz::scan(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| queue_core::__private::fuzz::scan(bytes));

@@ -11,8 +11,8 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use queue_core::{
-    Aging,
     broker::{JobState, Priority},
+    inspect::Aging,
 };
 
 use super::commands::Command;

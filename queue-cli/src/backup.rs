@@ -39,7 +39,7 @@ pub(super) fn backup(client: &Client, args: &BackupArgs) -> Result<(), Failure> 
         let problem = format!("{} is not a SQLite file: back up the server's RDB or append-only file instead", info.location);
         return Err(Failure::new(Exit::Usage, problem));
     }
-    let bytes = queue_core::sqlite::backup(Path::new(&info.location), &args.file)?;
+    let bytes = queue_core::__private::backup(Path::new(&info.location), &args.file)?;
     let made = Made { file: args.file.display().to_string(), bytes };
     if args.format.json {
         print_json(&made)?

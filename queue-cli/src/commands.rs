@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use queue_core::{Client, registry::Registry};
+use queue_core::{Client, Registry};
 
 #[cfg(feature = "sqlite")]
 use super::backup;

@@ -9,8 +9,9 @@ use std::{
 };
 
 use queue_core::{
-    Client, Error, Inspector, JobRecord,
+    Client, Error,
     broker::{Audit, Counter, Damage, Durability, JobState, OutboxRecord, QueueStats, SweepLimits, topic_address, topic_at},
+    inspect::{Inspector, JobRecord},
     schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
@@ -455,7 +456,7 @@ mod tests {
 
     #[test]
     fn more_workers_are_advised_only_where_jobs_wait_for_a_slot_of_a_worker() {
-        for reason in queue_core::Reason::NAMES {
+        for reason in queue_core::inspect::Reason::NAMES {
             let advises = why_long(reason).is_some_and(|(_, advice)| advice.starts_with("start more workers"));
             assert_eq!(advises, reason == "behind", "{reason}");
         }
@@ -464,8 +465,8 @@ mod tests {
     #[tokio::test]
     async fn jobs_that_wait_for_a_rate_name_the_limit_and_the_expected_end() {
         use queue_core::{
+            RawJob,
             broker::{ProcessId, Register, Turn},
-            client::RawJob,
         };
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (inspector, lease) = (client.inspector(), Duration::from_secs(60));

@@ -1,6 +1,9 @@
 //! `queues drain` and `queues purge`: all jobs that wait go, or all but those that run.
 
-use queue_core::{Client, Inspector, JobState, NewOperation, OperationKind};
+use queue_core::{
+    Client, JobState,
+    inspect::{Inspector, NewOperation, OperationKind},
+};
 
 use super::{
     args::Format,

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_core::{Client, Edit, Edited, JobAddress, JobId, Priority, Seen, registry::Registry};
+use queue_core::{
+    Client, JobAddress, JobId, Priority, Registry,
+    inspect::{Edit, Edited, Seen},
+};
 use serde::Serialize;
 
 use super::{

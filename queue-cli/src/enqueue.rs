@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io::Read};
 
-use queue_core::{Client, Error, Stored, client::RawJob, registry::Registry};
+use queue_core::{Client, Error, RawJob, Registry, Stored};
 use serde::Serialize;
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
 
 /// A job of a task that this program does not have.
 pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
-    Ok(RawJob::new(task, queue_core::payload::map_from_json(task, "args", json)?))
+    Ok(RawJob::new(task, queue_core::__private::map_from_json(task, "args", json)?))
 }
 
 fn json(args: &EnqueueArgs) -> Result<String, Failure> {

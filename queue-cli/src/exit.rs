@@ -2,7 +2,7 @@
 
 use std::{env, io, process::ExitCode};
 
-use queue_core::{Error, outcome::error_text};
+use queue_core::{__private::error_text, Error};
 use serde_json::json;
 
 use super::output::remark;

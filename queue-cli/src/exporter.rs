@@ -7,9 +7,9 @@ use std::{
 };
 
 use queue_core::{
-    Client, Inspector,
-    outcome::error_text,
-    process::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond},
+    __private::{Answer, CLIENTS, REFUSED_PAUSE, asked, error_text, respond},
+    Client,
+    inspect::Inspector,
 };
 use tokio::{
     net::{TcpListener, TcpStream},

@@ -2,7 +2,10 @@
 
 use std::time::SystemTime;
 
-use queue_core::{Client, FailureKind, Fingerprint};
+use queue_core::{
+    Client,
+    inspect::{FailureKind, Fingerprint},
+};
 use serde::Serialize;
 
 use super::{

@@ -4,8 +4,10 @@ use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
 use queue_core::{
-    Cleared, Client, Filter, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup, address::check_queue,
+    __private::check_queue,
+    Client,
     broker::MAX_ITEMS,
+    inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup},
 };
 use serde::Serialize;
 use serde_json::json;

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use queue_core::{Client, History, HistoryRow, HistorySpan};
+use queue_core::{
+    Client,
+    inspect::{History, HistoryRow, HistorySpan},
+};
 use serde::Serialize;
 
 use super::{

@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
-use queue_core::{Change, Client, Filter, JobRecord, JobState, Running};
+use queue_core::{
+    Client, JobState,
+    inspect::{Change, Filter, JobRecord, Running},
+};
 
 use super::{
     again::Again,

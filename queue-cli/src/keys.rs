@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use queue_core::{Client, Error, UniqueKey, address::check_queue};
+use queue_core::{__private::check_queue, Client, Error, inspect::UniqueKey};
 use serde::Serialize;
 use serde_json::json;
 
@@ -156,7 +156,7 @@ async fn release(client: &Client, queue: &str, key: UniqueKey, format: &Format) 
 
 #[cfg(test)]
 mod tests {
-    use queue_core::{client::RawJob, payload::map_from_json};
+    use queue_core::{__private::map_from_json, RawJob};
 
     use super::*;
     use crate::output::held_back;

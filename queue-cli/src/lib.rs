@@ -3,7 +3,7 @@
 //!
 //! `args` reads the arguments, `commands` lists the commands, one file per noun carries them out, `output` writes tables
 //! and JSON, and `exit` converts errors into exit codes. All commands use only [`Client`](queue_core::Client) and
-//! [`Inspector`](queue_core::Inspector).
+//! [`Inspector`](queue_core::inspect::Inspector).
 
 mod again;
 mod answers;

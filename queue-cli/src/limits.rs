@@ -4,8 +4,9 @@ use std::{str::FromStr, time::SystemTime};
 
 use clap::Subcommand;
 use queue_core::{
-    Client, LimitInfo, LimitKeyInfo, LimitRule, Rate,
-    address::{check_name, check_queue},
+    __private::{check_name, check_queue},
+    Client,
+    inspect::{LimitInfo, LimitKeyInfo, LimitRule, Rate},
 };
 use serde::Serialize;
 use serde_json::json;

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::process::DROPPED_LINES;
+use queue_core::__private::DROPPED_LINES;
 use tracing::Subscriber;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,

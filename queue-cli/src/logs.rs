@@ -2,7 +2,10 @@
 
 use std::time::SystemTime;
 
-use queue_core::{Client, JobLog, LogLine, Progress};
+use queue_core::{
+    Client, Progress,
+    inspect::{JobLog, LogLine},
+};
 
 use super::{
     args::Format,

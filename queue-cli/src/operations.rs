@@ -4,7 +4,10 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use queue_core::{Client, Inspector, NewOperation, Operation, OperationState, RunOperation};
+use queue_core::{
+    Client,
+    inspect::{Inspector, NewOperation, Operation, OperationState, RunOperation},
+};
 use serde_json::json;
 
 use super::{

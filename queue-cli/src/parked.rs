@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::SystemTime};
 
 use queue_core::{
-    Inspector, JobRecord, Pause, PauseOf, Result, WorkerRecord,
+    Result,
     broker::{JobState, MAX_ITEMS, QueueStats},
+    inspect::{Inspector, JobRecord, Pause, PauseOf, WorkerRecord},
 };
 use serde::Serialize;
 
@@ -123,9 +124,8 @@ mod tests {
     use std::time::Duration;
 
     use queue_core::{
-        Client,
+        Client, RawJob,
         broker::{Ending, Finish, ProcessId, Register, Turn, WorkerInfo},
-        client::RawJob,
     };
 
     use super::*;

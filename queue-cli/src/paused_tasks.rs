@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use clap::Subcommand;
-use queue_core::{Client, HistorySpan, Pause, PauseOf, StoredPause, address::check_queue, registry::Registry};
+use queue_core::{
+    __private::check_queue,
+    Client, Registry,
+    inspect::{HistorySpan, Pause, PauseOf, StoredPause},
+};
 use serde::Serialize;
 use serde_json::json;
 

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use queue_core::{__private::next_time_of_day, Pause, Pausing};
+use queue_core::{
+    __private::next_time_of_day,
+    inspect::{Pause, Pausing},
+};
 
 use super::{
     args::{duration, time},

@@ -4,7 +4,12 @@ use std::{pin::pin, time::Duration};
 
 use clap::Subcommand;
 use futures_util::{StreamExt, stream};
-use queue_core::{Aging, Client, Error, OperationKind, Pause, PauseOf, broker::QueueStats, outcome::error_text};
+use queue_core::{
+    __private::error_text,
+    Client, Error,
+    broker::QueueStats,
+    inspect::{Aging, OperationKind, Pause, PauseOf},
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -290,7 +295,7 @@ fn way_out(client: &Client, name: &str, queues: &[String]) -> String {
 
 /// The same names, if all of them exist: nothing is done for some when one is misspelled.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
-    names.iter().try_for_each(|name| queue_core::address::check_queue(name))?;
+    names.iter().try_for_each(|name| queue_core::__private::check_queue(name))?;
     let queues = match client.inspector().queues().await {
         Ok(queues) => queues,
         // In a cluster their own server may answer all the same.

@@ -1,7 +1,9 @@
 //! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
 use queue_core::{
-    Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, NewOperation, Operation, QueueStats, outcome::error_text,
+    __private::error_text,
+    Client, Error, JobAddress, JobState,
+    inspect::{Change, Changed, Filter, Inspector, NewOperation, Operation, QueueStats},
 };
 use serde::Serialize;
 

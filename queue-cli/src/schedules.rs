@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::Subcommand;
 use queue_core::{
-    CatchUp, Client, Overlap, Schedule, ScheduleAddress, ScheduleRecord, broker::Priority, client::RawJob, registry::Registry,
+    Client, RawJob, Registry,
+    broker::Priority,
+    schedule::{CatchUp, Overlap, Schedule, ScheduleAddress, ScheduleRecord},
 };
 use serde::Serialize;
 

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use queue_core::{Client, Filter, JobRecord};
+use queue_core::{
+    Client,
+    inspect::{Filter, JobRecord},
+};
 use serde::Serialize;
 
 use super::{

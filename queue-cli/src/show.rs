@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use queue_core::{Client, Error, JobRecord, JobState, Reason, client::LONGEST};
+use queue_core::{
+    __private::LONGEST,
+    Client, Error, JobState,
+    inspect::{JobRecord, Reason},
+};
 
 use super::{
     args::Format,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use queue_core::{
-    Client, Error, HistorySpan,
+    Client, Error,
     broker::{JobState, OutboxRecord, QueueStats},
+    inspect::HistorySpan,
 };
 use serde::Serialize;
 
@@ -199,7 +200,7 @@ fn depths(rows: &[QueueStatus]) -> String {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use queue_core::OutboxDepth;
+    use queue_core::inspect::OutboxDepth;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::process::{exit_soon, listen};
+use queue_core::__private::{exit_soon, listen};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::exit::{Exit, Failure};

@@ -1,9 +1,8 @@
 //! `tasks`: the tasks of this program.
 
 use queue_core::{
-    handler::{HandlerDef, RunFn},
-    registry::Registry,
-    task::{ParamDef, TaskDef},
+    __private::{HandlerDef, ParamDef, RunFn},
+    Registry, TaskDef,
 };
 use serde::Serialize;
 

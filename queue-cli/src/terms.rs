@@ -1,6 +1,6 @@
 //! Filters on the command line, in several parts.
 
-use queue_core::{Error, Filter};
+use queue_core::{Error, inspect::Filter};
 
 /// The filter of these parts: all terms have to match.
 pub(super) fn filter(parts: &[&[String]]) -> Result<Filter, Error> {

@@ -11,8 +11,10 @@ use std::{
 
 use clap::Subcommand;
 use queue_core::{
-    Begin, Client, EventInfo, Publication, Retention, TopicInfo, address::check_name, broker::subscription_at, event::declared_events,
-    registry::Registry,
+    __private::{check_name, declared_events},
+    Client, Registry,
+    broker::subscription_at,
+    topics::{Begin, EventInfo, Publication, Retention, TopicInfo},
 };
 
 use self::{

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use queue_core::{Client, Filter, Lost, Transition, Watched};
+use queue_core::{
+    Client,
+    inspect::{Filter, Lost, Transition, Watched},
+};
 use serde::Serialize;
 
 use super::{

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use clap::Subcommand;
 use queue_core::{
-    Client, JobRecord, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
+    Client,
     broker::{ProcessId, bytes},
+    inspect::{JobRecord, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord},
 };
 
 use self::ask::AskArgs;

@@ -1,10 +1,47 @@
-//! What the expansion of `#[task]` and `#[derive(Task)]` uses, so that a crate with tasks depends on this one alone. Not
-//! part of the public interface.
+//! What the expansion of the macros uses, so that a crate with tasks depends on this one alone, and what the other crates of this
+//! workspace share. Not part of the public interface.
+
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use std::{option::Option, vec::Vec};
 
+#[cfg(feature = "process")]
+pub use crate::process::*;
+#[cfg(feature = "redis")]
+pub use crate::redis::RedisBroker;
+#[cfg(feature = "sqlite")]
+pub use crate::sqlite::{SqliteBroker, backup, url_of};
 pub use crate::text::{is_obeyed, plain, redacted};
+pub use crate::{
+    address::{check_name, check_queue, subscription_at},
+    alarm::Alarm,
+    client::{ENQUEUE_DEADLINE, LONGEST},
+    context::{
+        ContextInit, DataMap, Environment, LeaseClock,
+        completion::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
+    },
+    envelope::{ENVELOPE_VERSION, Envelope},
+    event::{DeclaredEvent, declared_events},
+    handler::{Call, HandlerDef, RunFn, Runnable, Wanted},
+    inspector::{EXPOSED, declare_aging, declare_groups, declare_limits, waiting_in},
+    middleware::Stack,
+    outcome::{Encoded, error_text, forget_panic_place, keep_panic_places, panic_text},
+    payload::{map_from_json, to_json},
+    registry::Submitted,
+    task::{DEFAULT_MAX_ATTEMPTS, ParamDef, ScheduleDef, SubscriptionDef, WithLimits},
+};
+
+/// The stored form of values of the application.
+pub mod codec {
+    pub use crate::codec::{encode, from_json};
+}
+
+/// Jobs as rows of another database.
+pub mod row {
+    pub use crate::client::row::*;
+}
 pub use inventory;
 
 /// The nearest of some words, for "did you mean".
@@ -60,7 +97,7 @@ pub use crate::payload::{
 };
 use crate::{
     context::JobContext,
-    handler::{Handler, Wanted},
+    handler::Handler,
     io::BoxFuture,
     outcome::{NIL, Outcome, TaskReturn, stored_result},
     task::Task,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 
 /// Longest queue, task or given job name, in characters.
-pub const NAME_MAX: usize = 128;
+pub(crate) const NAME_MAX: usize = 128;
 
 /// Checks a queue, task, schedule or given job name: 1 to 128 characters of `A-Z a-z 0-9 . _ -`.
 ///
@@ -44,7 +44,7 @@ pub fn check_queue(queue: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the part that does not fit.
-pub fn check_address(address: &str) -> Result<()> {
+pub(crate) fn check_address(address: &str) -> Result<()> {
     match topic_at(address) {
         Some(topic) => check_name("topic", topic),
         None => check_queue(address),

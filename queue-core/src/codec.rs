@@ -25,10 +25,10 @@ pub(crate) use self::{
 };
 
 /// Deepest nesting of arrays and maps; a variant with content is a map.
-pub const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 
 /// Most values in one message.
-pub const ELEMENTS_MAX: usize = 1_000_000;
+pub(crate) const ELEMENTS_MAX: usize = 1_000_000;
 
 /// Room for most payloads, so that they are written without being moved.
 pub(crate) const USUAL: usize = 256;
@@ -167,7 +167,7 @@ pub(crate) fn unread(problem: &impl fmt::Display) -> Problem {
     ser::Error::custom(format_args!("it cannot be read back: {problem}"))
 }
 
-/// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as [`JobRecord::payload_json`](crate::inspector::JobRecord::payload_json)
+/// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as [`JobRecord::payload_json`](crate::inspect::JobRecord::payload_json)
 /// shows it.
 ///
 /// # Errors
@@ -212,7 +212,7 @@ pub(crate) fn in_few_words(problem: String) -> String {
 ///
 /// # Errors
 /// What is wrong, and at which byte.
-pub fn scan(bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn scan(bytes: &[u8]) -> Result<(), String> {
     match value_end(bytes, 0)? {
         end if end == bytes.len() => Ok(()),
         end => Err(format!("{} bytes follow its end", bytes.len() - end)),

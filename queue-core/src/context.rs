@@ -1,6 +1,6 @@
 //! The context of a running job: its [`JobContext`], and the application's [`Data`].
 
-pub mod completion;
+pub(crate) mod completion;
 mod cost;
 mod remarks;
 
@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::{Notify, mpsc};
 
 use self::{completion::Completion, cost::NowUsed, remarks::Told};
-pub use crate::outcome::CancelCause;
+pub(crate) use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.

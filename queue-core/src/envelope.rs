@@ -50,19 +50,19 @@ use crate::{
 pub const ENVELOPE_VERSION: u8 = 1;
 
 /// Largest payload in bytes.
-pub const PAYLOAD_MAX: usize = 256 * 1024;
+pub(crate) const PAYLOAD_MAX: usize = 256 * 1024;
 
 /// Largest result in bytes; a larger one finishes its job without it.
-pub const RESULT_MAX: usize = 64 * 1024;
+pub(crate) const RESULT_MAX: usize = 64 * 1024;
 
 /// Longest error message in bytes; a longer one is cut.
-pub const ERROR_MAX: usize = 8 * 1024;
+pub(crate) const ERROR_MAX: usize = 8 * 1024;
 
 /// Most headers of a job.
-pub const HEADERS_MAX: usize = 32;
+pub(crate) const HEADERS_MAX: usize = 32;
 
 /// Most bytes of all headers of a job together, names and values.
-pub const HEADER_BYTES_MAX: usize = 4 * 1024;
+pub(crate) const HEADER_BYTES_MAX: usize = 4 * 1024;
 
 /// Where the task's name begins, behind the version and its length.
 const TASK: usize = 2;

@@ -172,7 +172,7 @@ pub enum Error {
         /// The state it is in.
         state: &'static str,
     },
-    /// A job has changed since the version that an [edit](crate::Inspector::edit) names. Nothing
+    /// A job has changed since the version that an [edit](crate::inspect::Inspector::edit) names. Nothing
     /// was changed.
     #[error("cannot edit job `{job}`: it has changed since you read it: {what}; read it again and repeat the edit")]
     EditConflict {
@@ -304,7 +304,7 @@ pub enum Error {
     /// One call has stored some of its jobs or events. The others are not stored, or their state is
     /// unknown. A repeated call would store the stored ones a second time, unless they have given
     /// ids. [`EnqueueAllError`](crate::EnqueueAllError) and
-    /// [`PublishAllError`](crate::PublishAllError) report the state of each item; `?` converts them
+    /// [`PublishAllError`](crate::topics::PublishAllError) report the state of each item; `?` converts them
     /// into this error.
     #[error(
         "{} of {given} are stored; the others are not stored, or their state is unknown: {cause}; repeat the call only for the items that are not stored",

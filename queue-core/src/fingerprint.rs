@@ -24,7 +24,7 @@ const VALUE: char = '*';
 /// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository has the rules. No release changes them.
 ///
 /// ```
-/// use queue_core::Fingerprint;
+/// use queue_core::inspect::Fingerprint;
 ///
 /// let one = Fingerprint::of("order 17 of shop \"acme\": timed out after 30s");
 /// assert_eq!(one, Fingerprint::of("order 4711 of shop \"initech\": timed out after 5s"));

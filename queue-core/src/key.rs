@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Longest key that an application gives, and longest text of a key for people, in bytes.
-pub const KEY_MAX: usize = 256;
+pub(crate) const KEY_MAX: usize = 256;
 
 /// That the jobs of a task are unique, and how. Written by the macros, for `#[task(unique)]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

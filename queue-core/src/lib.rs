@@ -116,76 +116,52 @@
 //! the function: [`TestContext`] makes the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
-// What the worker, the macros and the tests of this workspace share. It is not documented, and may change in any release.
-#[cfg(feature = "fuzz")]
-#[doc(hidden)]
-pub mod __fuzz;
 #[doc(hidden)]
 pub mod __private;
-#[doc(hidden)]
-pub mod address;
-#[doc(hidden)]
-pub mod alarm;
+mod address;
+mod alarm;
 mod begin;
 pub mod broker;
-#[doc(hidden)]
-pub mod client;
-#[doc(hidden)]
-pub mod clock;
-#[doc(hidden)]
-pub mod codec;
-#[doc(hidden)]
-pub mod context;
+mod client;
+mod clock;
+mod codec;
+mod context;
 mod digest;
 mod draft;
-#[doc(hidden)]
-pub mod envelope;
+mod envelope;
 mod error;
-#[doc(hidden)]
-pub mod event;
+mod event;
 mod fingerprint;
 mod group;
-#[doc(hidden)]
-pub mod handler;
-#[doc(hidden)]
-pub mod inject;
-#[doc(hidden)]
-pub mod inspector;
+mod handler;
+mod inject;
+pub mod inspect;
+mod inspector;
 mod io;
-#[doc(hidden)]
-pub mod key;
+mod key;
 mod limit;
-#[doc(hidden)]
-pub mod middleware;
+mod middleware;
 pub mod observe;
-#[doc(hidden)]
-pub mod outcome;
-#[doc(hidden)]
-pub mod parameter;
+mod outcome;
+mod parameter;
 mod pauses;
-#[doc(hidden)]
-pub mod payload;
+mod payload;
 pub mod prelude;
 mod priority;
 #[cfg(feature = "process")]
-#[doc(hidden)]
-pub mod process;
+mod process;
 #[cfg(feature = "redis")]
-#[doc(hidden)]
-pub mod redis;
-#[doc(hidden)]
-pub mod registry;
-#[doc(hidden)]
+mod redis;
+mod registry;
 pub mod schedule;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod sources;
 #[cfg(feature = "sqlite")]
-#[doc(hidden)]
-pub mod sqlite;
-#[doc(hidden)]
-pub mod task;
+mod sqlite;
+mod task;
 mod test_context;
 mod text;
+pub mod topics;
 mod unique;
 
 #[doc = include_str!("docs/event.md")]
@@ -198,41 +174,22 @@ pub use queue_macros::subscribe;
 pub use queue_macros::task;
 
 #[doc(inline)]
-pub use self::broker::{
-    Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
-    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Operation, OperationKind,
-    OperationState, OutboxDepth, OutboxRecord, Pause, PauseOf, Pausing, Priority, QueueStats, Rate, Retention, RuleOf, StoredPause,
-    Trimmed, UniqueKey, Unknown,
-    history::{FailureKind, History, HistoryRow, HistorySpan, ReleaseSeen, RunCounts, Times},
-};
-#[doc(inline)]
-pub use queue_calendar::{CatchUp, Overlap};
+pub use self::broker::{Confirmed, Durability, Hold, JobState, LogLevel, OnConflict, Priority};
 
 pub use self::{
     address::{JobAddress, JobId},
-    client::{
-        Client, EnqueueAllError, Handle, Job, JobResult, Lost, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored,
-        Transition, Watch, Watched,
-    },
+    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, ProgressWatch, RawJob, Stored},
     context::{Data, DataNeed, JobContext, completion::Done},
     draft::Draft,
     error::{Cause, Error, Result},
-    event::{Event, Publication},
-    fingerprint::Fingerprint,
+    event::Event,
     handler::Handler,
     inject::Inject,
-    inspector::{
-        AttemptError, ClearGroup, Cleared, Difference, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, Found, GroupPage,
-        Inspector, JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, NewOperation, OperationPreview, Page, Progress, Reason,
-        RewindPreview, Rewinding, RunOperation, Running, Search, Seen, StoredGroup, SubscriptionInfo, TopicInfo, UnreadableBy, Walk,
-        WorkerAsk, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
-    },
+    inspector::Progress,
     io::BoxFuture,
-    key::UniqueDef,
     middleware::{Middleware, Next},
     outcome::{CancelCause, Failure, Outcome, TaskFailure, TaskResult, TaskReturn},
     registry::Registry,
-    schedule::{Backfilled, Schedule, ScheduleAddress, ScheduleHappened, ScheduleRan, ScheduleRecord, Schedules},
     task::{Backoff, OnIsolation, Task, TaskDef, TaskOutput},
     test_context::TestContext,
 };

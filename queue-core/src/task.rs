@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The queue of a task that names none.
-pub const DEFAULT_QUEUE: &str = "default";
+pub(crate) const DEFAULT_QUEUE: &str = "default";
 
 /// The default of `max_attempts`: after the 25th failure the job is a dead letter.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::Counter;
+use queue_core::inspect::Counter;
 
 use crate::snapshot::Snapshot;
 

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use queue_core::{Error, Filter, Inspector, JobRecord, JobState};
+use queue_core::{
+    Error, JobState,
+    inspect::{Filter, Inspector, JobRecord},
+};
 
 use crate::{params::Params, secrets::Secrets};
 

@@ -28,7 +28,7 @@
 //!
 //! Pages are made on the server and work without script. A small script keeps them up to date while their tab is visible. Styles and
 //! script are part of the binary; a page loads nothing from elsewhere. The dashboard uses [`Client`](queue_core::Client) and
-//! [`Inspector`](queue_core::Inspector) only, and costs nothing while nobody looks.
+//! [`Inspector`](queue_core::inspect::Inspector) only, and costs nothing while nobody looks.
 //!
 //! # Safety
 //!

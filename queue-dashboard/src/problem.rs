@@ -1,7 +1,7 @@
 //! What a request may be answered with instead.
 
 use axum::{http::StatusCode, response::Response};
-use queue_core::{Error, outcome::error_text};
+use queue_core::{__private::error_text, Error};
 
 use crate::{
     guard::Viewer,

@@ -3,7 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use queue_core::{
-    Difference, Durability, JobRecord, JobState, OutboxRecord, Reason, ScheduleRecord, WorkerMode, WorkerRecord, broker::Trouble,
+    Durability, JobState,
+    broker::Trouble,
+    inspect::{Difference, JobRecord, OutboxRecord, Reason, WorkerMode, WorkerRecord},
+    schedule::ScheduleRecord,
 };
 
 use crate::{
@@ -467,7 +470,7 @@ pub(crate) fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::{Client, client::RawJob};
+    use queue_core::{Client, RawJob};
 
     use super::*;
 

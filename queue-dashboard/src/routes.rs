@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use queue_core::{Change, Cleared, WorkerMode};
+use queue_core::inspect::{Change, Cleared, WorkerMode};
 use tracing::Instrument as _;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use queue_core::JobRecord;
+use queue_core::inspect::JobRecord;
 use serde_json::Value;
 
 /// What stands in place of a secret.

@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::request::Parts;
 use futures_util::future::{BoxFuture, Shared as SharedFuture};
-use queue_core::{Client, Inspector, outcome::error_text};
+use queue_core::{__private::error_text, Client, inspect::Inspector};
 use tokio::{
     sync::{Mutex, Semaphore, SemaphorePermit},
     time::timeout,

@@ -8,11 +8,11 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
-    Client, Condition, Counter, Difference, Durability, Error, Inspector, JobRecord, JobState, OutboxRecord, Pause, PauseOf, QueueStats,
-    ScheduleRecord, StoredPause, WorkerRecord,
+    __private::{error_text, waiting_in},
+    Client, Durability, Error, JobState,
     broker::{LAST, ProcessId},
-    inspector::waiting_in,
-    outcome::error_text,
+    inspect::{Condition, Counter, Difference, Inspector, JobRecord, OutboxRecord, Pause, PauseOf, QueueStats, StoredPause, WorkerRecord},
+    schedule::ScheduleRecord,
 };
 
 /// How many calls are on their way at once.

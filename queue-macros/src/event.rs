@@ -138,7 +138,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
             #asks
 
             __queue::inventory::submit! {
-                #core::event::DeclaredEvent { topic: <#name as #core::Event>::TOPIC, name: <#name as #core::Event>::TYPE }
+                #core::__private::DeclaredEvent { topic: <#name as #core::Event>::TOPIC, name: <#name as #core::Event>::TYPE }
             }
 
             impl #core::Event for #name {
@@ -160,7 +160,7 @@ fn fallback(name: &Ident, core: &TokenStream) -> TokenStream {
         }
         #[allow(unused, clippy::all, reason = "stands in for an event with a mistake")]
         impl #core::__private::Fields<#core::__private::OfEvent> for #name {
-            const PARAMS: &'static [#core::task::ParamDef] = &[];
+            const PARAMS: &'static [#core::__private::ParamDef] = &[];
             fn write<S: #core::__private::serde::Serializer>(&self, _: S) -> ::core::result::Result<S::Ok, S::Error> {
                 ::core::unreachable!()
             }

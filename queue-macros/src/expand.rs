@@ -108,7 +108,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             quote!(<#name as __queue::Fields<__queue::OfTask>>::PARAMS),
             quote!(__queue::fields_from_json::<#name, __queue::OfTask>(#task_name, __queue_json)),
             quote!(__queue::check_fields::<#name, __queue::OfTask>(#task_name, __queue_bytes)),
-            quote!(fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#name,), #core::outcome::Outcome> {
+            quote!(fn __queue_arguments(__queue_call: &#core::__private::Call) -> ::core::result::Result<(#name,), #core::Outcome> {
                 __queue::read_fields::<#name, __queue::OfTask>(__queue_call.payload()).map(|__queue_fields| (__queue_fields,))
             }),
         ),
@@ -125,7 +125,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 #(#checks)*
                 ::core::result::Result::Ok(())
             },
-            quote!(fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+            quote!(fn __queue_arguments(__queue_call: &#core::__private::Call) -> ::core::result::Result<(#(#types,)*), #core::Outcome> {
                 let mut __queue_payload = __queue::PayloadReader::new(__queue_call.payload())?;
                 let __queue_context = &__queue_call.context;
                 ::core::result::Result::Ok((#(#values,)*))
@@ -138,16 +138,16 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
     let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(__queue_def.schedules = &[#(#schedule_definitions),*];));
-    let with_limits =
-        (!task.options.limits.is_empty()).then(|| quote!(__queue::inventory::submit! { #core::task::WithLimits(&__QUEUE_DEFINITION) }));
+    let with_limits = (!task.options.limits.is_empty())
+        .then(|| quote!(__queue::inventory::submit! { #core::__private::WithLimits(&__QUEUE_DEFINITION) }));
     let assignments = task.options.assignments(&core, &task.task_name, task.params);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let read_back = read_back(return_type);
     let commits = commits(return_type);
     let (run_fn, end, refused) = if task.blocking {
-        (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(__queue_end))
+        (quote!(Blocking), quote!(#core::Outcome), quote!(__queue_end))
     } else {
-        (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(__queue_end)))
+        (quote!(Async), quote!(#core::BoxFuture<'static, #core::Outcome>), quote!(__queue::ended(__queue_end)))
     };
     quote! {
         #[allow(
@@ -167,19 +167,19 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 #returned
                 #read_back
 
-                fn definition() -> &'static #core::task::TaskDef {
+                fn definition() -> &'static #core::TaskDef {
                     &__QUEUE_DEFINITION
                 }
             }
 
-            impl #core::handler::Runnable for #name {
-                fn handler() -> &'static #core::handler::HandlerDef {
+            impl #core::__private::Runnable for #name {
+                fn handler() -> &'static #core::__private::HandlerDef {
                     &__QUEUE_HANDLER
                 }
             }
 
-            static __QUEUE_DEFINITION: #core::task::TaskDef = {
-                let mut __queue_def = #core::task::TaskDef::new(#task_name, __queue_from_json);
+            static __QUEUE_DEFINITION: #core::TaskDef = {
+                let mut __queue_def = #core::TaskDef::new(#task_name, __queue_from_json);
                 #assignments
                 #schedule_definitions
                 #commits
@@ -189,12 +189,12 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 __queue_def.line = ::core::line!();
                 __queue_def
             };
-            static __QUEUE_HANDLER: #core::handler::HandlerDef = #core::handler::HandlerDef {
+            static __QUEUE_HANDLER: #core::__private::HandlerDef = #core::__private::HandlerDef {
                 task: &__QUEUE_DEFINITION,
-                run: #core::handler::RunFn::#run_fn(__queue_run),
+                run: #core::__private::RunFn::#run_fn(__queue_run),
                 needs: __queue_needs,
             };
-            const __QUEUE_PARAMS: &[#core::task::ParamDef] = #definitions;
+            const __QUEUE_PARAMS: &[#core::__private::ParamDef] = #definitions;
 
             fn __queue_needs() -> __queue::Vec<#core::DataNeed> {
                 let __queue_found: __queue::Vec<__queue::Vec<#core::DataNeed>> = __queue::Vec::from([#(#needs),*]);
@@ -211,14 +211,14 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
 
             #arguments
 
-            fn __queue_run(__queue_call: #core::handler::Call) -> #end {
+            fn __queue_run(__queue_call: #core::__private::Call) -> #end {
                 match __queue_arguments(&__queue_call) {
                     ::core::result::Result::Ok((#(#variables,)*)) => #run,
                     ::core::result::Result::Err(__queue_end) => #refused,
                 }
             }
 
-            __queue::inventory::submit! { #core::registry::Submitted(&__QUEUE_HANDLER) }
+            __queue::inventory::submit! { #core::__private::Submitted(&__QUEUE_HANDLER) }
             #with_limits
         };
     }

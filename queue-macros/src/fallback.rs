@@ -93,13 +93,13 @@ fn task(name: &Ident, output: &Type, core: &TokenStream) -> TokenStream {
         impl #core::Task for #name {
             type Return = #output;
 
-            fn definition() -> &'static #core::task::TaskDef {
+            fn definition() -> &'static #core::TaskDef {
                 ::core::unreachable!()
             }
         }
 
-        impl #core::handler::Runnable for #name {
-            fn handler() -> &'static #core::handler::HandlerDef {
+        impl #core::__private::Runnable for #name {
+            fn handler() -> &'static #core::__private::HandlerDef {
                 ::core::unreachable!()
             }
         }

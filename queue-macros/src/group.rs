@@ -151,9 +151,9 @@ impl Group {
             None => quote!(::core::option::Option::None),
         };
         let (cap, max_size) = (option(self.cap.map(|cap| quote!(#cap))), option(self.max_size.map(|most| quote!(#most))));
-        let order = option(self.order.as_ref().map(|order| quote!(#core::GroupOrder::#order)));
+        let order = option(self.order.as_ref().map(|order| quote!(#core::inspect::GroupOrder::#order)));
         let says = self.cap.is_some() || self.max_size.is_some() || self.order.is_some();
-        let rule = says.then(|| quote!(__queue_def.group_rule = #core::GroupRule::made(#cap, #max_size, #order);));
+        let rule = says.then(|| quote!(__queue_def.group_rule = #core::inspect::GroupRule::made(#cap, #max_size, #order);));
         quote!(#by #rule)
     }
 }

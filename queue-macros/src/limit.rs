@@ -145,12 +145,12 @@ impl Limit {
         };
         let (concurrency, burst) = (number(self.concurrency), number(self.burst));
         let rate = match self.rate {
-            Some((count, period)) => quote!(::core::option::Option::Some(#core::Rate::checked(#count, #period))),
+            Some((count, period)) => quote!(::core::option::Option::Some(#core::inspect::Rate::checked(#count, #period))),
             None => quote!(::core::option::Option::None),
         };
         quote!({
             const __QUEUE_BY: &[&::core::primitive::str] = &[#(#by),*];
-            #core::LimitDef::made(#name, __QUEUE_BY, #group, #concurrency, #rate, #burst)
+            #core::inspect::LimitDef::made(#name, __QUEUE_BY, #group, #concurrency, #rate, #burst)
         })
     }
 }

@@ -252,7 +252,7 @@ impl Options {
             quote!(__queue_def.backoff = ::core::option::Option::Some(#core::Backoff { base: #base, max: #max });)
         });
         let priority = self.priority.as_ref().map(|name| quote!(__queue_def.priority = #core::broker::Priority::#name;));
-        let isolation = self.on_isolation.as_ref().map(|name| quote!(__queue_def.on_isolation = #core::task::OnIsolation::#name;));
+        let isolation = self.on_isolation.as_ref().map(|name| quote!(__queue_def.on_isolation = #core::OnIsolation::#name;));
         let unique = self.unique.as_ref().map(|unique| unique.assignment(core, params));
         let group = self.group.as_ref().map(|group| group.assignment(core, params));
         let limits = self.limits.iter().map(|limit| limit.definition(core, task_name, params));

@@ -284,7 +284,7 @@ impl Param {
     /// Its `ParamDef`.
     pub(crate) fn definition(&self, core: &TokenStream) -> TokenStream {
         let (key, ty, (required, option)) = (self.key(), shown(&self.ty), self.presence());
-        quote!(#core::task::ParamDef { name: #key, ty: #ty, required: #required, option: #option })
+        quote!(#core::__private::ParamDef { name: #key, ty: #ty, required: #required, option: #option })
     }
 }
 
@@ -332,7 +332,7 @@ pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container,
         #default
 
         impl __queue::Fields<__queue::#role> for #of {
-            const PARAMS: &'static [#core::task::ParamDef] = &[#(#definitions),*];
+            const PARAMS: &'static [#core::__private::ParamDef] = &[#(#definitions),*];
             const NILS: &'static [(&'static ::core::primitive::str, ::core::primitive::bool)] = &[#(#nils),*];
 
             fn write<__QueueS: __queue::serde::Serializer>(

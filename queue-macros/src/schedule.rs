@@ -203,7 +203,7 @@ impl Schedule {
             None => quote!(::core::option::Option::None),
         };
         let definition = quote! {
-            #core::task::ScheduleDef {
+            #core::__private::ScheduleDef {
                 name: #name,
                 expression: #expression,
                 tz: #zone,

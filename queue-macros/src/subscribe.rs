@@ -82,7 +82,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
         Some(_) => (
             quote!(__queue::end::<#name>(#called, &__queue_call.wants_result)),
             quote!(Blocking),
-            quote!(#core::outcome::Outcome),
+            quote!(#core::Outcome),
             quote!(__queue_end),
         ),
         None => {
@@ -91,7 +91,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
             } else {
                 quote_spanned!(name.span()=> __queue::Given::<{ #(#given)&&* }>::run::<#name, _>(#called, #wanted))
             };
-            (run, quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(__queue_end)))
+            (run, quote!(Async), quote!(#core::BoxFuture<'static, #core::Outcome>), quote!(__queue::ended(__queue_end)))
         }
     };
     let title = format!("A function of the subscription `{subscription}`.");
@@ -118,24 +118,24 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                 #returned
                 #read_back
 
-                fn definition() -> &'static #core::task::TaskDef {
+                fn definition() -> &'static #core::TaskDef {
                     &__QUEUE_DEFINITION
                 }
             }
 
-            impl #core::handler::Runnable for #name {
-                fn handler() -> &'static #core::handler::HandlerDef {
+            impl #core::__private::Runnable for #name {
+                fn handler() -> &'static #core::__private::HandlerDef {
                     &__QUEUE_HANDLER
                 }
             }
 
             const __QUEUE_TOPIC: &::core::primitive::str = #of_event::TOPIC;
             const __QUEUE_ADDRESS: [::core::primitive::u8; #subscription.len() + 1 + __QUEUE_TOPIC.len()] = __queue::subscription_address(#subscription, __QUEUE_TOPIC);
-            static __QUEUE_DEFINITION: #core::task::TaskDef = {
-                let mut __queue_def = #core::task::TaskDef::new(#of_event::TYPE, #of_event::payload_from_json);
+            static __QUEUE_DEFINITION: #core::TaskDef = {
+                let mut __queue_def = #core::TaskDef::new(#of_event::TYPE, #of_event::payload_from_json);
                 #assignments
                 __queue_def.queue = __queue::text(&__QUEUE_ADDRESS);
-                __queue_def.subscription = ::core::option::Option::Some(#core::task::SubscriptionDef {
+                __queue_def.subscription = ::core::option::Option::Some(#core::__private::SubscriptionDef {
                     name: #subscription,
                     topic: __QUEUE_TOPIC,
                     begin: #begin,
@@ -148,9 +148,9 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                 __queue_def.line = ::core::line!();
                 __queue_def
             };
-            static __QUEUE_HANDLER: #core::handler::HandlerDef = #core::handler::HandlerDef {
+            static __QUEUE_HANDLER: #core::__private::HandlerDef = #core::__private::HandlerDef {
                 task: &__QUEUE_DEFINITION,
-                run: #core::handler::RunFn::#run_fn(__queue_run),
+                run: #core::__private::RunFn::#run_fn(__queue_run),
                 needs: __queue_needs,
             };
 
@@ -159,19 +159,19 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                 __queue_found.into_iter().flatten().collect()
             }
 
-            fn __queue_arguments(__queue_call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+            fn __queue_arguments(__queue_call: &#core::__private::Call) -> ::core::result::Result<(#(#types,)*), #core::Outcome> {
                 let __queue_context = &__queue_call.context;
                 ::core::result::Result::Ok((#(#values,)*))
             }
 
-            fn __queue_run(__queue_call: #core::handler::Call) -> #end {
+            fn __queue_run(__queue_call: #core::__private::Call) -> #end {
                 match __queue_arguments(&__queue_call) {
                     ::core::result::Result::Ok((#(#variables,)*)) => #run,
                     ::core::result::Result::Err(__queue_end) => #refused,
                 }
             }
 
-            __queue::inventory::submit! { #core::registry::Submitted(&__QUEUE_HANDLER) }
+            __queue::inventory::submit! { #core::__private::Submitted(&__QUEUE_HANDLER) }
         };
     }
 }

@@ -187,7 +187,7 @@ impl Unique {
         let payload = keeps.then(|| quote!(__queue_unique.keep_payload = true;));
         quote! {
             __queue_def.unique = ::core::option::Option::Some({
-                let mut __queue_unique = #core::UniqueDef::DEFAULT;
+                let mut __queue_unique = #core::inspect::UniqueDef::DEFAULT;
                 #by #hold #on_conflict #payload
                 __queue_unique
             });

@@ -16,8 +16,8 @@ use std::{
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream::iter};
 use queue_core::{
+    __private::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
     Client, Done, JobAddress, JobContext, JobState,
-    context::completion::{Completion, EffectsKey, Endings, FoundEnding, StoredEnding, effects_before, effects_key},
 };
 use tokio::sync::oneshot;
 

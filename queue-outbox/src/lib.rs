@@ -35,7 +35,7 @@ pub mod sqlite;
 #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
 mod store;
 
-pub use queue_core::{Done, client::row::Outgoing};
+pub use queue_core::{__private::row::Outgoing, Done};
 
 pub use self::{
     desk::{OutboxChange, OutboxQueue, OutboxRow, OutboxRowId},

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use queue_core::{
+    __private::row::{Middlewares, Outgoing, digest_of, encode},
     JobAddress, Middleware,
     broker::GroupName,
-    client::row::{Middlewares, Outgoing, digest_of, encode},
 };
 
 use crate::{

@@ -24,7 +24,7 @@ pub(crate) mod store;
 mod tls;
 mod url;
 
-use queue_core::{Event, JobAddress, client::row::Outgoing};
+use queue_core::{__private::row::Outgoing, Event, JobAddress};
 use tokio_postgres::{
     Client, Transaction,
     error::SqlState,
@@ -69,7 +69,7 @@ impl Outbox {
     }
 }
 
-/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::Publication).
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::topics::Publication).
 pub trait EnqueueIn: Outgoing + Send + Sized {
     /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
     ///
@@ -92,7 +92,7 @@ impl<J: Outgoing + Send> EnqueueIn for J {
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
     /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
-    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::Publication).
+    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::topics::Publication).
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).

@@ -9,8 +9,9 @@ use futures_util::{
     future::{Either, join_all, select},
 };
 use queue_core::{
-    Client, OutboxDepth, OutboxRecord,
+    Client,
     broker::{ProcessId, history::Report},
+    inspect::{OutboxDepth, OutboxRecord},
 };
 use tokio::{sync::watch, time::Instant};
 

@@ -25,7 +25,7 @@
 mod commit;
 pub(crate) mod store;
 
-use queue_core::{Event, JobAddress, client::row::Outgoing};
+use queue_core::{__private::row::Outgoing, Event, JobAddress};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub use self::commit::{Commit, JobTransaction};
@@ -47,7 +47,7 @@ impl Outbox {
     }
 }
 
-/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::Publication).
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::topics::Publication).
 pub trait EnqueueIn: Outgoing + Sized {
     /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
     ///
@@ -67,7 +67,7 @@ impl<J: Outgoing> EnqueueIn for J {}
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
     /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
-    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::Publication).
+    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::topics::Publication).
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).

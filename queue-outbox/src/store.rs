@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use queue_core::{client::row::digest_of, context::completion::EffectsKey, envelope::Envelope};
+use queue_core::__private::{EffectsKey, Envelope, row::digest_of};
 
 use crate::{
     completion::EffectsRow,
@@ -131,7 +131,7 @@ pub(crate) struct Take<'a> {
 pub(crate) fn readable(queue: &str, rows: Vec<Row>) -> (Vec<Row>, Vec<(Row, String)>, Option<queue_core::Error>) {
     let (mut good, mut bad) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
-        match queue_core::client::row::decode(queue, &row.id, &row.body, row.created_ms, row.age) {
+        match queue_core::__private::row::decode(queue, &row.id, &row.body, row.created_ms, row.age) {
             Ok(_) => good.push(row),
             Err(newer @ queue_core::Error::SchemaTooNew { .. }) => return (good, bad, Some(newer)),
             Err(error) => bad.push((row, error.to_string())),
@@ -216,7 +216,7 @@ pub(crate) fn shown_holder(holder: &[u8]) -> String {
 
 /// A row as a person sees it.
 pub(crate) fn shown(queue: &str, row: &Row, put_off: bool, refused: Option<String>) -> OutboxRow {
-    let decoded = queue_core::client::row::decode(queue, &row.id, &row.body, row.created_ms, row.age).ok();
+    let decoded = queue_core::__private::row::decode(queue, &row.id, &row.body, row.created_ms, row.age).ok();
     let task = decoded.and_then(|job| Some(Envelope::decode(&job.envelope).ok()?.task.to_string()));
     OutboxRow { id: row.name(), task, age: row.age, put_off, refused }
 }

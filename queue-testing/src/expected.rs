@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_core::{JobRecord, JobState, Priority, Task, TaskDef, envelope::Envelope};
+use queue_core::{__private::Envelope, JobState, Priority, Task, TaskDef, inspect::JobRecord};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The assertions.
 
-/// Asserts that a job waits in the queue, and returns its [`JobRecord`](queue_core::JobRecord).
+/// Asserts that a job waits in the queue, and returns its [`JobRecord`](queue_core::inspect::JobRecord).
 ///
 /// The pattern names parameters of the task with their expected values. With `..` at its end, the job may have others; without it, all have to be named.
 /// A task alone matches any parameters. Jobs that wait for any reason count, and jobs that run; with `state`, the jobs in that state alone.

@@ -10,10 +10,13 @@ use std::{
 };
 
 use queue_core::{
-    Client, Inspector, Job, JobRecord, JobState, Task, TaskOutput,
+    __private::{
+        SqliteBroker,
+        row::{Middlewares, Outgoing},
+    },
+    Client, Job, JobState, Task, TaskOutput,
     broker::{DynBroker, Ending, SweepLimits},
-    client::row::{Middlewares, Outgoing},
-    sqlite::SqliteBroker,
+    inspect::{Inspector, JobRecord},
 };
 use queue_worker::{__testing::Inline, Worker, WorkerError};
 use serde::de::DeserializeOwned;

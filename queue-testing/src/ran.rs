@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use queue_core::{BuryReason, JobAddress, broker::Ending};
+use queue_core::{JobAddress, broker::Ending, inspect::BuryReason};
 use queue_worker::__testing::InlineRan;
 
 /// How a run of a job ended, as the broker stored it.

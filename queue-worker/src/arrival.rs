@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use queue_core::{
+    __private::{declare_groups, declare_limits as declare},
     Error,
     broker::{Durability, DynBroker},
-    inspector::{declare_groups, declare_limits as declare},
 };
 use tokio::sync::oneshot;
 

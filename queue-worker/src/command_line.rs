@@ -3,7 +3,10 @@
 use std::{error::Error, future::poll_fn, net::SocketAddr, pin::pin, process::ExitCode, task::Poll, time::Duration};
 
 use queue_cli::__worker::{self as cli, AllEvents, Exit, Failure, Log, at_signals, duration};
-use queue_core::{Client, LogLevel, outcome::error_text, process::exit_soon};
+use queue_core::{
+    __private::{error_text, exit_soon},
+    Client, LogLevel,
+};
 
 use crate::{JobLogLayer, QueueConfig, Worker, WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 

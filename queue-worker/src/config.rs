@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use queue_core::{
+    __private::DEFAULT_MAX_ATTEMPTS,
     Backoff, Failure,
     broker::{CrashRule, SweepLimits},
-    task::DEFAULT_MAX_ATTEMPTS,
 };
 
 /// How long a cancelled handler may run before it is dropped.

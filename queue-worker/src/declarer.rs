@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::{
-    inspector::{declare_aging, declare_groups, declare_limits},
+    __private::{declare_aging, declare_groups, declare_limits},
     schedule::declare,
 };
 

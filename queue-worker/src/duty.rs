@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use queue_core::{broker::DynBroker, outcome::panic_text};
+use queue_core::{__private::panic_text, broker::DynBroker};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

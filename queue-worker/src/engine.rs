@@ -13,14 +13,9 @@ use std::{
 
 use futures_util::FutureExt;
 use queue_core::{
-    Client,
+    __private::{Endings, Environment, HandlerDef, LeaseClock, Stack, panic_text},
+    Client, Registry,
     broker::{Condition, DynBroker, ProcessId, Subscribe, WorkerInfo},
-    context::completion::Endings,
-    context::{Environment, LeaseClock},
-    handler::HandlerDef,
-    middleware::Stack,
-    outcome::panic_text,
-    registry::Registry,
     schedule::Prepared,
 };
 use tokio::sync::{mpsc, oneshot, watch};

@@ -7,11 +7,12 @@ use std::{
 };
 
 use queue_core::{
-    Fingerprint, JobId,
+    JobId,
     broker::{
         Ending,
         history::{CRASHED, FailureKind, KINDS_REPORTED, OTHERS},
     },
+    inspect::Fingerprint,
 };
 
 /// By queue and fingerprint.

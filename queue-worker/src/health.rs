@@ -4,7 +4,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use queue_core::process::{Answer, DROPPED_LINES};
+use queue_core::__private::{Answer, DROPPED_LINES};
 use serde::Serialize;
 
 use crate::{engine::Shared, time::now, tuning::STALLED};

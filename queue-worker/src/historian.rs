@@ -125,8 +125,9 @@ impl Reported {
 #[cfg(test)]
 mod tests {
     use queue_core::{
-        Client, HistorySpan,
+        Client,
         broker::{DynBroker, Ending, history::CRASHED},
+        inspect::HistorySpan,
     };
 
     use super::*;

@@ -14,7 +14,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
-use queue_core::process::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond};
+use queue_core::__private::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond};
 use tokio::{net::TcpStream, sync::oneshot};
 
 use crate::{duty::Pass, engine::Shared, health, metrics, tuning::CLIENT_PATIENCE};

@@ -229,9 +229,8 @@ impl Pass for Janitor {
 #[cfg(test)]
 mod tests {
     use queue_core::{
-        Client,
+        Client, RawJob,
         broker::{Ending, Finish, ProcessId, Register, Turn},
-        client::RawJob,
     };
 
     use super::*;

@@ -4,9 +4,9 @@
 use std::{sync::Arc, time::Instant};
 
 use queue_core::{
+    __private::LeaseClock,
     Error,
     broker::{Ending, Finish, PartyName, Register, Turn, TurnAnswer},
-    context::LeaseClock,
 };
 
 use crate::{engine::Shared, letters::Burial, outage::Waiting, patience::Patience, time::now, tuning::LONGEST_PAUSE};

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use queue_core::{
+    __private::Envelope,
     JobId,
     broker::{BuryReason, Ending, Finish},
-    envelope::Envelope,
 };
 
 use crate::engine::Shared;

@@ -19,10 +19,10 @@ use std::{
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 use queue_core::{
+    __private::DROPPED_LINES,
     Client,
     broker::{self, JobState, history::OTHERS},
     observe::{CallOutcome, Observe},
-    process::DROPPED_LINES,
 };
 
 use self::{limits::LimitGauges, subscriptions::SubscriptionGauges};
@@ -356,7 +356,7 @@ mod prometheus {
 
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-    use queue_core::process::Answer;
+    use queue_core::__private::Answer;
 
     /// From 1 ms to 10 minutes.
     const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 600.0];
@@ -393,7 +393,7 @@ mod prometheus {
 /// Somebody else exports.
 #[cfg(not(feature = "prometheus"))]
 mod prometheus {
-    use queue_core::process::Answer;
+    use queue_core::__private::Answer;
 
     pub(crate) fn install() {}
 
@@ -424,19 +424,19 @@ mod tests {
     /// The exposition of all queues has the metrics that workers read from the broker.
     #[test]
     fn the_exporter_and_a_worker_mean_the_same_by_a_name() {
-        for (name, kind, about) in queue_core::inspector::EXPOSED {
+        for (name, kind, about) in queue_core::__private::EXPOSED {
             let known = METRICS.iter().find(|metric| metric.0 == name).map(|metric| (format!("{:?}", metric.1).to_lowercase(), metric.3));
             assert_eq!(known, Some((kind.to_owned(), about)), "{name}");
         }
-        let read: Vec<&str> = METRICS.iter().map(|metric| metric.0).take(queue_core::inspector::EXPOSED.len()).collect();
-        assert_eq!(read, queue_core::inspector::EXPOSED.map(|metric| metric.0));
+        let read: Vec<&str> = METRICS.iter().map(|metric| metric.0).take(queue_core::__private::EXPOSED.len()).collect();
+        assert_eq!(read, queue_core::__private::EXPOSED.map(|metric| metric.0));
     }
 
     /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go on.
     #[cfg(feature = "prometheus")]
     #[tokio::test]
     async fn event_counters_go_on_after_those_of_the_broker_were_lost() {
-        use queue_core::{Client, client::RawJob};
+        use queue_core::{Client, RawJob};
 
         use crate::config::Settings;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use queue_core::Client;
 
-use queue_core::process::Answer;
+use queue_core::__private::Answer;
 
 use crate::{duty::Supervisor, engine::Shared, tallies::Ran};
 

@@ -5,7 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::{Client, Inspector, Operation, OperationState, RunOperation};
+use queue_core::{
+    Client,
+    inspect::{Inspector, Operation, OperationState, RunOperation},
+};
 
 use crate::{duty::Pass, engine::Shared, tuning::OPERATIONS};
 
@@ -86,7 +89,10 @@ impl Pass for Operator {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::{NewOperation, OperationKind, client::RawJob};
+    use queue_core::{
+        RawJob,
+        inspect::{NewOperation, OperationKind},
+    };
 
     use super::*;
     use crate::config::Settings;

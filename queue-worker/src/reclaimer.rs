@@ -258,9 +258,8 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
 #[cfg(test)]
 mod tests {
     use queue_core::{
-        Client,
+        Client, RawJob,
         broker::{PartyName, ProcessId, Register, Turn},
-        client::RawJob,
     };
 
     use super::*;

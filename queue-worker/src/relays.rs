@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use queue_core::{Client, outcome::panic_text};
+use queue_core::{__private::panic_text, Client};
 use queue_outbox::Relay;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;

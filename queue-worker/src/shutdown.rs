@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::process::{Signal, Signals, exit_after};
+use queue_core::__private::{Signal, Signals, exit_after};
 use tokio::sync::watch;
 
 /// The stages of a stop.

@@ -134,7 +134,7 @@ impl Ticker {
     }
 }
 
-async fn wait(alarm: &queue_core::alarm::Alarm, until: Option<Instant>) {
+async fn wait(alarm: &queue_core::__private::Alarm, until: Option<Instant>) {
     match until {
         Some(until) => alarm.until(until).await,
         None => std::future::pending().await,
@@ -151,7 +151,7 @@ impl Duty for Ticker {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::{Client, Schedule, client::RawJob};
+    use queue_core::{Client, RawJob, schedule::Schedule};
 
     use super::*;
     use crate::config::Settings;

@@ -12,14 +12,9 @@ pub use self::inline::{Inline, InlineRan};
 use std::{collections::BTreeSet, iter, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
-    Backoff, Client, Middleware, Schedule,
-    context::{DataMap, Environment},
-    handler::Runnable,
-    middleware::Stack,
-    outcome::keep_panic_places,
-    process::listen,
-    registry::Registry,
-    task::TaskDef,
+    __private::{DataMap, Environment, Runnable, Stack, keep_panic_places, listen},
+    Backoff, Client, Middleware, Registry, TaskDef,
+    schedule::Schedule,
 };
 
 use crate::{
@@ -295,7 +290,7 @@ impl Worker {
     }
 
     /// Which version of the application this worker is, such as `v42`; at most 256 bytes. `workers` and
-    /// [`Inspector::workers`](queue_core::Inspector::workers) show it. Default: the environment variable `QUEUE_RELEASE`, else `exe-` and a
+    /// [`Inspector::workers`](queue_core::inspect::Inspector::workers) show it. Default: the environment variable `QUEUE_RELEASE`, else `exe-` and a
     /// digest of the executable, so that two builds are two releases. An executable that cannot be read is `unknown`.
     pub fn release(mut self, release: impl Into<String>) -> Self {
         self.release = Some(release.into());

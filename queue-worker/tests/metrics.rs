@@ -12,9 +12,10 @@ use std::{
 
 use common::{Probe, ask, free_address, memory, run, until, worker};
 use queue_core::{
-    NewOperation, OperationKind, OutboxDepth, OutboxRecord, Schedule,
     broker::{ProcessId, history::Report},
+    inspect::{NewOperation, OperationKind, OutboxDepth, OutboxRecord},
     prelude::*,
+    schedule::Schedule,
 };
 
 #[task(queue = "metered", max_attempts = 2, backoff(base = "1ms"))]
@@ -229,7 +230,7 @@ async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_expo
     let (client, lease) = (memory().await, Duration::from_secs(60));
     let inspector = client.inspector();
     for queue in ["abandoned", "served", "paused"] {
-        let job = queue_core::client::RawJob::new("task", vec![0x80]).queue(queue);
+        let job = queue_core::RawJob::new("task", vec![0x80]).queue(queue);
         client.enqueue_raw(job).await.unwrap();
     }
     for queue in ["served", "idle"] {
@@ -238,7 +239,7 @@ async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_expo
     inspector.pause("paused").await.unwrap();
     // The only worker of a queue was killed while it ran all of its jobs.
     let (broker, short) = (client.broker(), Duration::from_millis(1));
-    client.enqueue_raw(queue_core::client::RawJob::new("task", vec![0x80]).queue("killed")).await.unwrap();
+    client.enqueue_raw(queue_core::RawJob::new("task", vec![0x80]).queue("killed")).await.unwrap();
     let lane = broker.register(&queue_core::broker::Register::lane("killed", ProcessId::random(), short)).await.unwrap().name;
     assert_eq!(broker.turn(&queue_core::broker::Turn::new("killed", lane, 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
     until("the lease of the killed worker to expire", || async { inspector.stats("killed").await.unwrap().workers == 0 }).await;

@@ -12,7 +12,7 @@ use opentelemetry::{
     trace::{SpanKind, Status, TracerProvider},
 };
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use queue_core::{Schedule, prelude::*};
+use queue_core::{prelude::*, schedule::Schedule};
 use queue_worker::Worker;
 use tracing::Instrument;
 use tracing_subscriber::{EnvFilter, prelude::*};

@@ -28,9 +28,8 @@ mod tests {
 
     use queue_conformance::conformance::{Lane, Producer, ack, envelope, finish};
     use queue_core::{
+        __private::{RedisBroker, SqliteBroker},
         broker::{Counter, DynBroker},
-        redis::RedisBroker,
-        sqlite::SqliteBroker,
     };
 
     use super::*;

@@ -8,12 +8,12 @@ use std::{
 use async_trait::async_trait;
 use queue_conformance::conformance::Storage;
 use queue_core::{
+    __private::RedisBroker,
     Result,
     broker::{
         Audit, Broker, Caller, Damage, DynBroker, Inspect, Operate, Operated, OperationDeed, Party, Register, Registered, Scan, Scanned,
         VERBS, Wrapper,
     },
-    redis::RedisBroker,
 };
 
 use crate::{

@@ -13,8 +13,8 @@ use queue_conformance::{
     patience::{self, patience},
 };
 use queue_core::{
+    __private::RedisBroker,
     broker::{Broker, DynBroker},
-    redis::RedisBroker,
 };
 use redis::{FromRedisValue, RedisResult};
 use tempfile::TempDir;

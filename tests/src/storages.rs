@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use queue_conformance::{conformance::Storage, failing::FailingBroker, folder::folder};
-use queue_core::{Client, broker::DynBroker, observe::Calls, redis::RedisBroker, sqlite::SqliteBroker};
+use queue_core::{
+    __private::{RedisBroker, SqliteBroker},
+    Client,
+    broker::DynBroker,
+    observe::Calls,
+};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 

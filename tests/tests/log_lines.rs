@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
-    JobAddress, JobId,
+    __private::SqliteBroker,
+    JobAddress, JobId, RawJob, Registry,
     broker::{DynBroker, Enqueue, NewJob, ProcessId, Register, Turn},
-    client::RawJob,
     observe::Calls,
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

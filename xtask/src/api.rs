@@ -76,10 +76,18 @@ fn listed(page: &str) -> BTreeSet<String> {
     items.map(|(name, _)| name.to_owned()).filter(|name| !WHOLE.iter().any(|part| name.starts_with(part))).collect()
 }
 
-/// The names in the first columns of the page's tables.
+/// The names in the first columns of the page's tables, each with the module of `queue_core` that the heading above it names.
 fn named(page: &str) -> BTreeSet<String> {
-    let columns = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
-    columns.flat_map(|(column, _)| column.split(", ").map(|name| name.trim_matches('`').to_owned())).collect()
+    let (mut names, mut module) = (BTreeSet::new(), String::new());
+    for line in page.lines() {
+        if line.starts_with("## ") {
+            let named = line.split_once("(`queue_core::").and_then(|(_, module)| module.split_once('`'));
+            module = named.map(|(module, _)| format!("{module}::")).unwrap_or_default();
+        } else if let Some((column, _)) = line.strip_prefix("| `").and_then(|row| row.split_once(" |")) {
+            names.extend(column.split(", ").map(|name| format!("{module}{}", name.trim_matches('`'))));
+        }
+    }
+    names
 }
 
 #[cfg(test)]
@@ -90,7 +98,8 @@ mod tests {
     fn what_is_public_and_not_named_is_told_and_so_is_the_reverse() {
         let page = "<li><a href=\"#structs\">Structs</a></li><li><a href=\"struct.Client.html\">Client</a></li><li><a href=\"broker/struct.Turn.html\">broker::Turn</a></li>\
                     <li><a href=\"observe/fn.verbs.html\">observe::verbs</a></li>";
-        let told = problems(&listed(page), &named("| name | what |\n|---|---|\n| `observe::verbs`, `Handle` | `Job` |"));
+        let tables = "| name | what |\n|---|---|\n| `Handle` | `Job` |\n## Calls (`queue_core::observe`)\n| `verbs` | |";
+        let told = problems(&listed(page), &named(tables));
         assert_eq!(told, ["`Client` is public: hide it, or name it in docs/api.md", "docs/api.md names `Handle`, which is not public"]);
     }
 }

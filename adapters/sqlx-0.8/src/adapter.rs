@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{Done, Event, JobAddress, JobContext, client::row::Outgoing};
+use queue_core::{Done, Event, JobAddress, JobContext, __private::row::Outgoing};
 use queue_outbox::{
     Error, Outbox, Result, VERSION,
     adapter::{self, Committing},

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use queue_core::{Client, Watched};
+use queue_core::{Client, inspect::Watched};
 
 use super::process::drain_all;
 use crate::{

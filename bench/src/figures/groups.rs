@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use queue_core::{Client, Job, RuleOf};
+use queue_core::{Client, Job, inspect::RuleOf};
 
 use super::{
     memory::bytes_each,

@@ -10,7 +10,7 @@ use futures_util::{
     stream::{StreamExt, TryStreamExt, iter},
 };
 use queue_core::{
-    address::JobId,
+    JobId,
     broker::{
         Audit, BuryReason, CrashRule, Due, DynBroker, Ending, Enqueue, Finish, KeepLimits, MAX_ITEMS, NewJob, PartyName, ProcessId,
         Register, SweepLimits, Turn,
@@ -208,7 +208,7 @@ struct Producer {
 impl Producer {
     async fn new(broker: &DynBroker) -> Result<Self, Error> {
         let name = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?.name;
-        let envelope = queue_core::envelope::Envelope::new("nothing", &[b'x'; 100]).encode()?;
+        let envelope = queue_core::__private::Envelope::new("nothing", &[b'x'; 100]).encode()?;
         Ok(Producer { broker: broker.clone(), name, enqueues: 0, envelope })
     }
 

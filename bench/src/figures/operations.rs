@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use queue_core::{Client, NewOperation, OperationKind, OperationState, RunOperation};
+use queue_core::{
+    Client,
+    inspect::{NewOperation, OperationKind, OperationState, RunOperation},
+};
 
 use crate::{
     Error,

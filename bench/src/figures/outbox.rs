@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use queue_core::{Client, JobId, TestContext, broker::Counter, client::row::Outgoing};
+use queue_core::{__private::row::Outgoing, Client, JobId, TestContext, broker::Counter};
 use queue_outbox::{Dialect, Done, Outbox, Prepared, Relay, VERSION, postgres, sqlite};
 use queue_tests::{
     folder::on_disk,

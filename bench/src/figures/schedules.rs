@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::{FutureExt, future::join_all};
-use queue_core::{Client, Schedule, broker::Counter};
+use queue_core::{Client, broker::Counter, schedule::Schedule};
 
 use super::process::process;
 use crate::{

@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use queue_core::{Change, Client, Filter, Found, JobState};
+use queue_core::{
+    Client, JobState,
+    inspect::{Change, Filter, Found},
+};
 
 use crate::{
     Error,

@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{FutureExt, future::try_join_all};
 use queue_contender::{Contender, Jobs};
-use queue_core::{Begin, prelude::*, registry::Registry};
+use queue_core::{Registry, prelude::*, topics::Begin};
 use queue_worker::Worker;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! What a turn costs the server, by each of its two scripts.
 
 use futures_util::FutureExt;
-use queue_core::{Client, broker::DynBroker, redis::RedisBroker};
+use queue_core::{__private::RedisBroker, Client, broker::DynBroker};
 
 use super::instructions::{Lane, done};
 use crate::{

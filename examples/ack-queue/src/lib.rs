@@ -8,9 +8,9 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use queue_core::{
+    __private::Envelope,
     Error, JobId, Result,
     broker::{CrashRule, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn, TurnAnswer},
-    envelope::Envelope,
 };
 
 /// The claim that was not acknowledged and is the last one: then the message is set aside as dead, for a person to look at.

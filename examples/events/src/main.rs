@@ -52,7 +52,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let book = Arc::new(Book::default());
 
     println!("Billing and statistics run. Mail has run before, and is down now.");
-    client.inspector().subscribe("orders", "mail", queue_core::Begin::Now).await?;
+    client.inspector().subscribe("orders", "mail", queue_core::topics::Begin::Now).await?;
     let worker = || Worker::new(client.clone()).registry(queue_core::Registry::empty()).data(book.clone());
     let shop = worker().register::<bill>().register::<refund>().register::<remember>();
     shop.run(async {

@@ -9,7 +9,10 @@ use std::{
     time::SystemTime,
 };
 
-use queue_core::{CatchUp, Overlap, Schedule, ScheduleAddress, prelude::*};
+use queue_core::{
+    prelude::*,
+    schedule::{CatchUp, Overlap, Schedule, ScheduleAddress},
+};
 
 /// Where reports go: by customer and by night. A report that is written again replaces itself.
 #[derive(Debug, Default)]

@@ -6,7 +6,10 @@ use axum::{
     http::StatusCode,
     routing::post,
 };
-use queue_core::{Client, GroupName, StoredGroup};
+use queue_core::{
+    Client,
+    inspect::{GroupName, StoredGroup},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::tasks::{QUEUE, import};

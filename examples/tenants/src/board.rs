@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::{Inspector, JobState, Reason};
+use queue_core::{
+    JobState,
+    inspect::{Inspector, Reason},
+};
 use serde::Serialize;
 use tokio::sync::Notify;
 

@@ -29,8 +29,9 @@ use queue_conformance::{
     patience::{patience, wait},
 };
 use queue_core::{
-    Aging, Client, GroupOrder, LimitRule, Rate, RuleOf,
+    Client,
     broker::{Condition, Counter, JobState},
+    inspect::{Aging, GroupOrder, LimitRule, Rate, RuleOf},
 };
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use queue_core::{Handle, NewOperation, Operation as Stored, OperationKind, OperationState, broker::JobState};
+use queue_core::{
+    Handle,
+    broker::JobState,
+    inspect::{NewOperation, Operation as Stored, OperationKind, OperationState},
+};
 
 use super::{Bed, Problem, child::Operator};
 use crate::{

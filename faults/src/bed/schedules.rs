@@ -2,7 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use queue_core::{Schedule, ScheduleAddress, ScheduleRecord, client::RawJob};
+use queue_core::{
+    RawJob,
+    schedule::{Schedule, ScheduleAddress, ScheduleRecord},
+};
 
 use super::{Bed, Problem};
 use crate::{

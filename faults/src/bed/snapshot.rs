@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use queue_core::{
-    Client, Error, Inspector, JobId, JobRecord, UniqueKey,
+    Client, Error, JobId,
     broker::{Counter, ENTRIES_READ, JobState},
+    inspect::{Inspector, JobRecord, UniqueKey},
 };
 
 use super::{Problem, broker::Place};

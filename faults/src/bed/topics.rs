@@ -1,8 +1,8 @@
 //! What a row does to the topic of a run, and to its subscriptions.
 
 use queue_core::{
-    Retention,
     broker::{Counter, Mark},
+    topics::Retention,
 };
 
 use super::{Bed, Problem};
@@ -56,9 +56,9 @@ impl Bed {
         self.harm("rewind", "broker");
         let operation = || Operation::Rewind { subscription: of.queue(), to };
         let mark = match to {
-            history::Mark::Start => Mark::At(queue_core::Begin::Start),
-            history::Mark::Now => Mark::At(queue_core::Begin::Now),
-            history::Mark::AtMs(at) => Mark::At(queue_core::Begin::AtMs(at)),
+            history::Mark::Start => Mark::At(queue_core::topics::Begin::Start),
+            history::Mark::Now => Mark::At(queue_core::topics::Begin::Now),
+            history::Mark::AtMs(at) => Mark::At(queue_core::topics::Begin::AtMs(at)),
         };
         self.recorder.note(Phase::Invoke, operation());
         let inspector = self.client.inspector();

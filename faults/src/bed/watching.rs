@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{JobAddress, JobId, JobState, Transition, Watched};
+use queue_core::{
+    JobAddress, JobId, JobState,
+    inspect::{Transition, Watched},
+};
 use tokio::task::JoinHandle;
 
 use super::{Bed, Problem};

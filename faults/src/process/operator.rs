@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use queue_core::{Error as QueueError, Inspector, Operation};
+use queue_core::{
+    Error as QueueError,
+    inspect::{Inspector, Operation},
+};
 
 use super::{Error, OperatorOrders, connect};
 use crate::work::QUEUE;

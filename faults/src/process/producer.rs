@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use queue_core::{Client, Edit, Error as QueueError, Event, Handle, Hold, Job, Priority, Publication, Task};
+use queue_core::{Client, Error as QueueError, Event, Handle, Hold, Job, Priority, Task, inspect::Edit, topics::Publication};
 
 use super::{Error, Mix, ProducerOrders, connect};
 use crate::{

@@ -1,9 +1,9 @@
 //! Jobs that cannot be read.
 
 use queue_core::{
+    __private::Envelope,
     JobId,
     broker::{Enqueue, Enqueued, JobState, NewJob, ProcessId, Register},
-    envelope::Envelope,
 };
 
 use super::{BOTH, Grade, Harming, Row, no_duplicates};

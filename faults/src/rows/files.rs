@@ -7,8 +7,8 @@ use std::{
 };
 
 use queue_core::{
+    __private::SqliteBroker,
     broker::{Condition, Counter},
-    sqlite::SqliteBroker,
 };
 
 use super::{Grade, Harming, Row, SQLITE, Unmet, anything, missed, refused};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use queue_core::{CatchUp, Overlap, Schedule};
+use queue_core::schedule::{CatchUp, Overlap, Schedule};
 
 use super::{BOTH, EVERY, Grade, Harming, Row, Unmet, missed};
 use crate::{

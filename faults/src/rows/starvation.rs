@@ -7,8 +7,8 @@ use std::{
 
 use queue_conformance::patience::patience;
 use queue_core::{
-    RuleOf,
     broker::{Counter, JobState, PauseOf, Pausing, SetPause, SweepLimits},
+    inspect::RuleOf,
 };
 
 use super::{BOTH, Grade, Harming, Row, Unmet, anything, deaths::killed, missed, taken_back};

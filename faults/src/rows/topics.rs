@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use queue_core::{
-    Retention,
     broker::{Condition, Counter, JobState},
+    topics::Retention,
 };
 
 use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, SEVERAL, Unmet, missed, taken_back};

@@ -12,15 +12,14 @@ use std::{
 
 use fastrand::Rng;
 use queue_core::{
+    __private::{SqliteBroker, subscription_at},
     BoxFuture, Error, JobId, Result,
-    address::subscription_at,
     broker::{
         Announcer, Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued,
         Extend, Extended, Followed, Hints, Inspect, JobState, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind,
         Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, Wrapper,
         history::Report,
     },
-    sqlite::SqliteBroker,
 };
 use tokio::task::AbortHandle;
 

@@ -15,9 +15,11 @@ use std::{
 };
 
 use queue_core::{
-    Backoff, Begin, Client, Error, Inspector, JobId, Registry, Retention, RuleOf,
+    __private::SqliteBroker,
+    Backoff, Client, Error, JobId, Registry,
     broker::{Broker, DynBroker, Inspect, JobState, MAX_ITEMS},
-    sqlite::SqliteBroker,
+    inspect::{Inspector, RuleOf},
+    topics::{Begin, Retention},
 };
 use queue_worker::Worker;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};

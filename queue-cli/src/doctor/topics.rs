@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use queue_core::{Inspector, Retention, SubscriptionInfo, TopicInfo, broker::CLEANUP_BEHIND};
+use queue_core::{
+    broker::CLEANUP_BEHIND,
+    inspect::Inspector,
+    topics::{Retention, SubscriptionInfo, TopicInfo},
+};
 
 use super::{Problem, WORTH_A_WORD};
 use crate::output::coarse;

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use queue_core::{Client, Mark, RewindPreview, Rewinding};
+use queue_core::{
+    Client,
+    topics::{Mark, RewindPreview, Rewinding},
+};
 use serde::Serialize;
 
 use super::{Named, begin};
@@ -122,7 +125,7 @@ fn jobs(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::Begin;
+    use queue_core::topics::Begin;
 
     use super::*;
 

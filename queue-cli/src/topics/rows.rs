@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use queue_core::{Begin, EventInfo, SubscriptionInfo, TopicInfo};
+use queue_core::topics::{Begin, EventInfo, SubscriptionInfo, TopicInfo};
 use serde::Serialize;
 
 use crate::output::utc;

@@ -7,8 +7,9 @@ use std::{
 };
 
 use queue_core::{
-    Client, WorkerMode, WorkerRecord,
+    Client,
     broker::{ProcessId, WorkerAsked},
+    inspect::{WorkerMode, WorkerRecord},
 };
 
 use serde_json::{Value, json};

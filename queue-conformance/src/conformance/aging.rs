@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use queue_core::{
-    Aging, JobId,
+    JobId,
     broker::{AgingSet, Ending, JobState, NewJob, Priority, SetAging, StoredJob},
+    inspect::Aging,
 };
 
 use super::{

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use queue_core::{
-    Client, Inspector, JobId,
+    __private::Envelope,
+    Client, JobId,
     broker::{
         Counter, CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, Hints, JobState, NewJob, PartyName,
         PauseOf, Pausing, Priority, ProcessId, QueueStats, Reclaimed, Register, SetPause, StoredJob, Turn, TurnAnswer, WorkerInfo,
     },
-    envelope::Envelope,
+    inspect::Inspector,
 };
 
 use crate::patience;

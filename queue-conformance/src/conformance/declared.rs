@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use queue_core::{
-    Error, GroupOrder, GroupRule, RuleOf,
+    __private::declare_groups,
+    Error,
     broker::{Enqueued, GroupSet, GroupsRecord, SetGroup},
-    inspector::declare_groups,
+    inspect::{GroupOrder, GroupRule, RuleOf},
 };
 
 use super::{

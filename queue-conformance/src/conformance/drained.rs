@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use queue_core::{
-    JobId, NewOperation, Operation, OperationKind, OperationState,
+    JobId,
     broker::{BuryReason, Ending, JobState, NewJob, Priority},
+    inspect::{NewOperation, Operation, OperationKind, OperationState},
 };
 
 use super::{

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use queue_core::{
-    Cleared, GroupOrder, JobAddress, JobId, LimitKey,
+    JobAddress, JobId,
     broker::{Change, Due, GroupList, JobLimits, JobState, NewJob, Priority},
+    inspect::{Cleared, GroupOrder, LimitKey},
 };
 
 use super::{

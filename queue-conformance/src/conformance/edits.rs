@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use queue_core::{
-    Aging, Edit, Error, GroupOrder, JobAddress, JobId, LimitKey,
+    Error, JobAddress, JobId,
     broker::{
         BuryReason, Change, EditJob, EditedJob, Ending, Enqueued, GroupList, Hold, JobLimits, JobState, NewJob, Priority, SeenJob,
         StoredJob, Unique, UniqueKey,
     },
+    inspect::{Aging, Edit, GroupOrder, LimitKey},
 };
 
 use super::{

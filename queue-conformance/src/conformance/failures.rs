@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
-    Change, Error, Filter, Fingerprint, JobId,
+    Error, JobId,
     broker::{
         BuryReason, Ending, JobState, ProcessId, Register,
         history::{FailureKind, JOBS_NAMED, KINDS, KINDS_REPORTED, RELEASES_NAMED, Report, TASKS_NAMED},
     },
+    inspect::{Change, Filter, Fingerprint},
 };
 
 use super::bed::{Bed, finish, nack};

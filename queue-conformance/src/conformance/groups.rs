@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use queue_core::{
-    GroupName, GroupOrder, GroupRule, JobId, RuleOf,
+    JobId,
     broker::{
         Audit, BuryReason, CrashRule, Delivery, Ending, Enqueued, GroupList, GroupPage, GroupSet, JobState, NewJob, Priority, SetGroup,
         StoredGroup,
     },
+    inspect::{GroupName, GroupOrder, GroupRule, RuleOf},
 };
 
 use super::bed::{Bed, LONG, Lane, ack, envelope, eventually, finish, nack};
@@ -64,7 +65,7 @@ pub(super) async fn depth(bed: &Bed, of: &str) -> (u64, u64) {
 /// The groups of deliveries, in a line.
 pub(super) fn groups(deliveries: &[Delivery]) -> String {
     let group = |delivery: &Delivery| {
-        let body = queue_core::envelope::Envelope::decode(&delivery.envelope).expect("it is an envelope");
+        let body = queue_core::__private::Envelope::decode(&delivery.envelope).expect("it is an envelope");
         String::from_utf8_lossy(body.payload).replace(|c: char| c.is_whitespace(), "")
     };
     deliveries.iter().map(|delivery| Some(group(delivery)).filter(|group| !group.is_empty()).unwrap_or_else(|| "-".to_owned())).collect()

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use queue_core::{
-    Error, History, HistoryRow, HistorySpan, JobId,
+    __private::Envelope,
+    Error, JobId,
     broker::{
         Counter, Ending, JobState, NewJob, OUTBOXES, OutboxDepth, OutboxRecord, Priority, ProcessId, WorkerInfo,
         history::{OTHERS, RELEASES_SEEN, Report, TASKS, Tally},
     },
-    envelope::Envelope,
+    inspect::{History, HistoryRow, HistorySpan},
 };
 
 use super::bed::{Bed, nack};

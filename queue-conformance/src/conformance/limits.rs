@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use queue_core::{
-    GroupOrder, JobId, LimitKey, LimitRule, Reason, RuleOf,
+    JobId,
     broker::{
         Audit, BuryReason, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet, NewJob,
         PauseOf, Pausing, Priority, SetLimit, SetPause,
     },
+    inspect::{GroupOrder, LimitKey, LimitRule, Reason, RuleOf},
 };
 
 use super::{

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use queue_core::{
-    GroupOrder, JobId,
+    JobId,
     broker::{BuryReason, Ending, Enqueued, JobState, NewJob, OnConflict, Turn, Unique, UniqueKey},
+    inspect::GroupOrder,
 };
 
 use super::{

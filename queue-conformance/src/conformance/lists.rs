@@ -3,11 +3,12 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use queue_core::{
-    Change, Filter, JobAddress, JobId,
+    JobAddress, JobId,
     broker::{
         BuryReason, Due, Ending, Enqueued, JobState, LAST, LISTED_ERROR, NewJob, OnConflict, Priority, ProcessId, Scan, StoredPage, Unique,
         UniqueKey,
     },
+    inspect::{Change, Filter},
 };
 
 use super::bed::{Bed, LONG, envelope, finish};

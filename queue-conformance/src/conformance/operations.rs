@@ -3,12 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use queue_core::{
-    Error, Filter, JobId, NewOperation, Operation, OperationKind, OperationState,
+    __private::Envelope,
+    Error, JobId,
     broker::{
         BuryReason, Change, Ending, Enqueued, JobState, OPERATIONS_KEPT, Operate, Operated, OperationDeed, OperationPart, OperationStep,
         Scan, StartOperation,
     },
-    envelope::Envelope,
+    inspect::{Filter, NewOperation, Operation, OperationKind, OperationState},
 };
 
 use super::{

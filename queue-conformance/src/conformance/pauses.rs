@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
-    Error, GroupRule, JobId,
+    __private::Envelope,
+    Error, JobId,
     broker::{Change, Ending, JobState, NewJob, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, SweepLimits, Turn, TurnAnswer},
-    envelope::Envelope,
+    inspect::GroupRule,
 };
 use tokio::time::sleep;
 

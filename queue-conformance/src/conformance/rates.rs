@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
-    GroupName, LimitKey, PauseOf, Pausing,
     broker::{Delivery, Ending, Finish, JobLimits, NewJob, Used},
+    inspect::{GroupName, LimitKey, PauseOf, Pausing},
 };
 
 use super::{

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use queue_core::{
+    __private::Envelope,
     JobId,
     broker::{BuryReason, Counter, Ending, Enqueued, JobState, NewJob, Priority},
-    envelope::Envelope,
 };
 
 use super::bed::{Bed, LONG, envelope, nack};

@@ -1,9 +1,9 @@
 //! What a log keeps of its events, and which of them a subscription passes over.
 
 use queue_core::{
+    __private::Envelope,
     JobId,
     broker::{Begin, NewJob, Retention, Subscribe, Unknown},
-    envelope::Envelope,
 };
 
 use super::{

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use queue_core::{
-    JobId, RewindPreview,
+    JobId,
     broker::{
         Audit, Begin, BuryReason, Ending, JobState, MAX_ITEMS, Mark, Retention, Rewind, RewindStep, Rewound, TRIM_STEP,
         subscription_address,
     },
+    topics::RewindPreview,
 };
 
 use super::{

@@ -10,11 +10,12 @@ use std::{
 };
 
 use queue_core::{
-    Change, Client, Edit, Error, Filter, JobId, NewOperation, OperationKind, RawJob,
+    Client, Error, JobId, RawJob,
     broker::{
         Broker, BuryReason, Delivery, Due, DynBroker, Ending, Finish, JobState, NewJob, OnConflict, Priority, Scan, Scanned, Unique,
         UniqueKey, Wrapper,
     },
+    inspect::{Change, Edit, Filter, NewOperation, OperationKind},
 };
 
 use super::bed::{Bed, LONG, Lane, Producer, envelope, finish, given};

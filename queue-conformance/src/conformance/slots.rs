@@ -119,7 +119,7 @@ pub async fn a_purged_group_that_comes_back_does_not_starve(bed: Bed) {
         put(&bed, "a", 400).await;
     }
     put(&bed, "b", 20).await;
-    let mut clearing = bed.inspector().clear_group(&bed.queue, &name("a"), queue_core::Cleared::Waiting);
+    let mut clearing = bed.inspector().clear_group(&bed.queue, &name("a"), queue_core::inspect::Cleared::Waiting);
     while clearing.step().await.expect("a step is answered") {}
     assert_eq!(clearing.cancelled(), 800);
     put(&bed, "a", 3).await;

@@ -1,8 +1,9 @@
 //! Where jobs stand: why each does not run, as far as the broker knows.
 
 use queue_core::{
-    GroupOrder, JobId, RuleOf,
+    JobId,
     broker::{Ending, HOLDERS_NAMED, JobState, Line, NewJob, Priority, SetPause, Standing},
+    inspect::{GroupOrder, RuleOf},
 };
 
 use super::{

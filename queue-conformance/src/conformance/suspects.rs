@@ -1,8 +1,9 @@
 //! Suspects: jobs whose process has died. They are served one at a time, and nobody waits behind those that may not start.
 
 use queue_core::{
-    GroupOrder, JobId,
+    JobId,
     broker::{Begin, Delivery, Ending, JobState, MAX_ITEMS, NewJob, PauseOf, Pausing, SetPause},
+    inspect::GroupOrder,
 };
 
 use super::{

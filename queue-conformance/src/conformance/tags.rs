@@ -6,12 +6,14 @@ use std::{
 };
 
 use queue_core::{
-    Change, Client, Edit, Error, Filter, JobAddress, JobId, NewOperation, OperationKind, Publication,
+    __private::Envelope,
+    Client, Error, JobAddress, JobId,
     broker::{
         Audit, Begin, Broker, BuryReason, DynBroker, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Standing,
         StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, Wrapper, subscription_address,
     },
-    envelope::Envelope,
+    inspect::{Change, Edit, Filter, NewOperation, OperationKind},
+    topics::Publication,
 };
 
 use super::bed::{Bed, LONG, Lane, envelope};

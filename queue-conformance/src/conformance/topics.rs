@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{
-    GroupOrder, JobId,
+    __private::Envelope,
+    JobId,
     broker::{
         Audit, Begin, Delivery, Enqueued, JobState, MAX_BYTES, MOST_TAKEN, NewJob, READS_AHEAD, Retention, Rewind, RewindStep, Rewound,
         SetPause, StoredSubscription, StoredTopic, Subscribe, Trimmed, subscription_address, topic_address,
     },
-    envelope::Envelope,
+    inspect::GroupOrder,
 };
 
 use super::bed::{Bed, Lane, Producer, eventually, nack};
@@ -200,7 +201,7 @@ pub async fn events_of_a_group_stay_in_order(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     let inspector = bed.inspector();
     inspector
-        .set_group_rule(&queue, &queue_core::RuleOf::Others, |rule| rule.order = Some(GroupOrder::Ordered))
+        .set_group_rule(&queue, &queue_core::inspect::RuleOf::Others, |rule| rule.order = Some(GroupOrder::Ordered))
         .await
         .expect("a rule can be set");
     let of_group = |n: u8, group: &str| {
@@ -266,7 +267,7 @@ pub async fn a_subscription_takes_a_bounded_number_of_events(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Now).await;
     let inspector = bed.inspector();
-    inspector.set_group_rule(&queue, &queue_core::RuleOf::Others, |rule| rule.cap = Some(1)).await.expect("a rule can be set");
+    inspector.set_group_rule(&queue, &queue_core::inspect::RuleOf::Others, |rule| rule.cap = Some(1)).await.expect("a rule can be set");
     let mut publisher = publisher(&bed).await;
     for _ in 0..MOST_TAKEN / 500 + 1 {
         let mut events: Vec<NewJob> = (0..500).map(|_| event(1)).collect();

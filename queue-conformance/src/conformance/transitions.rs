@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use queue_core::{
+    __private::Envelope,
     JobId,
     broker::{
         Audit, Begin, BuryReason, Change, CrashRule, Due, EditJob, EditedJob, Ending, FOLLOWED, JobState, NewJob, OnConflict, PauseOf,
         Pausing, Priority, REASON_TOLD, ScheduleState, SeenJob, SetPause, StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions,
         Unique, UniqueKey, reason_told, subscription_address,
     },
-    envelope::Envelope,
 };
 use tokio::time::sleep;
 

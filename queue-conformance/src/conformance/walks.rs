@@ -10,12 +10,13 @@ use std::{
 };
 
 use queue_core::{
-    Client, Error, JobId, NewOperation, OperationKind, OperationState,
+    __private::Envelope,
+    Client, Error, JobId,
     broker::{
         Broker, Change, DynBroker, Ending, JobState, MAX_BYTES, NewJob, Operate, Operated, OperationDeed, OperationPart, OperationStep,
         Scan, Wrapper,
     },
-    envelope::Envelope,
+    inspect::{NewOperation, OperationKind, OperationState},
 };
 
 use super::{

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use queue_core::{
-    Client, Error, Inspector, JobRecord,
+    Client, Error,
     broker::{Audit, Counter, DynBroker, JobState},
+    inspect::{Inspector, JobRecord},
 };
 
 /// Most queues of a broker that are looked at, and most jobs of a queue in one state.

@@ -6,9 +6,9 @@ use super::JobState;
 use crate::address::JobId;
 
 /// A change of jobs by an operator. For one job there are
-/// [`Inspector::cancel`](crate::Inspector::cancel) and its sisters, for many
-/// [`Inspector::change_many`](crate::Inspector::change_many) and
-/// [`Inspector::change_all`](crate::Inspector::change_all).
+/// [`Inspector::cancel`](crate::inspect::Inspector::cancel) and its sisters, for many
+/// [`Inspector::change_many`](crate::inspect::Inspector::change_many) and
+/// [`Inspector::change_all`](crate::inspect::Inspector::change_all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Any state that is not final → `cancelled` (R13). The result of a running job is discarded,

@@ -4,7 +4,7 @@ use super::{GroupName, JobLimits, JobState, Priority, UniqueKey};
 use crate::address::JobId;
 
 /// Changes a waiting job, if it still has the given version. Applications use
-/// [`Inspector::edit`](crate::Inspector::edit).
+/// [`Inspector::edit`](crate::inspect::Inspector::edit).
 ///
 /// What can be edited of a job is its envelope, its priority, its group, its limits, its key and
 /// its time. A job that already has the wanted values is not a conflict, so a request without an

@@ -26,7 +26,7 @@ pub enum Due {
 pub struct NewJob {
     /// Its id.
     pub id: JobId,
-    /// The encoded [`Envelope`](crate::envelope::Envelope).
+    /// The encoded envelope.
     pub envelope: Vec<u8>,
     /// When it may start.
     pub due: Due,

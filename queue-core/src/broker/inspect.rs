@@ -110,7 +110,7 @@ pub const FAILURES_KEPT: usize = 10;
 /// Most bytes of an error's message in a listing.
 pub const LISTED_ERROR: usize = 512;
 
-/// Everything known about one job, as it is stored. People get the decoded [`JobRecord`](crate::JobRecord).
+/// Everything known about one job, as it is stored. People get the decoded [`JobRecord`](crate::inspect::JobRecord).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredJob {

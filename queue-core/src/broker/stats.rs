@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
+/// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::inspect::Inspector::stats).
 ///
 /// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `pause`, `aging_ms`, `lost_at`, and
 /// `oldest_ms`; the last four may be `null`. If there are any, also `outboxes`.
@@ -45,7 +45,7 @@ pub struct QueueStats {
     /// Whether it is paused.
     pub paused: bool,
     /// By whom, since when, why and until when, if it is.
-    /// [`Inspector::stats`](crate::Inspector::stats) sets it; a broker does not.
+    /// [`Inspector::stats`](crate::inspect::Inspector::stats) sets it; a broker does not.
     pub pause: Option<Pause>,
     /// How often its jobs rise by one priority while they wait; `None`: they do not.
     pub aging: Option<Duration>,

@@ -91,7 +91,7 @@ fn decode(record: &[u8]) -> Option<Stored> {
 }
 
 /// A worker, as people see it: a process that has registered with one queue or several. From
-/// [`Inspector::workers`](crate::Inspector::workers).
+/// [`Inspector::workers`](crate::inspect::Inspector::workers).
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the id as `worker`, `since` as RFC
 /// 3339 in UTC, durations in milliseconds (`lease_age_ms`, `lease_left_ms`).
@@ -122,7 +122,7 @@ pub struct WorkerRecord {
     pub lease_left: Duration,
     /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was heard of it, or not in the queues that were read.
     pub load: Option<WorkerLoad>,
-    /// The queue in which it has said so: where it hears what it is [asked](crate::Inspector::ask_worker).
+    /// The queue in which it has said so: where it hears what it is [asked](crate::inspect::Inspector::ask_worker).
     pub speaks_in: Option<String>,
     /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
     pub asked: Option<WorkerAsk>,

@@ -270,7 +270,11 @@ async fn store_all<T: Task>(
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
-    use crate::{GroupName, JobId, Stored, UniqueKey, broker::Unique, envelope::Envelope};
+    use crate::{
+        JobId, Stored,
+        broker::{GroupName, Unique, UniqueKey},
+        envelope::Envelope,
+    };
 
     #[test]
     fn a_batch_has_fewer_jobs_if_they_have_keys_groups_or_tags() {

@@ -152,9 +152,9 @@ impl<T> Handle<T> {
     }
 
     /// Cancels the job in any state that is not final. The reason becomes the
-    /// [`note`](crate::JobRecord::note) of its record; an empty reason is not stored. The result of
+    /// [`note`](crate::inspect::JobRecord::note) of its record; an empty reason is not stored. The result of
     /// a running job is discarded, and its handler is cancelled: the answer is
-    /// [`Changed::WhileActive`](crate::Changed::WhileActive) then.
+    /// [`Changed::WhileActive`](crate::inspect::Changed::WhileActive) then.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended; those of the broker.

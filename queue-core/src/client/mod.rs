@@ -12,7 +12,7 @@ mod prepare;
 mod producer;
 mod progress;
 #[doc(hidden)]
-pub mod row;
+pub(crate) mod row;
 mod sender;
 mod unique;
 mod unserved;
@@ -57,7 +57,7 @@ pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The URL of the queue of a program without `QUEUE_URL`. It needs the feature `sqlite`.
-pub const DEFAULT_URL: &str = "sqlite://queue.db";
+pub(crate) const DEFAULT_URL: &str = "sqlite://queue.db";
 
 /// Connects an application to its queue. Cheap to clone; clones share connections and batches.
 ///
@@ -248,7 +248,7 @@ impl Client {
     ///   `retry()` finds out.
     /// - [`enqueue_all`](Self::enqueue_all) applies the deadline to each of its batches, and sends no further batch after a failed one.
     ///   So it returns within the deadline after the broker's last answer.
-    /// - [`Inspector::audit`](crate::Inspector::audit) has no deadline; its time grows with the number of jobs.
+    /// - [`Inspector::audit`](crate::inspect::Inspector::audit) has no deadline; its time grows with the number of jobs.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         self.like(deadline, self.0.confirm)

@@ -125,7 +125,7 @@ impl Client {
     /// has to be allowed to write.
     ///
     /// ```no_run
-    /// use queue_core::{Watched, prelude::*};
+    /// use queue_core::{inspect::Watched, prelude::*};
     ///
     /// # async fn example(queue: Client) -> queue_core::Result<()> {
     /// let mut watch = queue.watch("queue=orders state=dead".parse()?)?;

@@ -19,7 +19,7 @@ impl Inspector {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use queue_core::{Aging, prelude::*};
+    /// use queue_core::{inspect::Aging, prelude::*};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;

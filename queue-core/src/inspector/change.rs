@@ -44,7 +44,7 @@ impl Inspector {
         self.change(Change::Delete, job).await.map(drop)
     }
 
-    /// Who holds a unique key in a queue; `None` if it is free. The key is [`JobRecord::unique`](crate::JobRecord::unique).
+    /// Who holds a unique key in a queue; `None` if it is free. The key is [`JobRecord::unique`](crate::inspect::JobRecord::unique).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -138,7 +138,7 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar, and those of the broker. Jobs that were changed before the error stay changed.
     ///
     /// ```no_run
-    /// # use queue_core::{Change, Client, JobState};
+    /// # use queue_core::{Client, JobState, inspect::Change};
     /// # async fn example(client: Client) -> queue_core::Result<()> {
     /// let again = client.inspector().change_all("orders", Change::Requeue, JobState::Dead).await?;
     /// println!("{again} dead jobs run again");

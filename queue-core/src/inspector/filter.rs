@@ -26,20 +26,20 @@ use crate::{
 /// | `task`, `state`, `queue`, `priority` | as the record has it |
 /// | `id` | its id; with `=` and `!=` also its address: `id=orders/close-17` |
 /// | `error` | the messages of the failed attempts; in a list the last one alone, and the first 512 bytes of it |
-/// | `failure` | the [`Fingerprint`](crate::Fingerprint) of its last failure |
+/// | `failure` | the [`Fingerprint`](crate::inspect::Fingerprint) of its last failure |
 /// | `reason`, `note` | why it is dead; why it was cancelled |
 /// | `payload` | the parameters as JSON |
 /// | `host`, `release` | of the worker that runs it |
 /// | `unique` | its unique key, as text or as 32 hexadecimal digits |
 /// | `group` | its group |
-/// | `waiting` | why it does not run, as [`Reason::name`](crate::Reason::name) says it: any of its reasons |
+/// | `waiting` | why it does not run, as [`Reason::name`](crate::inspect::Reason::name) says it: any of its reasons |
 /// | `header.NAME` | the header of this name |
 /// | `tag.NAME` | the value of its tag of this name; empty without one |
 /// | `attempts` | how many of its attempts have failed |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
 /// ```
-/// use queue_core::{Filter, JobState};
+/// use queue_core::{JobState, inspect::Filter};
 ///
 /// let filter: Filter = "task=send_mail state=dead error~timeout older=2d".parse()?;
 /// assert_eq!(filter.states(), [JobState::Dead]);
@@ -149,7 +149,7 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// Whether it asks why jobs wait: the program that lists them has to [say so](crate::Inspector::add_reasons) before they are matched.
+    /// Whether it asks why jobs wait: the program that lists them has to [say so](crate::inspect::Inspector::add_reasons) before they are matched.
     pub fn asks_why(&self) -> bool {
         self.of(&Field::Waiting).next().is_some()
     }

@@ -47,7 +47,7 @@ impl Inspector {
     /// declares field by field, and outlives deployments. A smaller cap stops no job that runs.
     ///
     /// ```
-    /// use queue_core::{GroupName, RuleOf, prelude::*};
+    /// use queue_core::{inspect::{GroupName, RuleOf}, prelude::*};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;
@@ -111,7 +111,7 @@ impl Inspector {
     /// Cancels the jobs of a group: those that wait, or all. What [`step`](ClearGroup::step) does is bounded; what was done stays done.
     ///
     /// ```
-    /// use queue_core::{Cleared, GroupName, prelude::*};
+    /// use queue_core::{inspect::{Cleared, GroupName}, prelude::*};
     ///
     /// #[task(queue = "mail", group = tenant)]
     /// async fn send(tenant: String) {}

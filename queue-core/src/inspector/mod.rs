@@ -60,7 +60,6 @@ pub(crate) use self::{
     json::{utc, utc_time},
     seen::SeenQueues,
 };
-pub use crate::broker::{GroupPage, StoredGroup, WorkerAsk, WorkerLoad, WorkerMode, WorkerRecord};
 
 use std::{sync::Arc, time::Duration};
 

@@ -50,7 +50,7 @@ impl Inspector {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use queue_core::{PauseOf, Pausing, prelude::*};
+    /// use queue_core::{inspect::{PauseOf, Pausing}, prelude::*};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;
@@ -116,10 +116,10 @@ impl Inspector {
     }
 
     /// What is paused in a queue: the queue itself first, then its tasks by their names. Groups are not among them: their pause stands with
-    /// [their rule](crate::StoredGroup::pause). What has ended by the broker's clock is left out.
+    /// [their rule](crate::inspect::StoredGroup::pause). What has ended by the broker's clock is left out.
     ///
     /// ```
-    /// use queue_core::{PauseOf, Pausing, prelude::*};
+    /// use queue_core::{inspect::{PauseOf, Pausing}, prelude::*};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;

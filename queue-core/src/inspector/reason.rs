@@ -10,7 +10,7 @@ use crate::{
     broker::{GroupName, JobState, Pause, Rate},
 };
 
-/// Why a job does not run, or that it does. From [`Inspector::why`](crate::Inspector::why).
+/// Why a job does not run, or that it does. From [`Inspector::why`](crate::inspect::Inspector::why).
 ///
 /// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and `holders` where there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub enum Reason {
     LimitFull {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::JobRecord::limits); empty if the limit has one key.
+        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty if the limit has one key.
         key: String,
         /// How many may run.
         concurrency: u32,
@@ -110,7 +110,7 @@ pub enum Reason {
     RateLimited {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::JobRecord::limits); empty if the limit has one key.
+        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty if the limit has one key.
         key: String,
         /// The rate, if the limit has one.
         rate: Option<Rate>,

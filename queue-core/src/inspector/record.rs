@@ -19,7 +19,7 @@ use crate::{
     payload,
 };
 
-/// Everything known about one job. From [`Inspector::show`](crate::Inspector::show), `list` and `walk`.
+/// Everything known about one job. From [`Inspector::show`](crate::inspect::Inspector::show), `list` and `walk`.
 ///
 /// When a job that does not run was last started is not stored, as it would cost every claim a write. What is known instead: while it runs
 /// [`running`](Self::running) says since when; [`errors`](Self::errors) say when its last attempts have failed; [`ended_at`](Self::ended_at)
@@ -68,7 +68,7 @@ pub struct JobRecord {
     pub ended_at: Option<SystemTime>,
     /// It expires if it has not started by this time; `None`: never.
     pub expires_at: Option<SystemTime>,
-    /// How many attempts have failed. [`Inspector::requeue`](crate::Inspector::requeue) and `Repeat` set it to 0.
+    /// How many attempts have failed. [`Inspector::requeue`](crate::inspect::Inspector::requeue) and `Repeat` set it to 0.
     pub failures: u32,
     /// How many crashes it was charged with: deaths of a process that held it.
     pub crashes: u32,
@@ -110,7 +110,7 @@ pub struct JobRecord {
     pub group: Option<GroupName>,
     /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
     pub limits: BTreeMap<String, String>,
-    /// The keys of these as the broker has them, for [`Inspector::limits_of`](crate::Inspector::limits_of).
+    /// The keys of these as the broker has them, for [`Inspector::limits_of`](crate::inspect::Inspector::limits_of).
     pub limit_keys: Vec<LimitKey>,
     /// How many starts it counts for, where a limit has a rate.
     pub cost: u32,
@@ -118,8 +118,8 @@ pub struct JobRecord {
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
-    /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::Inspector::why), and by a [`Walk`](crate::Walk) that
-    /// [says why](crate::Walk::with_reasons). The first reason is the one that has to end first.
+    /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::inspect::Inspector::why), and by a [`Walk`](crate::inspect::Walk) that
+    /// [says why](crate::inspect::Walk::with_reasons). The first reason is the one that has to end first.
     pub waiting: Vec<Reason>,
     /// Its progress, if its handler has [reported](crate::JobContext::progress) any. A list does
     /// not have it.
@@ -240,7 +240,7 @@ impl JobRecord {
         self.errors.last().map(|error| error.message.as_str())
     }
 
-    /// The fingerprint of its last failure: [`Inspector::failures`](crate::Inspector::failures) has those of a queue, and the filter `failure=` finds
+    /// The fingerprint of its last failure: [`Inspector::failures`](crate::inspect::Inspector::failures) has those of a queue, and the filter `failure=` finds
     /// the jobs of one. `None` if it has not failed.
     pub fn failure(&self) -> Option<Fingerprint> {
         self.last_error().map(Fingerprint::of)
@@ -332,7 +332,7 @@ impl Running {
     }
 }
 
-/// A page of a listing. From [`Inspector::list`](crate::Inspector::list).
+/// A page of a listing. From [`Inspector::list`](crate::inspect::Inspector::list).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {

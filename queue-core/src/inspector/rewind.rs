@@ -33,7 +33,7 @@ pub struct RewindPreview {
 /// process crashes, the subscription stays stopped, and [`SubscriptionInfo::rewinding`] reports it.
 /// Another rewind then repeats all steps.
 ///
-/// [`SubscriptionInfo::rewinding`]: crate::SubscriptionInfo::rewinding
+/// [`SubscriptionInfo::rewinding`]: crate::topics::SubscriptionInfo::rewinding
 #[derive(Debug)]
 pub struct Rewinding {
     inspector: Inspector,
@@ -171,7 +171,7 @@ impl Inspector {
     /// replaced.
     ///
     /// ```
-    /// use queue_core::{Begin, prelude::*};
+    /// use queue_core::{prelude::*, topics::Begin};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;

@@ -129,7 +129,7 @@ impl Search {
         self
     }
 
-    /// Adds to each job the reasons why it does not run, as [`Walk::with_reasons`](crate::Walk::with_reasons) does.
+    /// Adds to each job the reasons why it does not run, as [`Walk::with_reasons`](crate::inspect::Walk::with_reasons) does.
     #[must_use]
     pub fn with_reasons(mut self) -> Self {
         self.adds_reasons = true;

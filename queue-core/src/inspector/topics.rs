@@ -233,7 +233,7 @@ impl Inspector {
     /// position.
     ///
     /// ```
-    /// use queue_core::{Begin, prelude::*};
+    /// use queue_core::{prelude::*, topics::Begin};
     ///
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;

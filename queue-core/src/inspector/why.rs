@@ -22,7 +22,7 @@ impl Inspector {
     /// and numbers of jobs are upper bounds.
     ///
     /// ```
-    /// use queue_core::{Reason, prelude::*};
+    /// use queue_core::{inspect::Reason, prelude::*};
     ///
     /// #[task(queue = "mail")]
     /// async fn send(to: String) {}

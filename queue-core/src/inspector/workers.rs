@@ -54,7 +54,7 @@ impl Inspector {
     /// stays missing.
     ///
     /// ```no_run
-    /// # use queue_core::{Client, HistorySpan};
+    /// # use queue_core::{Client, inspect::HistorySpan};
     /// # async fn example(client: Client) -> queue_core::Result<()> {
     /// let history = client.inspector().history("mail", HistorySpan::HOUR).await?;
     /// for row in &history.rows {
@@ -81,14 +81,14 @@ impl Inspector {
         self.found_of(queue, history, is_nothing).await
     }
     /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
-    /// values alone are one [kind](FailureKind), with a [`Fingerprint`](crate::Fingerprint). What
+    /// values alone are one [kind](FailureKind), with a [`Fingerprint`](crate::inspect::Fingerprint). What
     /// was seen last comes first. A queue keeps 200 kinds; kinds that were not seen for two weeks
     /// are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
     ///
     /// ```no_run
-    /// # use queue_core::{Change, Client, Filter, JobState};
+    /// # use queue_core::{Client, JobState, inspect::{Change, Filter}};
     /// # async fn example(client: Client) -> queue_core::Result<()> {
     /// let inspector = client.inspector();
     /// for kind in inspector.failures("mail").await? {

@@ -27,7 +27,7 @@ const LEAST_STEP_US: u64 = 100;
 /// So many starts in a period, such as `100/1m`: 1 to 10,000 per second, by whole starts, over at most a year.
 ///
 /// ```
-/// use queue_core::Rate;
+/// use queue_core::inspect::Rate;
 ///
 /// let rate: Rate = "100/1m".parse()?;
 /// assert_eq!((rate.count(), rate.period().as_secs()), (100, 60));

@@ -1,7 +1,7 @@
 //! Observation of the calls to a broker: [`Observe`], and [`Calls`], which holds counters.
 //!
 //! A client with an observer ([`Client::with_observer`](crate::Client::with_observer)) reports
-//! every call to it: its own calls, those of its handles and its [`Inspector`](crate::Inspector),
+//! every call to it: its own calls, those of its handles and its [`Inspector`](crate::inspect::Inspector),
 //! and those of a worker that uses the client. Any other client calls its broker directly, without
 //! overhead.
 //!

@@ -6,11 +6,11 @@
 //! request that may have been carried out is sent again is decided by its caller. Requests and beats have a connection to each
 //! server, announcements a third.
 
-#[cfg(feature = "fuzz")]
-pub(crate) mod __fuzz;
 mod audit;
 mod connection;
 mod enqueue;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod groups;
 mod history;
 mod keys;

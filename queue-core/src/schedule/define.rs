@@ -24,7 +24,7 @@ const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 /// A schedule, which creates a job at each of its ticks.
 ///
 /// ```
-/// use queue_core::{CatchUp, Overlap, Schedule, prelude::*};
+/// use queue_core::{prelude::*, schedule::{CatchUp, Overlap, Schedule}};
 ///
 /// #[task(queue = "reports")]
 /// async fn report(customer: u64) {}

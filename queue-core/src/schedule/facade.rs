@@ -35,7 +35,7 @@ const PAGE: usize = 200;
 /// Defines, lists and changes schedules, from [`Client::schedules`]. A schedule is addressed by `queue/name`.
 ///
 /// ```
-/// use queue_core::{Schedule, ScheduleAddress, prelude::*};
+/// use queue_core::{prelude::*, schedule::{Schedule, ScheduleAddress}};
 ///
 /// #[task(queue = "reports")]
 /// async fn report(customer: u64) {}

@@ -27,7 +27,10 @@ mod step;
 mod tests;
 mod tick;
 
-pub use queue_calendar::{CatchUp, Expression, Overlap};
+#[doc(hidden)]
+pub use queue_calendar::Expression;
+#[doc(inline)]
+pub use queue_calendar::{CatchUp, Overlap};
 
 #[doc(hidden)]
 pub use self::{
@@ -35,10 +38,11 @@ pub use self::{
     clamp::{Clamped, clamp},
     declare::{Declared, UNDECLARED_AFTER, declare},
     define::Prepared,
+    facade::MOST_BACKFILLED,
     tick::{DueTicks, Ticks, tick_due},
 };
 pub use self::{
     define::Schedule,
-    facade::{Backfilled, MOST_BACKFILLED, Schedules},
+    facade::{Backfilled, Schedules},
     record::{ScheduleAddress, ScheduleHappened, ScheduleRan, ScheduleRecord},
 };

@@ -10,9 +10,9 @@ use std::{
 };
 
 use queue_core::{
-    Error, HistorySpan,
+    Error, RawJob,
     broker::{BuryReason, Changed, Ending, Finish, JobState, ProcessId, Register, Turn},
-    client::RawJob,
+    inspect::HistorySpan,
     prelude::*,
 };
 
@@ -303,7 +303,7 @@ async fn a_limit_that_nobody_knows_is_an_error_with_the_nearest_name() {
     assert!(error.contains("did you mean `shipping`?") && error.contains("`limits set orders/shiping --new`"), "{error}");
     let all = client.enqueue_all([close::job(1), close::job(2).limit("shiping", None)]).await.unwrap_err();
     assert_eq!((all.stored(), all.given()), (1, 2));
-    let schedule = queue_core::Schedule::every("often", Duration::from_secs(60)).job(close::job(3).limit("shiping", None));
+    let schedule = queue_core::schedule::Schedule::every("often", Duration::from_secs(60)).job(close::job(3).limit("shiping", None));
     assert!(client.schedules().upsert(schedule).await.unwrap_err().to_string().contains("did you mean `shipping`?"));
     close::job(1).limit("shipping", Some("a")).enqueue(&client).await.unwrap();
     // What another task of this program declares needs no worker that has run.

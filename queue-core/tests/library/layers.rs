@@ -44,7 +44,19 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("client and inspector", &["client", "draft", "event", "inspector", "schedule"]),
     (
         "running a job",
-        &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry", "test_context"],
+        &[
+            "__private",
+            "context",
+            "handler",
+            "inject",
+            "inspect",
+            "middleware",
+            "parameter",
+            "prelude",
+            "registry",
+            "test_context",
+            "topics",
+        ],
     ),
 ];
 

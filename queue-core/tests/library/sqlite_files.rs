@@ -5,10 +5,9 @@
 use std::{fs, path::Path, time::Duration};
 
 use queue_core::{
-    Error,
-    address::JobId,
+    __private::SqliteBroker,
+    Error, JobId,
     broker::{Broker, Counter, Ending, Enqueue, Enqueued, Finish, Inspect, JobState, NewJob, PartyName, ProcessId, Register, Turn},
-    sqlite::SqliteBroker,
 };
 use rusqlite::Connection;
 

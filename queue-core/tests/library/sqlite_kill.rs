@@ -9,9 +9,9 @@ use std::{
 };
 
 use queue_core::{
-    address::JobId,
+    __private::SqliteBroker,
+    JobId,
     broker::{Broker, Counter, Ending, Enqueue, Finish, Inspect, NewJob, ProcessId, Register, Turn},
-    sqlite::SqliteBroker,
 };
 use tempfile::TempDir;
 

@@ -11,10 +11,9 @@ use std::{
 };
 
 use queue_core::{
-    Client, Error,
-    address::JobId,
+    __private::SqliteBroker,
+    Client, Error, JobId,
     broker::{Broker, Enqueue, Extend, Inspect, JobState, NewJob, PartyName, ProcessId, Register, Turn},
-    sqlite::SqliteBroker,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -187,7 +186,7 @@ async fn a_link_that_leads_elsewhere_is_a_replaced_file() {
 async fn a_client_waits_for_the_file_within_its_deadline() {
     let place = Place::new();
     let client = Client::with_broker(place.open()).with_deadline(Duration::from_millis(300));
-    let job = || queue_core::client::RawJob::new("task", vec![0x80]).queue(QUEUE);
+    let job = || queue_core::RawJob::new("task", vec![0x80]).queue(QUEUE);
     client.enqueue_raw(job()).await.unwrap();
     place.remove_all();
     let refused = client.enqueue_raw(job()).await.expect_err("there is no file");
@@ -198,7 +197,7 @@ async fn a_client_waits_for_the_file_within_its_deadline() {
 }
 
 fn url(path: &Path) -> String {
-    queue_core::sqlite::url_of(path)
+    queue_core::__private::url_of(path)
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{
+    __private::SqliteBroker,
     broker::{Broker, Counter, Ending, Finish, ProcessId, Register, Turn},
     prelude::*,
-    sqlite::SqliteBroker,
 };
 
 #[task(queue = "numbers")]

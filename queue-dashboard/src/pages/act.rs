@@ -7,7 +7,10 @@ use axum::{
     http::{StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
 };
-use queue_core::{Change, JobAddress, JobId, PauseOf};
+use queue_core::{
+    JobAddress, JobId,
+    inspect::{Change, PauseOf},
+};
 
 use super::{Content, act_all, pauses::pausing, whole, written};
 use crate::{

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Change, Error, Filter, Fingerprint, JobState, NewOperation, OperationState, RunOperation};
+use queue_core::{
+    Error, JobState,
+    inspect::{Change, Filter, Fingerprint, NewOperation, OperationState, RunOperation},
+};
 
 use super::{
     Content,

@@ -5,7 +5,10 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use askama::Template;
 use axum::{http::StatusCode, response::Response};
-use queue_core::{ClearGroup, Cleared, Error, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup};
+use queue_core::{
+    Error,
+    inspect::{ClearGroup, Cleared, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup},
+};
 use tokio::time::timeout;
 
 use super::{

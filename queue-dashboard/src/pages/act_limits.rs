@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use queue_core::{Error, Rate};
+use queue_core::{Error, inspect::Rate};
 
 use super::{
     act::{Answer, person, see_here},

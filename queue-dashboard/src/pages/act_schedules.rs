@@ -4,7 +4,10 @@ use std::time::SystemTime;
 
 use askama::Template;
 use axum::{http::StatusCode, response::Response};
-use queue_core::{Error, ScheduleAddress, Schedules, schedule::MOST_BACKFILLED};
+use queue_core::{
+    Error,
+    schedule::{MOST_BACKFILLED, ScheduleAddress, Schedules},
+};
 
 use super::{
     Content,

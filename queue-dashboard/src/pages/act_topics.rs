@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Begin, Error, Mark, RewindPreview, Rewinding};
+use queue_core::{
+    Error,
+    topics::{Begin, Mark, RewindPreview, Rewinding},
+};
 
 use super::{
     Content,
@@ -125,7 +128,7 @@ async fn go_on(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<
 #[cfg(test)]
 mod tests {
     use queue_conformance::failing::{FailingBroker, Fault};
-    use queue_core::{Client, sqlite::SqliteBroker};
+    use queue_core::{__private::SqliteBroker, Client};
 
     use super::*;
 

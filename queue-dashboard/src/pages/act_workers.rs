@@ -3,7 +3,7 @@
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::WorkerMode;
+use queue_core::inspect::WorkerMode;
 
 use super::{
     Content,

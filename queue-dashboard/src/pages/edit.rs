@@ -13,7 +13,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Edit, Edited, Error, JobAddress, JobId, JobRecord, JobState, Priority, Registry};
+use queue_core::{
+    Error, JobAddress, JobId, JobState, Priority, Registry,
+    inspect::{Edit, Edited, JobRecord},
+};
 
 use super::{
     Content,

@@ -10,7 +10,11 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt;
-use queue_core::{FailureKind, Fingerprint, JobId, JobState, broker::history::JOBS_NAMED};
+use queue_core::{
+    JobId, JobState,
+    broker::history::JOBS_NAMED,
+    inspect::{FailureKind, Fingerprint},
+};
 use tokio::time::timeout;
 
 use super::{CHOICES, Content, Stale, jobs::Told, unread::Unread, whole, written};

@@ -9,7 +9,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Error, Filter, GroupName, GroupOrder, GroupRule, JobAddress, JobId, Reason};
+use queue_core::{
+    Error, JobAddress, JobId,
+    inspect::{Filter, GroupName, GroupOrder, GroupRule, Reason},
+};
 
 use super::{
     Content, Stale,

@@ -10,7 +10,10 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt;
-use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
+use queue_core::{
+    Error, JobState,
+    inspect::{GroupName, GroupOrder, GroupRule, StoredGroup},
+};
 
 use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,

@@ -13,7 +13,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{History, HistoryRow, HistorySpan, Times, broker::history::OTHERS};
+use queue_core::{
+    broker::history::OTHERS,
+    inspect::{History, HistoryRow, HistorySpan, Times},
+};
 
 use super::{
     Content, Stale,

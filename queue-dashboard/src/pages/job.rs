@@ -10,7 +10,9 @@ use axum::{
     response::Response,
 };
 use queue_core::{
-    Error, Filter, JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes,
+    Error, JobAddress, JobState, Progress,
+    broker::bytes,
+    inspect::{Filter, JobLog, JobRecord, LogLine, Reason, UnreadableBy, WorkerRecord},
 };
 
 use super::{

@@ -9,7 +9,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Change, JobRecord, JobState, broker::LAST};
+use queue_core::{
+    JobState,
+    broker::LAST,
+    inspect::{Change, JobRecord},
+};
 
 use super::{Content, Stale, whole, written};
 use crate::{

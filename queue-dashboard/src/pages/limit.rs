@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{LimitInfo, LimitKey, LimitKeyInfo, LimitRule};
+use queue_core::inspect::{LimitInfo, LimitKey, LimitKeyInfo, LimitRule};
 
 use super::{
     Content, Stale,

@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
-use queue_core::outcome::error_text;
+use queue_core::__private::error_text;
 
 use crate::{problem::Problem, shared::Shared};
 

@@ -12,7 +12,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Operation, OperationState};
+use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     Content, Stale,

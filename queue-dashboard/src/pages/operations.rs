@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt;
-use queue_core::{Operation, OperationState};
+use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,

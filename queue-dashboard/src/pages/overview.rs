@@ -7,7 +7,10 @@ use std::{
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use queue_core::{Durability, JobState, OutboxDepth, OutboxRecord};
+use queue_core::{
+    Durability, JobState,
+    inspect::{OutboxDepth, OutboxRecord},
+};
 
 use super::{
     Content, Stale,
@@ -246,7 +249,7 @@ fn chart(history: &History) -> Chart {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::Reason;
+    use queue_core::inspect::Reason;
 
     use super::*;
 

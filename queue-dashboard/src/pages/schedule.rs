@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{ScheduleAddress, ScheduleHappened, ScheduleRecord};
+use queue_core::schedule::{ScheduleAddress, ScheduleHappened, ScheduleRecord};
 
 use super::{
     Content, Stale,

@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt;
-use queue_core::{ScheduleRan, ScheduleRecord};
+use queue_core::schedule::{ScheduleRan, ScheduleRecord};
 
 use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, unread::Unread, whole, written};
 use crate::{

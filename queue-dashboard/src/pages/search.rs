@@ -12,7 +12,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Filter, Found, JobRecord, outcome::error_text};
+use queue_core::{
+    __private::error_text,
+    inspect::{Filter, Found, JobRecord},
+};
 
 use super::{Content, Stale, whole, written};
 use crate::{

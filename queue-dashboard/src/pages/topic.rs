@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{EventInfo, SubscriptionInfo, TopicInfo};
+use queue_core::topics::{EventInfo, SubscriptionInfo, TopicInfo};
 
 use super::{Content, Stale, Told, whole, written};
 use crate::{

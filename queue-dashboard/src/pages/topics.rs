@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{SubscriptionInfo, TopicInfo};
+use queue_core::topics::{SubscriptionInfo, TopicInfo};
 
 use super::{Content, Stale, whole, written};
 use crate::{

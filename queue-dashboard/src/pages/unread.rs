@@ -1,6 +1,6 @@
 //! What a list over queues could not read: it does not claim that there is nothing.
 
-use queue_core::{Error, outcome::error_text};
+use queue_core::{__private::error_text, Error};
 
 use crate::{shared::Look, snapshot::Unreadable};
 

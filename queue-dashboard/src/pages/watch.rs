@@ -13,7 +13,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Client, Filter, JobId, JobState, Transition, Watch, Watched, outcome::error_text};
+use queue_core::{
+    __private::error_text,
+    Client, JobId, JobState,
+    inspect::{Filter, Transition, Watch, Watched},
+};
 
 use super::{Content, Stale, whole, written};
 use crate::{

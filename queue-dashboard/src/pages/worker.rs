@@ -9,7 +9,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobRecord, WorkerMode, WorkerRecord, broker::ProcessId};
+use queue_core::{
+    broker::ProcessId,
+    inspect::{JobRecord, WorkerMode, WorkerRecord},
+};
 
 use super::{
     Content, Stale,

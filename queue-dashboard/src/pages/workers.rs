@@ -9,7 +9,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{WorkerLoad, WorkerRecord, broker::bytes};
+use queue_core::{
+    broker::bytes,
+    inspect::{WorkerLoad, WorkerRecord},
+};
 
 use super::{Content, Stale, whole, worker::badge, written};
 use crate::{

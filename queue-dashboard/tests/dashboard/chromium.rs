@@ -11,8 +11,9 @@ use crate::{
 };
 use axum::{Router, http::request::Parts};
 use queue_core::{
-    Edit, Fingerprint, GroupName, JobState, NewOperation, OperationKind,
+    JobState,
     broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, WorkerMode},
+    inspect::{Edit, Fingerprint, GroupName, NewOperation, OperationKind},
     observe::Calls,
     prelude::*,
 };
@@ -815,9 +816,9 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     scene.bed.limited("an-account-with-a-name-that-has-no-end-in-sight@example.com").await;
     let topic = "a-topic-with-a-name-that-is-as-long-as-they-are";
     let payload = format!(r#"{{"note":"{}"}}"#, "a long text without an end in sight ".repeat(9));
-    let event = queue_core::Publication::from_json(topic, "an.event.with-a-name-that-is-long", &payload).unwrap();
+    let event = queue_core::topics::Publication::from_json(topic, "an.event.with-a-name-that-is-long", &payload).unwrap();
     event.group(long).publish(&scene.bed.client).await.unwrap();
-    let subscribe = async |name| scene.bed.client.inspector().subscribe(topic, name, queue_core::Begin::Start).await.unwrap();
+    let subscribe = async |name| scene.bed.client.inspector().subscribe(topic, name, queue_core::topics::Begin::Start).await.unwrap();
     assert!(subscribe("a-subscription-with-a-name-that-is-long").await && subscribe("mail").await);
     let of_worker = scene.busy_worker().await;
     let new = NewOperation::new(OperationKind::Cancel, "state=scheduled".parse().unwrap()).by("ada").detached();

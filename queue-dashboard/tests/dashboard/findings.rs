@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use crate::common::{Bed, eventually};
 use queue_conformance::patience::wait;
 use queue_core::{
-    JobState, LimitRule, Rate, Schedule,
+    __private::declare_limits,
+    JobState, RawJob,
     broker::{
         CrashRule, Ending, Finish, JobRemarks, ProcessId, ProgressNow, Register, Remarks, ScheduleAnswer, ScheduleList, ScheduleSet,
         ScheduleState, SetSchedule, Turn, WorkerInfo,
     },
-    client::RawJob,
-    inspector::declare_limits,
+    inspect::{LimitRule, Rate},
+    schedule::Schedule,
 };
 
 crate::on_brokers! {
@@ -187,10 +188,10 @@ async fn a_job_that_has_ended_has_no_progress_bar(bed: Bed) {
 }
 
 async fn the_backlog_of_a_subscription_is_told_apart(bed: Bed) {
-    bed.client.inspector().subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
+    bed.client.inspector().subscribe("orders", "billing", queue_core::topics::Begin::Start).await.unwrap();
     for n in 0..5 {
         let json = format!("{{\"order\":{n}}}");
-        queue_core::Publication::from_json("orders", "OrderPaid", &json).unwrap().publish(&bed.client).await.unwrap();
+        queue_core::topics::Publication::from_json("orders", "OrderPaid", &json).unwrap().publish(&bed.client).await.unwrap();
     }
     let (broker, lane) = (bed.client.broker(), lane(&bed, "billing@orders", WorkerInfo::default()).await);
     let mut claimed = 0;

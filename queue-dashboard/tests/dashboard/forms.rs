@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::common::{Answer, Bed, Site, encode, eventually, field, plain, remind, send_mail};
 use queue_core::{
-    GroupName, JobId, JobRecord, JobState, NewOperation, OperationKind,
+    JobId, JobState,
     broker::{Extend, ProcessId, Register, WorkerLoad, WorkerMode},
+    inspect::{GroupName, JobRecord, NewOperation, OperationKind},
     prelude::*,
 };
 

@@ -6,13 +6,14 @@ use futures_util::future::join_all;
 
 use crate::common::{self, Bed, Site, Stream, encode, eventually};
 use queue_core::{
-    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, NewOperation, OperationKind, OutboxDepth, OutboxRecord, Schedule,
+    __private::Encoded,
+    Client, JobState, LogLevel, RawJob,
     broker::{
         Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode,
         history::Report,
     },
-    client::RawJob,
-    outcome::Encoded,
+    inspect::{Fingerprint, GroupName, GroupOrder, NewOperation, OperationKind, OutboxDepth, OutboxRecord},
+    schedule::Schedule,
 };
 use queue_tests::{
     patience::until,
@@ -299,8 +300,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     bed.enqueue("one", None).await;
     let nightly = bed.schedule("nightly", "0 3 * * *").await;
     bed.client.schedules().run_now(&nightly).await.unwrap();
-    queue_core::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
-    bed.client.inspector().subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
+    queue_core::topics::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
+    bed.client.inspector().subscribe("orders", "billing", queue_core::topics::Begin::Start).await.unwrap();
     bed.limited("acct_17").await;
     let new = NewOperation::new(OperationKind::Delete, "state=dead".parse().unwrap()).detached();
     let operation = bed.client.inspector().start_operation("mail", &new).await.unwrap();
@@ -585,7 +586,8 @@ async fn progress_and_log_of_a_job_are_live_and_hide_secrets(bed: Bed) {
     let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
     let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
     let tell = async |seq: u64, fraction: f64, message: &str, line: &str| {
-        let value = queue_core::codec::encode(&std::collections::BTreeMap::from([("api_key", "hunter3"), ("at", "here")])).unwrap();
+        let value =
+            queue_core::__private::codec::encode(&std::collections::BTreeMap::from([("api_key", "hunter3"), ("at", "here")])).unwrap();
         let mut told = JobRemarks::new(job.id.clone(), job.claim, 2);
         told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(value)));
         (told.first, told.lines) = (seq - 1, vec![LineNow::new(LogLevel::Warn, line)]);
@@ -797,7 +799,7 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     bed.grouped("acme", 1).await;
     bed.schedule("nightly", "0 3 * * *").await;
     bed.limited("acct_17").await;
-    queue_core::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
+    queue_core::topics::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
     let new = NewOperation::new(OperationKind::Delete, "state=dead".parse().unwrap()).detached();
     let operation = bed.client.inspector().start_operation("mail", &new).await.unwrap();
     let process = ProcessId::random();
@@ -960,7 +962,7 @@ async fn failures_offer_what_their_own_jobs_allow(bed: Bed) {
     bed.work_until(JobState::Retry, 2).await;
     // One of them is parked: its task is paused when it is due again.
     let inspector = bed.client.inspector();
-    inspector.pause_as("mail", queue_core::PauseOf::Task("remind".into()), queue_core::Pausing::new()).await.unwrap();
+    inspector.pause_as("mail", queue_core::inspect::PauseOf::Task("remind".into()), queue_core::inspect::Pausing::new()).await.unwrap();
     inspector.promote(&"mail/two".parse().unwrap()).await.unwrap();
     bed.work_until(JobState::Parked, 1).await;
     let page = eventually(&bed.site().await, "/failures", "smtp says *").await;
@@ -1042,10 +1044,10 @@ async fn a_queue_that_cannot_be_read_is_named_by_the_lists_on_redis() {
 
 async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     let inspector = bed.client.inspector();
-    inspector.subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
+    inspector.subscribe("orders", "billing", queue_core::topics::Begin::Start).await.unwrap();
     for n in 0..60 {
         let json = format!(r#"{{"order":{n},"password":"hunter2"}}"#);
-        queue_core::Publication::from_json("orders", "OrderPaid", &json).unwrap().group("ada").publish(&bed.client).await.unwrap();
+        queue_core::topics::Publication::from_json("orders", "OrderPaid", &json).unwrap().group("ada").publish(&bed.client).await.unwrap();
     }
     let site = bed.site().await;
     let list = site.get("/topics").await.body;

@@ -203,7 +203,7 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
     }
     for text in HOSTILE {
         bed.grouped(text, 1).await;
-        let group = queue_core::GroupName::new(text).unwrap();
+        let group = queue_core::inspect::GroupName::new(text).unwrap();
         bed.client.inspector().because(text).pause_group("mail", &group).await.unwrap();
     }
     let site = bed.site().await;

@@ -30,5 +30,5 @@ fn nothing(_event: Nothing) {}
 fn a_subscription_has_its_address_and_the_type_of_its_event() {
     let def = bill::definition();
     assert_eq!((def.queue, def.name, nothing::definition().name), ("billing@orders", "order.paid", "Nothing"));
-    assert!(def.subscription.is_some_and(|of| of.unknown == queue_core::Unknown::Skip) && def.params.len() == 3);
+    assert!(def.subscription.is_some_and(|of| of.unknown == queue_core::topics::Unknown::Skip) && def.params.len() == 3);
 }

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use queue_core::{__private::Fields, Error, Event, Task, codec, handler::Runnable, prelude::*};
+use queue_core::{
+    __private::{Fields, Runnable, codec},
+    Error, Event, Task,
+    prelude::*,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 mod cents {
@@ -97,7 +101,7 @@ impl Handler for Dots {
 fn some_none_is_stored() {
     for floor in [None, Some(None), Some(Some(1))] {
         let dots = Dots { floor, ..Dots::default() };
-        assert_eq!(queue_core::payload::read_fields::<Dots, _>(&stored(&dots)).unwrap(), dots);
+        assert_eq!(queue_core::__private::read_fields::<Dots, _>(&stored(&dots)).unwrap(), dots);
     }
 }
 
@@ -105,7 +109,7 @@ fn some_none_is_stored() {
 fn a_flattened_map_has_no_name_of_a_field() {
     for (name, note) in [("order.id", None), ("note", None), ("note", Some(1))] {
         let dots = Dots { note, rest: BTreeMap::from([(name.to_owned(), "x".to_owned())]), ..Dots::default() };
-        let problem = queue_core::payload::PayloadWriter::of(&dots).finish("dots").unwrap_err().to_string();
+        let problem = queue_core::__private::PayloadWriter::of(&dots).finish("dots").unwrap_err().to_string();
         assert!(problem.contains("dots") && problem.contains(&format!("two entries have the key `{name}`")), "{problem}");
     }
 }
@@ -115,11 +119,11 @@ fn a_required_parameter_has_its_alias_in_json() {
     let def = Dots::definition();
     assert_eq!((def.group, def.tags, def.limits[0].by), (Some("tenant.id"), &[("order", "order.id")][..], &["order.id"][..]));
     let payload = (def.payload_from_json)(r#"{"order.id":1,"tenant":3}"#).unwrap();
-    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"order.id":1,"tenant.id":3}"#);
+    assert_eq!(queue_core::__private::to_json(&payload).unwrap(), r#"{"order.id":1,"tenant.id":3}"#);
     (def.check_payload)(&codec::from_json(r#"{"order.id":1,"tenant":3}"#).unwrap()).unwrap();
     let problem = (def.payload_from_json)(r#"{"order.id":1}"#).unwrap_err().to_string();
     assert!(problem.contains("`tenant.id` is missing"), "{problem}");
-    let problem = format!("{:?}", queue_core::payload::read_fields::<Dots, _>(b"\x80").unwrap_err());
+    let problem = format!("{:?}", queue_core::__private::read_fields::<Dots, _>(b"\x80").unwrap_err());
     assert!(problem.contains("parameter `order.id` is missing"), "{problem}");
 }
 
@@ -178,7 +182,7 @@ fn ship() -> Ship {
 }
 
 fn stored<F: Fields<Of>, Of>(fields: &F) -> Vec<u8> {
-    queue_core::payload::PayloadWriter::of(fields).finish("task").unwrap()
+    queue_core::__private::PayloadWriter::of(fields).finish("task").unwrap()
 }
 
 const JSON: &str = r#"{"data":{"$base64":"AP8="},"more":{"10":1,"9":2},"orderId":17,"place":"there","price":"1.50","tags":["a","b","c"],"tenant":"acme","tries":3}"#;
@@ -187,14 +191,14 @@ const JSON: &str = r#"{"data":{"$base64":"AP8="},"more":{"10":1,"9":2},"orderId"
 fn a_field_is_stored_as_serde_says() {
     let ship = ship();
     let payload = stored(&ship);
-    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), JSON);
-    assert_eq!(queue_core::payload::read_fields::<Ship, _>(&payload).unwrap(), ship);
+    assert_eq!(queue_core::__private::to_json(&payload).unwrap(), JSON);
+    assert_eq!(queue_core::__private::read_fields::<Ship, _>(&payload).unwrap(), ship);
     assert_eq!((Ship::definition().payload_from_json)(JSON).unwrap(), payload);
     (Ship::definition().check_payload)(&payload).unwrap();
     let short = (Ship::definition().payload_from_json)(
         r#"{"orderId":17,"tenant":"acme","price":"1.5","comment":4,"tags":[],"data":[1],"more":{},"lines":[300]}"#,
     );
-    let read = queue_core::payload::read_fields::<Ship, _>(&short.unwrap()).unwrap();
+    let read = queue_core::__private::read_fields::<Ship, _>(&short.unwrap()).unwrap();
     assert_eq!((read.tries, &*read.place, read.note, read.lines, read.data), (3, "here", Some(4), vec![300], vec![1]));
 }
 
@@ -207,7 +211,7 @@ fn what_does_not_fit_names_the_parameter_as_it_is_stored() {
     assert!(whole("17", "-17").contains("orderId` does not fit `u64`"), "{}", whole("17", "-17"));
     assert!(whole(r#""9":2"#, r#""9":256"#).contains("more.9` does not fit"), "{}", whole(r#""9":2"#, r#""9":256"#));
     assert!(whole("1.50", "x").contains("price` does not fit"), "{}", whole("1.50", "x"));
-    let read = |payload: &[u8]| format!("{:?}", queue_core::payload::read_fields::<Ship, _>(payload).unwrap_err());
+    let read = |payload: &[u8]| format!("{:?}", queue_core::__private::read_fields::<Ship, _>(payload).unwrap_err());
     assert!(read(b"\x80").contains("parameter `data` is missing"), "the first in the order of the names: {}", read(b"\x80"));
     let wrong = codec::from_json(&JSON.replace(r#""9":2"#, r#""9":"x""#)).unwrap();
     assert!(read(&wrong).contains("parameter `more`.9: "), "{}", read(&wrong));
@@ -240,8 +244,8 @@ fn flattened_fields_are_parameters() {
         rest: Rest { zip: "1".to_owned(), others: BTreeMap::from([("floor".to_owned(), 3), ("x".to_owned(), 4)]) },
     };
     let payload = stored(&fields);
-    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"floor":3,"from":"a","x":4,"zip":"1"}"#);
-    assert_eq!(queue_core::payload::read_fields::<Move, _>(&payload).unwrap(), fields);
+    assert_eq!(queue_core::__private::to_json(&payload).unwrap(), r#"{"floor":3,"from":"a","x":4,"zip":"1"}"#);
+    assert_eq!(queue_core::__private::read_fields::<Move, _>(&payload).unwrap(), fields);
     assert_eq!((Move::definition().payload_from_json)(r#"{"zip":"1","x":4,"from":"a","floor":3}"#).unwrap(), payload);
 }
 
@@ -249,7 +253,7 @@ fn flattened_fields_are_parameters() {
 fn events_have_the_attributes_of_their_struct() {
     let event = OrderPaid { order_id: 17, note: None };
     let payload = stored(&event);
-    assert_eq!(queue_core::payload::to_json(&payload).unwrap(), r#"{"NOTE":null,"ORDER-ID":17}"#, "its default is not `None`");
+    assert_eq!(queue_core::__private::to_json(&payload).unwrap(), r#"{"NOTE":null,"ORDER-ID":17}"#, "its default is not `None`");
     assert_eq!(OrderPaid::decode(&payload).unwrap(), event);
     assert_eq!(OrderPaid::decode(b"\x80").unwrap(), OrderPaid::default());
     assert_eq!(OrderPaid::TAGS, &[("order", "ORDER-ID")]);
@@ -303,7 +307,7 @@ fn parameters_of_functions_are_stored_by_their_type_and_not_its_name() {
     let json = r#"{"data":{"$base64":"AQ=="},"level":null,"tags":["a","b"]}"#;
     for given in [json, r#"{"tags":["b","a"],"level":null,"note":null,"data":[1]}"#] {
         let payload = (def.payload_from_json)(given).unwrap();
-        assert_eq!(queue_core::payload::to_json(&payload).unwrap(), json);
+        assert_eq!(queue_core::__private::to_json(&payload).unwrap(), json);
         (def.check_payload)(&payload).unwrap();
     }
     assert_eq!(def.params.iter().map(|param| param.required).collect::<Vec<_>>(), [false, true, true, false]);
@@ -358,12 +362,12 @@ async fn of_defaults(note: Maybe) {
 /// A schedule gives what an enqueue gives, and what it leaves out has a default.
 #[test]
 fn the_payload_of_a_schedule_is_what_serde_derives() {
-    let payload = |def: &queue_core::task::TaskDef, at: usize| (def.schedules[at].payload)();
-    let shown = |payload: Vec<u8>| queue_core::payload::to_json(&payload).unwrap();
+    let payload = |def: &queue_core::TaskDef, at: usize| (def.schedules[at].payload)();
+    let shown = |payload: Vec<u8>| queue_core::__private::to_json(&payload).unwrap();
     assert_eq!(shown(payload(Sweep::definition(), 0).unwrap()), "{}");
     let all = payload(Sweep::definition(), 1).unwrap();
     assert_eq!(shown(all.clone()), r#"{"dash-ed":7,"price":"1.50","retries":5,"x":1}"#);
-    let sweep: Sweep = queue_core::payload::read_fields(&all).unwrap();
+    let sweep: Sweep = queue_core::__private::read_fields(&all).unwrap();
     assert_eq!(sweep, Sweep { retries: 5, price: 1.5, rest: rest(), floor: None, dash_ed: 7 });
     let told = (Sweep::definition().payload_from_json)(r#"{"x":1,"y":"two","retries":1}"#).unwrap_err().to_string();
     assert!(told.starts_with("parameter `y` does not fit task `Sweep`: "), "{told}");

@@ -133,7 +133,7 @@ fn tasks_may_have_any_shape() {
     assert_eq!(all_options::definition().aliases, ["send_mail", "mail"]);
     assert_eq!(explicit::definition().params[0].name, "type");
     assert_eq!(injected::definition().params.len(), 0);
-    assert_eq!((<injected as queue_core::handler::Runnable>::handler().needs)().len(), 3);
+    assert_eq!((<injected as queue_core::__private::Runnable>::handler().needs)().len(), 3);
     let required: Vec<bool> = SendMail::definition().params.iter().map(|param| param.required).collect();
     assert_eq!(required, [true, false, false, false]);
 }

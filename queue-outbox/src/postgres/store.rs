@@ -10,7 +10,7 @@ use futures_util::{
     future::{BoxFuture, join3},
     stream::poll_fn,
 };
-use queue_core::context::completion::EffectsKey;
+use queue_core::__private::EffectsKey;
 use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, Client, IsolationLevel, Row as PgRow, Transaction,

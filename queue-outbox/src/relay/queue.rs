@@ -3,9 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
+    __private::row::decode,
     Client, Error,
     broker::{CALL_DEADLINE, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
-    client::row::decode,
 };
 use tokio::time::{Instant, timeout};
 

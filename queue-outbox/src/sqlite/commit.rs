@@ -7,8 +7,8 @@ use std::{
 };
 
 use queue_core::{
+    __private::{Completion, StoredEnding},
     Done, JobContext,
-    context::completion::{Completion, StoredEnding},
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params, types::Null};
 use serde::{Serialize, de::DeserializeOwned};

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use queue_core::context::completion::EffectsKey;
+use queue_core::__private::EffectsKey;
 
 use super::with_tables;
 use crate::{

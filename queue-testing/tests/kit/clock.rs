@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use queue_core::{JobState, Schedule, prelude::*};
+use queue_core::{JobState, prelude::*, schedule::Schedule};
 use queue_testing::{TestQueue, assert_enqueued, refute_enqueued};
 use queue_worker::Worker;
 

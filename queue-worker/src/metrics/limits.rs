@@ -66,7 +66,7 @@ fn figures(limits: &[StoredLimit]) -> BTreeMap<String, Figures> {
 
 #[cfg(test)]
 mod tests {
-    use queue_core::LimitRule;
+    use queue_core::inspect::LimitRule;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Metrics of operations: whether one is running, and the result of the last of each kind.
 
-use queue_core::{OperationKind, broker::DynBroker};
+use queue_core::{broker::DynBroker, inspect::OperationKind};
 
 /// Without an answer the last figures stay. A queue that never had an operation has no such figures.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]

@@ -1,6 +1,6 @@
 //! Outboxes as metrics, as relays have reported them.
 
-use queue_core::OutboxRecord;
+use queue_core::inspect::OutboxRecord;
 
 /// The label is the name of the database. A queue has a bounded number of outboxes.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]

@@ -3,8 +3,8 @@
 use std::{mem, time::Instant};
 
 use queue_core::{
+    CancelCause,
     broker::{Delivery, Ending, Finish, PauseOf, Turn, TurnAnswer},
-    context::CancelCause,
 };
 
 use super::{

@@ -7,8 +7,8 @@ use std::{
 };
 
 use queue_core::{
+    CancelCause,
     broker::{Extend, WorkerAsk, WorkerLoad, WorkerMode},
-    context::CancelCause,
 };
 
 use super::{Pump, far, reason::Reason};

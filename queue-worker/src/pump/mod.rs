@@ -35,9 +35,8 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt},
 };
 use queue_core::{
-    JobContext, JobId,
+    CancelCause, JobContext, JobId,
     broker::{Ending, Finish, WorkerMode},
-    context::CancelCause,
 };
 use tokio::sync::{mpsc, watch};
 

@@ -12,9 +12,9 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt},
 };
 use queue_core::{
+    __private::exit_soon,
+    CancelCause,
     broker::{Extend, Turn, WorkerMode},
-    context::CancelCause,
-    process::exit_soon,
 };
 
 use super::Pump;

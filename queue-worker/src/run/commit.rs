@@ -4,10 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{
+    __private::{Completion, Envelope, StoredEnding, effects_key},
     Outcome,
     broker::{Delivery, Ending},
-    context::completion::{Completion, StoredEnding, effects_key},
-    envelope::Envelope,
 };
 
 use super::{Run, inject::Options};
@@ -82,7 +81,7 @@ impl Run {
 
     fn replayed(&self, stored: &StoredEnding, options: &Options) -> Ending {
         match stored.repeat_after() {
-            Some(delay) => Ending::Repeat { delay: delay.min(queue_core::client::LONGEST) },
+            Some(delay) => Ending::Repeat { delay: delay.min(queue_core::__private::LONGEST) },
             None => {
                 let is_wanted = options.keep.is_some() || self.watched.stands();
                 Ending::Ack { result: stored.result().filter(|_| is_wanted).map(<[u8]>::to_vec), keep: options.keep }

@@ -6,18 +6,16 @@ use std::{
 };
 
 use queue_core::{
-    Failure, JobContext, Outcome,
+    __private::{Encoded, panic_text},
+    CancelCause, Failure, JobContext, Outcome, TaskDef,
     broker::{BuryReason, Ending},
-    context::CancelCause,
-    outcome::{Encoded, panic_text},
-    task::TaskDef,
 };
 
 use super::{Run, inject::Options};
 use crate::{config::FailedAttempt, letters::address};
 
 /// The longest delay that a handler can request.
-const LONGEST: Duration = queue_core::client::LONGEST;
+const LONGEST: Duration = queue_core::__private::LONGEST;
 
 /// How often a job is rate limited before it is buried.
 const RATE_LIMITED_MOST: u32 = 1000;

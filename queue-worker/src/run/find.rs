@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use queue_core::{
+    __private::{ENVELOPE_VERSION, Envelope},
     broker::{BuryReason, Delivery, Ending},
-    envelope::{ENVELOPE_VERSION, Envelope},
 };
 
 use super::Run;

@@ -11,11 +11,9 @@ use std::{
 
 use futures_util::FutureExt;
 use queue_core::{
-    BoxFuture, JobContext, Outcome,
-    context::CancelCause,
-    handler::{Call, HandlerDef, RunFn},
+    __private::{Call, HandlerDef, RunFn, forget_panic_place, panic_text},
+    BoxFuture, CancelCause, JobContext, Outcome,
     observe::spans,
-    outcome::{forget_panic_place, panic_text},
 };
 use tokio::{
     runtime::Handle,

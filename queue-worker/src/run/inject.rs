@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use queue_core::{JobContext, broker::Delivery, context::ContextInit, context::completion::Completion, envelope::Envelope, task::TaskDef};
+use queue_core::{
+    __private::{Completion, ContextInit, Envelope},
+    JobContext, TaskDef,
+    broker::Delivery,
+};
 
 use super::Run;
 use crate::{

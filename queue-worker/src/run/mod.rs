@@ -30,12 +30,9 @@ use std::{
 };
 
 use queue_core::{
-    JobContext,
+    __private::{Call, Envelope, LeaseClock, Wanted},
+    JobContext, OnIsolation,
     broker::{BuryReason, Delivery, Ending, PartyName},
-    context::LeaseClock,
-    envelope::Envelope,
-    handler::{Call, Wanted},
-    task::OnIsolation,
 };
 use tokio::sync::mpsc;
 

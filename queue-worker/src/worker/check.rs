@@ -7,8 +7,11 @@ use std::{
 };
 
 use queue_core::{
-    Backoff, GroupRule, LimitRule, Schedule, address::check_queue, broker::Subscribe, outcome::error_text, schedule::Prepared,
-    task::SubscriptionDef,
+    __private::{SubscriptionDef, check_queue, error_text},
+    Backoff,
+    broker::Subscribe,
+    inspect::{GroupRule, LimitRule},
+    schedule::{Prepared, Schedule},
 };
 
 use super::Worker;
@@ -26,7 +29,7 @@ const MAX_CONCURRENCY: usize = 100_000;
 /// Longest lease and grace time, and longest of everything else.
 const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
 const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
-const LONGEST: Duration = queue_core::client::LONGEST;
+const LONGEST: Duration = queue_core::__private::LONGEST;
 
 /// A client sends an enqueue again for a few seconds; its producer has to be known for longer.
 const MIN_PRODUCER_RETENTION: Duration = Duration::from_secs(60);

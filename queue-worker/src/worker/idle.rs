@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use queue_core::{Counter, Error, Inspector, JobState, broker::subscription_at};
+use queue_core::{
+    Error, JobState,
+    broker::subscription_at,
+    inspect::{Counter, Inspector},
+};
 
 use super::{Stopped, Worker};
 use crate::error::WorkerError;

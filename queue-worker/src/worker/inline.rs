@@ -10,10 +10,9 @@ use std::{
 
 use futures_util::FutureExt;
 use queue_core::{
+    __private::{Envelope, LeaseClock},
     Client, Error, JobAddress, JobContext,
     broker::{Delivery, DynBroker, Ending, Finish, PartyName, Register, Turn, TurnAnswer},
-    context::LeaseClock,
-    envelope::Envelope,
     schedule::tick_due,
 };
 use tokio::sync::{Notify, mpsc, oneshot};

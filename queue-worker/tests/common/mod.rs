@@ -17,10 +17,9 @@ pub(crate) use queue_conformance::{
     port::free_address,
 };
 use queue_core::{
-    JobAddress, JobId,
+    JobAddress, JobId, Registry,
     broker::{Delivery, Enqueue, JobState, NewJob, ProcessId, Register, Turn},
     prelude::*,
-    registry::Registry,
 };
 use queue_worker::{Stopped, Worker};
 use tokio::{

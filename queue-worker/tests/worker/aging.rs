@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{memory, until};
-use queue_core::{Aging, prelude::*, registry::Registry};
+use queue_core::{Registry, inspect::Aging, prelude::*};
 use queue_worker::{Worker, WorkerError};
 
 #[task(queue = "aging", aging = "60s")]

@@ -3,9 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use crate::common::{self, Probe, address_in, free_address, memory, run, until, until_health, until_state, worker};
-use queue_core::{
-    Draft, Middleware, Next, broker::JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
-};
+use queue_core::{__private::Encoded, CancelCause, Draft, Middleware, Next, RawJob, TaskOutput, broker::JobState, prelude::*};
 use serde::de::DeserializeOwned;
 
 #[task(queue = "plain", retention = "1h", max_attempts = 1)]

@@ -4,11 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use crate::common::{self, Probe, address_in, enqueue_bytes, memory, run, until_state, wait, worker};
 use queue_core::{
+    __private::Envelope,
+    RawJob, Registry,
     broker::{BuryReason, Counter, JobState},
-    client::RawJob,
-    envelope::Envelope,
     prelude::*,
-    registry::Registry,
 };
 
 #[task(queue = "ok", retention = "1h")]

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use crate::common::{Probe, memory, run, until, until_registered, worker};
-use queue_core::{PauseOf, Pausing, broker::Counter, prelude::*};
+use queue_core::{
+    broker::Counter,
+    inspect::{PauseOf, Pausing},
+    prelude::*,
+};
 use queue_worker::QueueConfig;
 
 #[task(queue = "heavy")]

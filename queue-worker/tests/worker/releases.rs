@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Client, JobState, prelude::*, registry::Registry};
+use queue_core::{Client, JobState, Registry, prelude::*};
 use queue_worker::Worker;
 
 use crate::common::{memory, run, until_state};

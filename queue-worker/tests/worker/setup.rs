@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::common::{self, memory};
-use queue_core::{DataNeed, Inject, prelude::*, registry::Registry};
+use queue_core::{DataNeed, Inject, Registry, prelude::*};
 use queue_worker::{QueueConfig, Worker, WorkerError};
 
 struct Pool;

@@ -618,7 +618,7 @@ fn all_of_a_state(place: &Place, url: &str) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = queue_core::Client::connect(url).await.unwrap().watched();
-        let job = |n| queue_core::client::RawJob::new("close_order", vec![0x80]).queue("orders").id(format!("o-{n}"));
+        let job = |n| queue_core::RawJob::new("close_order", vec![0x80]).queue("orders").id(format!("o-{n}"));
         let jobs: Vec<_> = (0..JOBS).map(job).collect();
         for jobs in jobs.chunks(500) {
             futures_util::future::try_join_all(jobs.iter().map(|job| client.enqueue_raw(job.clone()))).await.unwrap();

@@ -10,11 +10,11 @@ use std::{
 };
 
 use queue_core::{
-    Edit, Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
+    __private::{Envelope, SqliteBroker},
+    Error, JobAddress, JobId, JobState, RawJob, Result, Stored,
     broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Wrapper},
-    envelope::Envelope,
+    inspect::Edit,
     prelude::*,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     command_line::Place,

@@ -1,6 +1,6 @@
 //! Groups on the command line: rules hold from the next claim on, and what cannot be is refused with a way out.
 
-use queue_core::{Client, GroupRule, inspector::declare_groups, prelude::*};
+use queue_core::{__private::declare_groups, Client, inspect::GroupRule, prelude::*};
 use queue_tests::{command_line::Place, patience::WatchBroker};
 use serde_json::Value;
 

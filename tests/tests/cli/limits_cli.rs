@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use queue_core::{Client, Task, inspector::declare_limits, prelude::*};
+use queue_core::{__private::declare_limits, Client, Task, prelude::*};
 use queue_tests::{command_line::Place, patience::WatchBroker};
 use serde_json::Value;
 

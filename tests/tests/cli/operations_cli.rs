@@ -10,9 +10,9 @@ use std::{
 };
 
 use queue_core::{
-    Client, JobState, NewOperation, OperationKind, OperationState,
+    Client, JobState, RawJob,
     broker::{Broker, DynBroker, Operate, Operated, OperationDeed, Wrapper},
-    client::RawJob,
+    inspect::{NewOperation, OperationKind, OperationState},
 };
 use queue_tests::{
     folder::folder,

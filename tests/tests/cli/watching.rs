@@ -9,11 +9,12 @@ use std::{
 
 use queue_conformance::conformance::Lane;
 use queue_core::{
-    Client, Error, JobState, Transition, Watch, Watched,
+    __private::RedisBroker,
+    Client, Error, JobState,
     broker::{Audit, DynBroker, SweepLimits},
+    inspect::{Transition, Watch, Watched},
     observe::Calls,
     prelude::*,
-    redis::RedisBroker,
 };
 use queue_tests::{
     command_line::Place,

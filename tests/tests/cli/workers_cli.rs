@@ -3,8 +3,9 @@
 use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
 use queue_core::{
-    Client, JobId, OutboxDepth, OutboxRecord, RawJob,
+    Client, JobId, RawJob,
     broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, history::Report},
+    inspect::{OutboxDepth, OutboxRecord},
 };
 use queue_tests::{
     command_line::Place,

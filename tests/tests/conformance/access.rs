@@ -7,10 +7,11 @@ use queue_conformance::{
     conformance::{Lane, Producer, envelope},
 };
 use queue_core::{
-    Client, Edit, Error, JobId, NewOperation, OperationKind,
+    __private::RedisBroker,
+    Client, Error, JobId,
     broker::{Audit, CrashRule, DynBroker, Ending, Inspect, MOST_WATCHED, NewJob, Retention},
+    inspect::{Edit, NewOperation, OperationKind},
     prelude::*,
-    redis::RedisBroker,
 };
 use queue_tests::{
     folder::folder,

@@ -7,10 +7,9 @@ use queue_conformance::{
     conformance::{Lane, Producer, ack, eventually},
 };
 use queue_core::{
+    __private::{RedisBroker, SqliteBroker},
     JobId,
     broker::{Audit, CrashRule, Due, DynBroker, Enqueued, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
-    redis::RedisBroker,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

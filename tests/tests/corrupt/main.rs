@@ -12,7 +12,7 @@ mod rows;
 mod state;
 mod verdict;
 
-use queue_core::{broker::DynBroker, redis::RedisBroker};
+use queue_core::{__private::RedisBroker, broker::DynBroker};
 use queue_tests::server::{Kind, Server};
 
 use self::{

@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use queue_core::{
+    __private::{SqliteBroker, url_of},
     Error,
     broker::DynBroker,
-    sqlite::{SqliteBroker, url_of},
 };
 use queue_tests::folder::folder;
 use rusqlite::{Connection, ErrorCode};

@@ -5,13 +5,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use queue_conformance::{Changes as _, conformance::eventually};
 use queue_core::{
+    __private::{Envelope, RedisBroker},
     JobId,
     broker::{
         CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, FOLLOWED, NewJob, Operate, OperationDeed, OperationKind, PartyName,
         Priority, ProcessId, Register, StartOperation, Turn, WorkerLoad,
     },
-    envelope::Envelope,
-    redis::RedisBroker,
 };
 use queue_tests::server::{self, Server};
 use redis::aio::MultiplexedConnection;

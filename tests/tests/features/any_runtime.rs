@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use queue_conformance::failing::FailingBroker;
-use queue_core::{broker::JobState, prelude::*, sqlite::SqliteBroker};
+use queue_core::{__private::SqliteBroker, broker::JobState, prelude::*};
 use queue_tests::{
     patience::{WatchBroker, joined, wait_for},
     server::{Kind, Server},

@@ -7,12 +7,12 @@ use std::{
 
 use queue_conformance::conformance::{Bed, Lane, Storage};
 use queue_core::{
-    GroupName, JobId, LimitKey, PauseOf, Pausing, RuleOf,
+    __private::Envelope,
+    JobId, Registry,
     broker::{CrashRule, JobLimits, NewJob, SetPause},
-    envelope::Envelope,
+    inspect::{GroupName, LimitKey, PauseOf, Pausing, RuleOf},
     observe::Calls,
     prelude::*,
-    registry::Registry,
 };
 use queue_tests::{
     patience::{WatchBroker, until},

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream::iter};
 use queue_conformance::conformance::{Bed, Storage};
 use queue_core::{
+    Registry,
     broker::{ProcessId, Register},
     prelude::*,
-    registry::Registry,
 };
 use queue_tests::{
     patience::{WatchBroker, until},

@@ -14,10 +14,10 @@ use std::{
 };
 
 use queue_core::{
+    __private::Envelope,
+    Registry,
     broker::{Counter, JobState},
-    envelope::Envelope,
     prelude::*,
-    registry::Registry,
 };
 use queue_tests::{
     folder::folder,

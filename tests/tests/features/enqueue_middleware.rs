@@ -9,11 +9,10 @@ use std::{
 };
 
 use queue_core::{
-    Draft, Error, JobAddress, Middleware, Result,
+    __private::SqliteBroker,
+    Draft, Error, JobAddress, Middleware, RawJob, Result,
     broker::{Durability, JobState},
-    client::RawJob,
     prelude::*,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

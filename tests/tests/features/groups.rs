@@ -11,13 +11,11 @@ use std::{
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
-    Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
+    __private::{Envelope, RedisBroker, SqliteBroker},
+    Error, JobId, Registry,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob},
-    envelope::Envelope,
+    inspect::{Cleared, GroupName, GroupOrder, RuleOf},
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

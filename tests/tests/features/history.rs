@@ -3,15 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
-    Client, Counter, History, HistorySpan, JobId,
+    __private::{Envelope, SqliteBroker},
+    Client, JobId, Registry,
     broker::{
         DynBroker, Enqueue, NewJob, ProcessId, Register,
         history::{Report, TASKS, Tally},
     },
-    envelope::Envelope,
+    inspect::{Counter, History, HistorySpan},
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

@@ -15,12 +15,11 @@ use queue_conformance::{
     conformance::{Lane, Producer, envelope},
 };
 use queue_core::{
-    Error, GroupName, JobId, LimitKey, RawJob,
+    __private::{RedisBroker, SqliteBroker},
+    Error, JobId, RawJob, Registry,
     broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob, Priority, SweepLimits},
+    inspect::{GroupName, LimitKey},
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

@@ -9,12 +9,11 @@ use std::{
 use futures_util::FutureExt;
 use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
-    JobId,
+    __private::SqliteBroker,
+    JobId, Registry,
     broker::{DynBroker, Enqueue, Extend, NewJob, PartyName, ProcessId, Register, SetPause, Turn, WorkerMode},
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     on_servers,
@@ -46,7 +45,7 @@ fn observed() -> (Arc<FailingBroker>, DynBroker, Arc<Calls>) {
 }
 
 fn jobs(n: usize) -> Vec<NewJob> {
-    (0..n).map(|_| NewJob::new(JobId::make(), queue_core::envelope::Envelope::new("double", &[0x80]).encode().unwrap())).collect()
+    (0..n).map(|_| NewJob::new(JobId::make(), queue_core::__private::Envelope::new("double", &[0x80]).encode().unwrap())).collect()
 }
 
 fn errors(calls: &Calls, verb: &str) -> Vec<(&'static str, u64)> {

@@ -4,13 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use queue_conformance::conformance::Lane;
 use queue_core::{
-    Client, Error, JobResult, LogLevel,
+    __private::{RedisBroker, SqliteBroker},
+    Client, Error, JobResult, LogLevel, Registry,
     broker::{DynBroker, JobRemarks, Remarks, SweepLimits},
     observe::Calls,
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

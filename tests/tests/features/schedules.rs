@@ -8,17 +8,14 @@ use std::{
 
 use queue_conformance::conformance::{Lane, Storage};
 use queue_core::{
-    CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
+    __private::{RedisBroker, SqliteBroker},
+    Client, Error, JobId, RawJob, Registry,
     broker::{
         Audit, BuryReason, Change, DamageKind, DynBroker, Ending, JobState, ScheduleAnswer, ScheduleList, ScheduleSet, ScheduleState,
         SetSchedule, SweepLimits,
     },
-    client::RawJob,
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
-    schedule::{clamp, tick_due},
-    sqlite::SqliteBroker,
+    schedule::{CatchUp, Overlap, Schedule, ScheduleAddress, clamp, tick_due},
 };
 use queue_tests::{
     folder::folder,

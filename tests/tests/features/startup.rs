@@ -1,6 +1,6 @@
 //! What a worker refuses to start with, and what it says.
 
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{Registry, prelude::*};
 use queue_tests::patience::WatchBroker;
 use queue_worker::Worker;
 

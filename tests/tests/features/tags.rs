@@ -2,12 +2,11 @@
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
-    Client, Edit, Event, Job, JobAddress, JobId, Task,
+    __private::{Envelope, RedisBroker, SqliteBroker},
+    Client, Event, Job, JobAddress, JobId, Task,
     broker::{Audit, DamageKind, DynBroker, JobState, NewJob, Scan},
-    envelope::Envelope,
+    inspect::Edit,
     prelude::*,
-    redis::RedisBroker,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

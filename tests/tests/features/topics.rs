@@ -9,11 +9,11 @@ use std::{
 
 use queue_conformance::conformance::Lane;
 use queue_core::{
-    Begin, JobState, Publication, Registry, Retention,
+    __private::{Envelope, RedisBroker},
+    JobState, Registry,
     broker::{Audit, Broker, Counter, DynBroker, Subscribe, Unknown},
-    envelope::Envelope,
     prelude::*,
-    redis::RedisBroker,
+    topics::{Begin, Publication, Retention},
 };
 use queue_tests::{
     patience::{WatchBroker, until},

@@ -7,13 +7,11 @@ use queue_conformance::{
     failing::{FailingBroker, Fault},
 };
 use queue_core::{
-    Client, Error, JobResult,
+    __private::{RedisBroker, SqliteBroker},
+    Client, Error, JobResult, Registry,
     broker::{DynBroker, JobState, SweepLimits},
     observe::Calls,
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use queue_core::{Counter, JobState, prelude::*, registry::Registry};
+use queue_core::{JobState, Registry, inspect::Counter, prelude::*};
 use queue_tests::{
     folder::folder,
     patience::{WatchBroker, output, until},

@@ -141,7 +141,7 @@ async fn the_default_deadline_is_kept_as_well() {
     let client = Client::connect(&server.url()).await.unwrap().watched();
     known::job(1).enqueue(&client).await.unwrap();
     server.kill();
-    in_time("enqueue", queue_core::client::ENQUEUE_DEADLINE, true, async { known::job(2).enqueue(&client).await.map(drop) }).await;
+    in_time("enqueue", queue_core::__private::ENQUEUE_DEADLINE, true, async { known::job(2).enqueue(&client).await.map(drop) }).await;
 }
 
 async fn a_client_that_never_connected_waits_for_its_server_until_the_deadline(kind: Kind) {
@@ -309,7 +309,7 @@ async fn in_time(name: &str, deadline: Duration, whole: bool, call: impl Future<
     let (begun, stood) = (Instant::now(), stood_still());
     let outcome = tokio::time::timeout(LONG, call).await.unwrap_or_else(|_| panic!("{name}: it hangs"));
     let took = begun.elapsed();
-    let shown = outcome.as_ref().err().map_or_else(|| "it was done".to_owned(), |error| queue_core::outcome::error_text(error));
+    let shown = outcome.as_ref().err().map_or_else(|| "it was done".to_owned(), |error| queue_core::__private::error_text(error));
     let stood = stood_still() - stood;
     assert!(
         took < deadline + SLACK + stood,

@@ -11,10 +11,9 @@ use std::{
 };
 
 use queue_core::{
-    Error,
-    address::JobId,
+    __private::SqliteBroker,
+    Error, JobId,
     broker::{Broker, Counter, Ending, Enqueue, Enqueued, Extend, Finish, Inspect, NewJob, ProcessId, Register, Turn},
-    sqlite::SqliteBroker,
 };
 use queue_tests::apart::may_mount;
 use tempfile::TempDir;

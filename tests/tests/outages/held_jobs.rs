@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use queue_core::{
+    Registry,
     broker::{Counter, JobState},
     prelude::*,
-    registry::Registry,
 };
 use queue_tests::{
     folder::folder,

@@ -4,11 +4,10 @@ use std::{collections::HashSet, path::Path, time::Duration};
 
 use queue_conformance::conformance::{Lane, Producer, ack, finish};
 use queue_core::{
+    __private::{Envelope, SqliteBroker},
     Client, Error, JobId,
     broker::{Broker, Counter, DynBroker, Inspect, JobState, NewJob, ProcessId, Register, Scan, Turn},
-    envelope::Envelope,
     prelude::task,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     apart::heeds_permissions,

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use queue_core::{Client, JobAddress, JobRecord, JobState};
+use queue_core::{Client, JobAddress, JobState, inspect::JobRecord};
 use queue_tests::{
     folder::folder,
     on_servers,

@@ -8,10 +8,10 @@ use std::{
 
 use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
+    __private::SqliteBroker,
+    Registry,
     broker::{Counter, ProcessId, Register, Turn},
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::patience::until;
 use queue_worker::Worker;

@@ -6,7 +6,11 @@ use std::{
 };
 
 use queue_conformance::{conformance::Lane, failing::FailingBroker, folder::folder, patience::wait};
-use queue_core::{Client, JobId, JobState, RawJob, broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
+use queue_core::{
+    __private::{RedisBroker, SqliteBroker},
+    Client, JobId, JobState, RawJob,
+    broker::DynBroker,
+};
 use queue_outbox::{Dialect, Outbox, Relay, Relayed, Result, postgres, sqlite};
 use queue_tests::{
     postgres::{Postgres, connect, shared},

@@ -8,13 +8,10 @@ use std::{
 
 use queue_conformance::{conformance::Lane, patience::wait};
 use queue_core::{
-    Client, Done, JobAddress, JobContext, JobState, TestContext,
+    __private::{Completion, ContextInit, Envelope, effects_key},
+    Client, Done, JobAddress, JobContext, JobState, Registry, TestContext,
     broker::{BuryReason, Delivery, DynBroker, Ending},
-    context::ContextInit,
-    context::completion::{Completion, effects_key},
-    envelope::Envelope,
     prelude::*,
-    registry::Registry,
 };
 use queue_outbox::{Dialect, Error, Outbox, OutboxChange, Relay, postgres, sqlite};
 use queue_tests::postgres::connect;

@@ -6,7 +6,11 @@ use queue_conformance::{
     failing::{FailingBroker, Fault},
     patience::wait,
 };
-use queue_core::{GroupName, GroupOrder, GroupRule, JobId, RuleOf, broker::SweepLimits};
+use queue_core::{
+    JobId,
+    broker::SweepLimits,
+    inspect::{GroupName, GroupOrder, GroupRule, RuleOf},
+};
 use queue_outbox::{OutboxChange, Relayed};
 use queue_tests::postgres::Postgres;
 

@@ -113,11 +113,11 @@ mod cut_off {
 
     use queue_conformance::conformance::Lane;
     use queue_core::{
-        Client, Done, JobAddress, JobRecord,
+        __private::SqliteBroker,
+        Client, Done, JobAddress, Registry,
         broker::{BuryReason, Ending},
+        inspect::JobRecord,
         prelude::*,
-        registry::Registry,
-        sqlite::SqliteBroker,
     };
     use queue_outbox::{Error, Outbox, Relay, postgres::Commit};
     use queue_worker::Worker;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use queue_core::{GroupName, JobId, JobState, Priority, Publication, RawJob, envelope::Envelope};
+use queue_core::{__private::Envelope, JobId, JobState, Priority, RawJob, inspect::GroupName, topics::Publication};
 use queue_outbox::{Error, Outbox, postgres, sqlite};
 use queue_tests::postgres::connect;
 use tokio_postgres::types::ToSql;

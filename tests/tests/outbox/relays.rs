@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use queue_conformance::{conformance::Lane, failing::Fault, patience::wait};
 use queue_core::{
-    Client, GroupName, GroupOrder, GroupRule, JobId, RuleOf,
+    __private::SqliteBroker,
+    Client, JobId,
     broker::{Durability, DynBroker},
-    sqlite::SqliteBroker,
+    inspect::{GroupName, GroupOrder, GroupRule, RuleOf},
 };
 use queue_outbox::{Error, OutboxChange, OutboxRowId, Relay};
 use queue_tests::{

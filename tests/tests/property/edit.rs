@@ -2,8 +2,8 @@
 
 use proptest::{option, prelude::*};
 use queue_core::{
+    __private::Envelope,
     broker::{EditJob, JobLimits, Priority, SeenJob, StoredJob},
-    envelope::Envelope,
 };
 
 use crate::{

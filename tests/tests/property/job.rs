@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use queue_core::{
-    JobId, LimitKey,
+    __private::Envelope,
+    JobId,
     broker::{Due, GroupName, JobLimits, NewJob, Unique, UniqueKey},
-    envelope::Envelope,
+    inspect::LimitKey,
 };
 
 use crate::step::{New, TASK};

@@ -13,11 +13,12 @@ use std::{
 use futures_util::future::join_all;
 use proptest::{collection::vec, prelude::*};
 use queue_core::{
-    Client, Error, Inspector, JobAddress, JobId, NewOperation, Operation, OperationKind, OperationState, Priority, Result, RunOperation,
+    Client, Error, JobAddress, JobId, Priority, Result,
     broker::{
         Broker, Change, DynBroker, Inspect, JobState, Operate, Operated, OperationDeed, OperationPart, OperationStep, Scan, Scanned,
         StoredJob, Wrapper,
     },
+    inspect::{Inspector, NewOperation, Operation, OperationKind, OperationState, RunOperation},
 };
 
 use crate::{

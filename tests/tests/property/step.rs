@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use queue_core::{
-    GroupOrder, GroupRule,
     broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority, WorkerMode},
+    inspect::{GroupOrder, GroupRule},
 };
 
 use crate::{

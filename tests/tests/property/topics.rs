@@ -9,12 +9,12 @@ use std::{
 
 use proptest::{collection::vec, option, prelude::*};
 use queue_core::{
+    __private::Envelope,
     Client, JobId,
     broker::{
         Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, FOLLOWED, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId,
         Register, Retention, SetPause, StoredTransition, Subscribe, Turn, Unknown, subscription_address, topic_address,
     },
-    envelope::Envelope,
 };
 
 use crate::{

@@ -11,15 +11,15 @@ use std::{
 
 use futures_util::future::join_all;
 use queue_core::{
-    Client, JobId, JobRecord, LimitKey, LimitRule, LogLevel, Result,
+    __private::{RedisBroker, SqliteBroker},
+    Client, JobId, LogLevel, Result,
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, Audit, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, FOLLOWED, Finish, GroupList,
         GroupName, GroupsRecord, JobRemarks, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf, Pausing,
         ProcessId, ProgressNow, Register, Remarks, RuleOf, Scan, SetAging, SetGroup, SetLimit, SetPause, StoredJob, StoredLimit,
         StoredLimitKey, SweepLimits, Swept, Turn, Used, WorkerAsk, WorkerInfo, WorkerLoad,
     },
-    redis::RedisBroker,
-    sqlite::SqliteBroker,
+    inspect::{JobRecord, LimitKey, LimitRule},
 };
 use queue_tests::server::{self, Kind, Server};
 use redis::{AsyncCommands, aio::MultiplexedConnection};

@@ -10,11 +10,11 @@ use std::{
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
-    GroupName, JobId, LimitKey,
+    __private::RedisBroker,
+    JobId, Registry,
     broker::{Counter, DynBroker, JobLimits, NewJob},
+    inspect::{GroupName, LimitKey},
     prelude::*,
-    redis::RedisBroker,
-    registry::Registry,
 };
 use queue_tests::{
     on_servers,

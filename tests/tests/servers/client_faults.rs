@@ -18,11 +18,10 @@ use futures_util::{
 };
 use queue_conformance::failing::{EnqueueFault as Fault, FailingBroker};
 use queue_core::{
+    __private::{Envelope, SqliteBroker},
     Error,
     broker::{Broker, DynBroker, JobState},
-    envelope::Envelope,
     prelude::*,
-    sqlite::SqliteBroker,
 };
 use queue_tests::patience::until;
 use tokio::sync::{Barrier, oneshot};
@@ -478,5 +477,5 @@ fn can_be_sent_and_shared() {
     check::<Arc<Error>>();
     check::<queue_core::Pending>();
     check::<queue_core::Pending<number>>();
-    check::<queue_core::client::EnqueueAllError<number>>();
+    check::<queue_core::EnqueueAllError<number>>();
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
+    __private::RedisBroker,
     JobId,
     broker::{DynBroker, NewJob},
-    redis::RedisBroker,
 };
 use queue_tests::{
     cluster::Cluster,

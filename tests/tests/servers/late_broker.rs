@@ -9,11 +9,10 @@ use std::{
 
 use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
-    Error,
+    __private::SqliteBroker,
+    Error, Registry,
     broker::{DynBroker, JobState},
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

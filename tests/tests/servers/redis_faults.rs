@@ -13,13 +13,13 @@ use queue_conformance::{
     conformance::{ack, envelope, eventually, finish},
 };
 use queue_core::{
+    __private::RedisBroker,
     Client, Error, JobId,
     broker::{
         Broker, Counter, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, OverdueLane, ProcessId, Register,
         SetPause, Turn,
     },
     prelude::task,
-    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

@@ -77,7 +77,7 @@ async fn found_after_housekeeping(kind: Kind, beside_a_dead_job: bool) {
 /// A queue with a producer and a lane, on a server of its own.
 struct Scene {
     server: Server,
-    broker: std::sync::Arc<queue_core::redis::RedisBroker>,
+    broker: std::sync::Arc<queue_core::__private::RedisBroker>,
     producer: PartyName,
     worker: PartyName,
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use queue_core::{JobResult, broker::JobState, prelude::*, registry::Registry};
+use queue_core::{JobResult, Registry, broker::JobState, prelude::*};
 use queue_tests::{
     fleet::{Fleet, resumed},
     history::{History, JOURNALED},

@@ -7,13 +7,11 @@ use queue_conformance::{
     conformance::{Lane, Producer, ack, envelope},
 };
 use queue_core::{
+    __private::{Envelope, RedisBroker, SqliteBroker},
     JobId,
     broker::{
         Audit, BuryReason, Changed, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob, PauseOf, Pausing, SetPause,
     },
-    envelope::Envelope,
-    redis::RedisBroker,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

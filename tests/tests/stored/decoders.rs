@@ -1,5 +1,5 @@
 //! Every decoder, over the corpus of the fuzzer, over what differs from it by a little, over any bytes, and under bombs. What must
-//! hold is in `queue_core::__fuzz`; a coverage-guided fuzzer runs the same (`fuzz/README.md`).
+//! hold is in `queue_core::__private::fuzz`; a coverage-guided fuzzer runs the same (`fuzz/README.md`).
 //!
 //! `QUEUE_TEST_CASES` is the number of random cases per decoder (2000).
 
@@ -14,7 +14,7 @@ use proptest::{
     sample::select,
     test_runner::{TestError, TestRunner},
 };
-use queue_core::__fuzz::{TARGETS, Target};
+use queue_core::__private::fuzz::{TARGETS, Target};
 
 /// No single input may take longer in a build without optimization, on whatever machine.
 const AT_MOST: Duration = Duration::from_secs(20);

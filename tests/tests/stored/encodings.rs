@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queue_conformance::conformance::{Lane, Producer, envelope, finish};
 use queue_core::{
+    __private::RedisBroker,
     JobId,
     broker::{DynBroker, Ending, JobState, KeepLimits, NewJob, Priority, ProcessId, Register, SweepLimits, Turn},
-    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

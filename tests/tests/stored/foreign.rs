@@ -2,7 +2,7 @@
 
 use std::{process::Command, sync::Arc, time::Duration};
 
-use queue_core::{Begin, Registry, prelude::*};
+use queue_core::{Registry, prelude::*, topics::Begin};
 use queue_tests::{
     patience::{WatchBroker, output, until},
     server::{Kind, Server},

@@ -2,10 +2,9 @@
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
+    __private::{RedisBroker, SqliteBroker},
     Error, JobId,
     broker::{Audit, DamageKind, DynBroker, Enqueued, JobState, NewJob, OnConflict, Unique, UniqueKey},
-    redis::RedisBroker,
-    sqlite::SqliteBroker,
 };
 use queue_tests::{
     folder::folder,

@@ -9,9 +9,9 @@ use std::{
 
 use queue_conformance::conformance::{Lane, Producer, ack, envelope};
 use queue_core::{
+    __private::RedisBroker,
     Error, JobId,
     broker::{Audit, Counter, DamageKind, DynBroker, Inspect, NewJob},
-    redis::RedisBroker,
 };
 use queue_tests::{
     cluster, on_servers,

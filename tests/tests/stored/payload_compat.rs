@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{handler::Runnable, prelude::*, registry::Registry};
+use queue_core::{__private::Runnable, Registry, prelude::*};
 use queue_tests::patience::{WatchBroker, patience, wait};
 use queue_worker::Worker;
 use tokio::sync::Notify;
@@ -41,7 +41,7 @@ async fn run_as<T: Runnable>(enqueue: impl AsyncFnOnce(&Client)) -> String {
 /// Runs one job with the task `T` in the place of the one that made it, and tells why it is a dead letter.
 async fn dead_as<T: Runnable, Made: Task>(job: Job<Made>) -> String
 where
-    queue_core::task::TaskOutput<Made>: serde::de::DeserializeOwned + std::marker::Send,
+    queue_core::TaskOutput<Made>: serde::de::DeserializeOwned + std::marker::Send,
 {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let handle = job.enqueue(&client).await.unwrap();

@@ -7,9 +7,10 @@ use std::sync::{
 
 use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
-    Client, Error, JobId, Search,
+    __private::SqliteBroker,
+    Client, Error, JobId,
     broker::{Broker, DynBroker, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing, Wrapper},
-    sqlite::SqliteBroker,
+    inspect::Search,
 };
 use std::time::Duration;
 

@@ -11,11 +11,12 @@ use std::{
 
 use futures_util::stream::{StreamExt, iter};
 use queue_core::{
-    Client, Job, Rate, Retention, Schedule, ScheduleAddress, Task,
+    Client, Job, RawJob, Registry, Task,
     broker::{Counter, CrashRule, Hold, MAX_ITEMS, ProcessId, Register, SweepLimits, topic_address},
-    client::RawJob,
+    inspect::Rate,
     prelude::*,
-    registry::Registry,
+    schedule::{Schedule, ScheduleAddress},
+    topics::Retention,
 };
 use queue_tests::{
     apart::{has_own_clock, move_clock},

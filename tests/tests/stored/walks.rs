@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use queue_conformance::conformance::{Lane, Producer, envelope, eventually, nack};
 use queue_core::{
+    __private::{Envelope, RedisBroker},
     JobId,
     broker::{DynBroker, Ending, JobState, NewJob, Scan},
-    envelope::Envelope,
-    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Client, JobContext, JobId, JobState, RawJob, TestContext, prelude::*, registry::Registry};
+use queue_core::{Client, JobContext, JobId, JobState, RawJob, Registry, TestContext, prelude::*};
 use queue_outbox::{Done, Error, Outbox, Result};
 use queue_worker::Worker;
 

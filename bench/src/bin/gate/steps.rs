@@ -9,11 +9,10 @@ use std::{
 };
 
 use queue_core::{
-    address::JobId,
+    __private::Envelope,
+    JobId, Registry,
     broker::{BuryReason, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn},
-    envelope::Envelope,
     prelude::*,
-    registry::Registry,
 };
 use queue_worker::Worker;
 use tokio::sync::Notify;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use queue_core::{Client, ScheduleAddress, sqlite::SqliteBroker};
+use queue_core::{__private::SqliteBroker, Client, schedule::ScheduleAddress};
 use queue_worker::Worker;
 use reports::{Archive, leave, sign_up};
 

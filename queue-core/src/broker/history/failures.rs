@@ -32,7 +32,7 @@ pub const CRASHED: &str = "the process that ran it died, or lost the broker";
 /// Longest message of a kind, in bytes.
 const MESSAGE: usize = 512;
 
-/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::Inspector::failures).
+/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::inspect::Inspector::failures).
 ///
 /// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and releases with their counts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -113,7 +113,7 @@ impl Report {
 }
 
 /// The span of a history: a number of minutes or hours, up to now. For
-/// [`Inspector::history`](crate::Inspector::history).
+/// [`Inspector::history`](crate::inspect::Inspector::history).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistorySpan {
     unit: HistoryUnit,

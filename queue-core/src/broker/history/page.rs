@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
 
-/// What happened in a queue, minute by minute or hour by hour. From [`Inspector::history`](crate::Inspector::history).
+/// What happened in a queue, minute by minute or hour by hour. From [`Inspector::history`](crate::inspect::Inspector::history).
 ///
 /// There is a row for every period of the span, oldest first, also for those in which nothing
 /// happened. The last row is the current period, which has not ended. Times are those of the

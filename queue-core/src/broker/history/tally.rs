@@ -7,7 +7,7 @@ use crate::codec;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened to jobs in a time, as the workers saw it when it happened. [`QueueStats`](crate::QueueStats) has the broker's own
+        /// What happened to jobs in a time, as the workers saw it when it happened. [`QueueStats`](crate::inspect::QueueStats) has the broker's own
         /// counters, since the queue exists.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]

@@ -29,7 +29,7 @@ pub const BUCKETS: usize = 2 + ((LAST_POWER - FIRST_POWER) * CUTS) as usize;
 /// ```
 /// use std::time::Duration;
 ///
-/// use queue_core::Times;
+/// use queue_core::inspect::Times;
 ///
 /// let mut times = Times::default();
 /// for ms in 1..=100 {

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::{OPERATION_LEASE, OperationKind, OperationState, StartOperation};
 
-/// What people do to all jobs of a queue that match a filter. From [`Inspector::operations`](crate::Inspector::operations).
+/// What people do to all jobs of a queue that match a filter. From [`Inspector::operations`](crate::inspect::Inspector::operations).
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::{
 ///
 /// ```
 /// use std::time::Duration;
-/// use queue_core::{Edit, Priority};
+/// use queue_core::{Priority, inspect::Edit};
 ///
 /// let edit = Edit::new().priority(Priority::High).delay(Duration::from_secs(600)).payload_json(r#"{"order":18}"#);
 /// # drop(edit);
@@ -202,7 +202,7 @@ impl Inspector {
     /// [changed](Edited::changes).
     ///
     /// ```
-    /// use queue_core::{Edit, prelude::*};
+    /// use queue_core::{inspect::Edit, prelude::*};
     ///
     /// #[task]
     /// async fn greet(name: String) {}

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What was seen of a job, as far as it can be [edited](crate::Inspector::edit): its parameters (as a digest), priority, maximum of attempts, time and group. As text
+/// What was seen of a job, as far as it can be [edited](crate::inspect::Inspector::edit): its parameters (as a digest), priority, maximum of attempts, time and group. As text
 /// it is one word, which a form or a command line can carry: `jobs edit --dry-run` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {

@@ -18,7 +18,7 @@ impl Filter {
     /// A value as a filter takes it: in quotes if it needs them.
     ///
     /// ```
-    /// use queue_core::Filter;
+    /// use queue_core::inspect::Filter;
     ///
     /// assert_eq!(Filter::quoted("acme"), "acme");
     /// assert_eq!(Filter::quoted(r#"the "A" team"#), r#""the \"A\" team""#);

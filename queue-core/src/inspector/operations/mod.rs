@@ -32,7 +32,7 @@ impl NewOperation {
     /// Of the jobs that match, and to which it applies. An empty filter needs [`all`](Self::all).
     ///
     /// ```
-    /// use queue_core::{Filter, NewOperation, OperationKind};
+    /// use queue_core::inspect::{Filter, NewOperation, OperationKind};
     ///
     /// let filter: Filter = "state=dead error~timeout older=2d".parse()?;
     /// let again = NewOperation::new(OperationKind::Requeue, filter).by("ada");
@@ -128,7 +128,7 @@ impl Inspector {
     /// process crashes, a worker of the queue continues it.
     ///
     /// ```
-    /// use queue_core::{NewOperation, OperationKind, OperationState, prelude::*};
+    /// use queue_core::{inspect::{NewOperation, OperationKind, OperationState}, prelude::*};
     ///
     /// #[task(queue = "orders")]
     /// async fn close_order(order: u64) {}

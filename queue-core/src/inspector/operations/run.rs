@@ -103,7 +103,7 @@ impl RunOperation {
     }
 
     /// Looks at some hundred jobs, and changes those that are concerned. False: the operation has ended, or another runner takes its steps: see
-    /// [`Operation::state`](crate::Operation::state).
+    /// [`Operation::state`](crate::inspect::Operation::state).
     ///
     /// # Errors
     /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step tries again. What the broker refuses for good fails the operation.

@@ -6,9 +6,7 @@ use super::find::{Found, Look};
 use crate::{
     broker::{LimitKey, WorkerInfo},
     sqlite::{
-        connection::{
-            tx::{Failed, Queue, Tx},
-        },
+        connection::tx::{Failed, Queue, Tx},
         doors::{
             back, groups, keys, limits,
             ready::{self, End},

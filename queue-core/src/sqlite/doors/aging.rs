@@ -81,8 +81,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             // A suspect stands before all others.
             Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
         };
-        let due: Vec<Riser> =
-            tx.sql(DUE)?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;
+        let due: Vec<Riser> = tx.sql(DUE)?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;
         if due.is_empty() {
             break;
         }

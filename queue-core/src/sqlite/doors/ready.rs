@@ -101,16 +101,7 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
     let priority = i64::from(job.priority.number());
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
-    let stored = tx.sql(STORE)?.execute(params![
-        queue.key,
-        job.id.as_bytes(),
-        state,
-        rank,
-        pos,
-        priority,
-        job.envelope,
-        digest
-    ])?;
+    let stored = tx.sql(STORE)?.execute(params![queue.key, job.id.as_bytes(), state, rank, pos, priority, job.envelope, digest])?;
     if stored > 0 {
         groups::note(tx, queue, job)?;
         tags::note(tx, queue, job.id.as_bytes(), &job.envelope)?;

@@ -4,9 +4,7 @@ use rusqlite::params;
 
 use crate::{
     envelope::tags::tag_digests,
-    sqlite::connection::{
-        tx::{Queue, Tx},
-    },
+    sqlite::connection::tx::{Queue, Tx},
 };
 
 /// Notes the tags of a job whose envelope is stored. Of a job without tags nothing is written.

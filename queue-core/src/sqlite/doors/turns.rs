@@ -82,9 +82,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
         let entry = &picks.entries[*entry];
         let waiting = tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
         let waiting = match waiting {
-            None if tx.limited() => {
-                tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?
-            }
+            None if tx.limited() => tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?,
             waiting => waiting,
         };
         if let Some(waiting) = waiting {

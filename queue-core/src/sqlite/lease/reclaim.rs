@@ -121,8 +121,7 @@ impl Process {
             let leaves: bool = tx.sql(LEAVES)?.query_row([lane.key], |row| row.get(0))?;
             held.extend(settle::held(tx, queue, lane.key)?.into_iter().map(|job| (leaves, lane, job)));
         }
-        let has_suspect: bool =
-            tx.sql(HAS_SUSPECT)?.query_row(params![queue.key, process, ACTIVE, tx.now], |row| row.get(0))?;
+        let has_suspect: bool = tx.sql(HAS_SUSPECT)?.query_row(params![queue.key, process, ACTIVE, tx.now], |row| row.get(0))?;
         let lives: bool = tx.sql(LIVES)?.query_row(params![queue.key, process, tx.now], |row| row.get(0))?;
         let (mut charged, mut free) = (Vec::new(), Vec::new());
         for (leaves, lane, job) in held {

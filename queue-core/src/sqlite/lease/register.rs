@@ -5,9 +5,7 @@ use rusqlite::params;
 use crate::{
     broker::{LOST_AT, Party, PartyName, Register, Registered},
     sqlite::{
-        connection::{
-            tx::{Failed, Tx, after},
-        },
+        connection::tx::{Failed, Tx, after},
         history,
     },
 };

@@ -5,9 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::{
     broker::Changed,
     sqlite::{
-        connection::{
-            tx::{Failed, Queue, Tx},
-        },
+        connection::tx::{Failed, Queue, Tx},
         doors::{
             end, ready,
             row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED},

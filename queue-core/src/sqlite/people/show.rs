@@ -9,9 +9,7 @@ use crate::{
     address::JobId,
     broker::{Followed, StoredJob, Transitions},
     sqlite::{
-        connection::{
-            tx::{Failed, Queue, Tx},
-        },
+        connection::tx::{Failed, Queue, Tx},
         doors::{transitions, watched},
     },
 };

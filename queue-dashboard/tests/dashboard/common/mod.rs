@@ -14,12 +14,13 @@ use queue_conformance::{
     patience::{wait, watch},
 };
 use queue_core::{
-    Client, JobAddress, JobState, Schedule, ScheduleAddress,
+    Client, JobAddress, JobState,
     broker::{
         ProcessId, Register, ScheduleAnswer, ScheduleBody, ScheduleDefinition, ScheduleEvent, ScheduleList, ScheduleSet, ScheduleState,
         SetSchedule, Turn,
     },
     prelude::*,
+    schedule::{Schedule, ScheduleAddress},
 };
 use queue_dashboard::{Dashboard, MissingAuthorize, Person, Role};
 use queue_tests::server::{self, Kind, Server};

@@ -1,6 +1,6 @@
 //! The conformance suite in memory, with SQLite 3.46.0.
 
-use queue_core::{Client, sqlite::backup};
+use queue_core::{Client, __private::backup};
 use queue_conformance::conformance;
 use queue_tests::storages::SqliteMemory;
 

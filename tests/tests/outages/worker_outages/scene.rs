@@ -7,11 +7,10 @@ use std::{
 
 use queue_conformance::failing::{FailingBroker, Fault};
 use queue_core::{
+    __private::SqliteBroker,
+    CancelCause, Registry,
     broker::{Counter, DynBroker},
-    context::CancelCause,
     prelude::*,
-    registry::Registry,
-    sqlite::SqliteBroker,
 };
 use queue_tests::patience::{until, wait};
 use queue_worker::{Shutdown, Stopped, Worker};

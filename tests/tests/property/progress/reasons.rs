@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::SystemTime};
 
-use queue_core::{JobId, JobRecord, JobState, Reason};
+use queue_core::{
+    JobId, JobState,
+    inspect::{JobRecord, Reason},
+};
 
 use super::snapshot::{Claim, Snapshot};
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use queue_core::{
-    GroupName, GroupOrder, GroupRule, JobId, LimitKey, LimitRule,
+    __private::Envelope,
+    JobId,
     broker::{Delivery, DynBroker, GroupList, JobState, LimitKeys, LimitRecord, MAX_ITEMS, PauseOf, Priority, StoredJob, TurnAnswer},
-    envelope::Envelope,
+    inspect::{GroupName, GroupOrder, GroupRule, LimitKey, LimitRule},
 };
 
 /// What a broker stores of a queue.

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use fastrand::Rng;
 use queue_conformance::conformance::{Bed, Lane, ack, finish, nack};
 use queue_core::{
-    Aging, GroupName, GroupOrder, GroupRule, JobId, LimitKey, LimitRule, PauseOf, Pausing, Priority, RuleOf,
+    __private::Envelope,
+    JobId, Priority,
     broker::{Audit, Change, CrashRule, Delivery, Ending, JobLimits, JobState, MAX_ITEMS, NewJob, SetPause},
-    envelope::Envelope,
+    inspect::{Aging, GroupName, GroupOrder, GroupRule, LimitKey, LimitRule, PauseOf, Pausing, RuleOf},
 };
 
 use super::snapshot::{Claim, Job, Shares, Snapshot, overtakes, spins, starves};

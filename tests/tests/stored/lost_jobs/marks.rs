@@ -7,8 +7,8 @@ use queue_conformance::{
     conformance::{Lane, Producer, nack},
 };
 use queue_core::{
+    __private::RedisBroker,
     broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register, SetPause},
-    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

@@ -8,10 +8,9 @@ use std::collections::HashSet;
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
+    __private::{Envelope, RedisBroker},
     JobId,
     broker::{Audit, Counter, Damage, DamageKind, DynBroker, NewJob},
-    envelope::Envelope,
-    redis::RedisBroker,
 };
 use queue_tests::server::Server;
 

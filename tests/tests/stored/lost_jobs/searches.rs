@@ -14,10 +14,9 @@ use queue_conformance::{
     conformance::{Lane, Producer, ack, eventually, finish, nack},
 };
 use queue_core::{
+    __private::{Envelope, RedisBroker},
     JobId,
     broker::{BuryReason, Damage, Delivery, DynBroker, Ending, Inspect, JobState, NewJob},
-    envelope::Envelope,
-    redis::RedisBroker,
 };
 use queue_tests::{
     on_servers,

@@ -9,8 +9,11 @@ use std::{
 };
 
 use queue_core::{
-    Client, Edit, Error, JobAddress, JobResult, JobState, Publication, RawJob, Stored, codec, handler::Runnable, prelude::*,
-    registry::Registry,
+    __private::{Runnable, codec},
+    Client, Error, JobAddress, JobResult, JobState, RawJob, Registry, Stored,
+    inspect::Edit,
+    prelude::*,
+    topics::Publication,
 };
 use queue_tests::{
     command_line::Place,

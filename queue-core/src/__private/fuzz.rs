@@ -193,7 +193,7 @@ pub fn failures(bytes: &[u8]) {
     #[cfg(feature = "sqlite")]
     crate::sqlite::fuzzed::failures(bytes);
     #[cfg(feature = "redis")]
-    crate::redis::__fuzz::failures(bytes);
+    crate::redis::fuzz::failures(bytes);
     let _ = bytes;
 }
 
@@ -211,7 +211,7 @@ pub fn url(bytes: &[u8]) {
         let shown = crate::text::redacted(&url);
         assert!(!shown.contains(SECRET), "{shown}");
         #[cfg(feature = "redis")]
-        match crate::redis::__fuzz::url(&url) {
+        match crate::redis::fuzz::url(&url) {
             Ok(target) => assert!(!target.contains(SECRET), "{target}"),
             Err(problem) => {
                 bounded(&problem);
@@ -220,7 +220,7 @@ pub fn url(bytes: &[u8]) {
         }
     }
     #[cfg(feature = "redis")]
-    if let Err(problem) = crate::redis::__fuzz::url(text) {
+    if let Err(problem) = crate::redis::fuzz::url(text) {
         bounded(&problem);
     }
     #[cfg(feature = "sqlite")]
@@ -232,20 +232,20 @@ pub fn url(bytes: &[u8]) {
 /// What a server sends, read as the answer to each of our scripts.
 pub fn answers(bytes: &[u8]) {
     #[cfg(feature = "redis")]
-    crate::redis::__fuzz::answers(bytes);
+    crate::redis::fuzz::answers(bytes);
     let _ = bytes;
 }
 
 /// What a sentinel answers about its service.
 pub fn sentinels(bytes: &[u8]) {
     #[cfg(feature = "sentinel")]
-    crate::redis::__fuzz::sentinels(bytes);
+    crate::redis::fuzz::sentinels(bytes);
     let _ = bytes;
 }
 
 /// What a server sends to those who listen for announcements.
 pub fn hints(bytes: &[u8]) {
     #[cfg(feature = "redis")]
-    crate::redis::__fuzz::hints(bytes);
+    crate::redis::fuzz::hints(bytes);
     let _ = bytes;
 }

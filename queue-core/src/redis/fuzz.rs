@@ -1,4 +1,4 @@
-//! The decoders of this broker, for [`crate::__fuzz`].
+//! The decoders of this broker, for [`crate::__private::fuzz`].
 
 use std::borrow::Cow;
 

@@ -1,0 +1,10 @@
+//! Topics: events on their way, subscriptions, and the log of a topic. An application declares both with
+//! [`#[derive(Event)]`](crate::Event) and [`#[subscribe]`](crate::subscribe).
+
+#[doc(inline)]
+pub use crate::broker::{Begin, Mark, Retention, Trimmed, Unknown};
+pub use crate::{
+    client::{PublishAllError, Published},
+    event::Publication,
+    inspector::{EventInfo, RewindPreview, Rewinding, SubscriptionInfo, TopicInfo},
+};
