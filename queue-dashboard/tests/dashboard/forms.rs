@@ -301,7 +301,7 @@ async fn a_worker_that_stops_is_asked_nothing_more(bed: Bed) {
     let (id, path) = (process.to_string(), format!("/worker?id={process}"));
     eventually(&site, &path, "/workers/stop").await;
     assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
-    for says in [">asked: stops<", ">stops<"] {
+    for says in [">asked: stopping<", ">stopping<"] {
         let page = eventually(&site, &path, says).await;
         for verb in ["quiet", "resume", "stop"] {
             assert!(!page.contains(&format!("/workers/{verb}")), "{says} {verb}: {page}");
@@ -318,11 +318,11 @@ async fn a_worker_that_has_stopped_in_order_is_not_silent(bed: Bed) {
     bed.enqueue("one", None).await;
     bed.work_until(JobState::Done, 1).await;
     let site = bed.site().await;
-    let page = eventually(&site, "/workers", ">stops<").await;
+    let page = eventually(&site, "/workers", ">stopping<").await;
     assert!(!page.contains(">silent<") && !page.contains("1 silent"), "{page}");
     let id = page.split("/worker?id=").nth(1).unwrap().split('"').next().unwrap();
     let page = site.get(&format!("/worker?id={id}")).await.body;
-    assert!(page.contains(">stops<") && !page.contains(">silent<"), "{page}");
+    assert!(page.contains(">stopping<") && !page.contains(">silent<"), "{page}");
     let refused = site.post("operate", "/workers/resume", &[("id", id)]).await;
     assert_eq!(refused.status, 409, "{}", refused.body);
     assert!(!site.get("").await.body.contains("The last heartbeat of worker"), "it is no finding");

@@ -139,7 +139,7 @@ fn asks(place: &Place) {
     assert_eq!(place.ok(&["workers", "resume", &second]), format!("{second} works\n"));
     until("the job is run", || (state("waits") == "dead").then_some(()));
     let stopped = place.ok(&["workers", "stop", &first]);
-    assert!(stopped == format!("{first} stops\n") || stopped == format!("{first} has left\n"), "{stopped}");
+    assert!(stopped == format!("{first} stopping\n") || stopped == format!("{first} has left\n"), "{stopped}");
     assert_eq!(until("it ends", || old.ended()), 0, "{}", old.said());
     assert!(old.said().contains("asked to stop"), "{}", old.said());
     enqueue("next");
