@@ -1105,7 +1105,11 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     let sick = place.run(&["doctor"]);
     assert_eq!(sick.code, 9);
     assert!(sick.stdout.contains("- fault: ") && sick.stdout.contains("held by nobody"), "{}", sick.stdout);
-    assert!(sick.stdout.contains("; `doctor --repair` repairs it\n") && sick.stdout.ends_with("1 fault in 1 queue\n"), "{}", sick.stdout);
+    assert!(
+        sick.stdout.contains("; `doctor --repair` repairs it\n") && sick.stdout.ends_with("1 fault, 1 warning in 1 queue\n"),
+        "{}",
+        sick.stdout
+    );
     let repaired = place.ok(&["doctor", "--repair"]);
     assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired, 1 warning in 1 queue"), "{repaired}");
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");
