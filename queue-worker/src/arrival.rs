@@ -11,50 +11,50 @@ use queue_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::{engine::Shared, error::WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
+use crate::{connection::Connection, declarations::Declarations, error::WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
 /// Waits until the broker is in reach and can be relied on.
 ///
 /// # Errors
 /// What does not pass by itself, at once: credentials, settings that lose jobs, a newer schema.
-pub(crate) async fn reach(shared: &Arc<Shared>) -> Result<(), WorkerError> {
-    let (mut tell, told) = oneshot::channel();
-    let waiting = shared.clone();
-    shared.broker.spawn(Box::pin(async move {
-        tokio::select! {
-            // Whoever waited may have been stopped just now.
-            reached = try_until_reached(&waiting) => drop(tell.send(reached)),
-            () = tell.closed() => {}
-        }
-    }));
-    let ended = |_| WorkerError::Died("its broker's I/O thread has ended".to_owned());
-    Ok(told.await.map_err(ended)??)
+pub(crate) async fn reach(connection: &Arc<Connection>) -> Result<(), WorkerError> {
+    let waiting = connection.clone();
+    on_broker(&connection.broker, async move { try_until_reached(&waiting).await }).await?.map_err(WorkerError::Queue)
 }
 
 /// Declares the limits of this worker's code and the rules of its groups, before it claims anything. It waits for a broker that has gone away again.
 ///
 /// # Errors
 /// What does not pass by itself: a limit too many, missing rights.
-pub(crate) async fn declare_limits(shared: &Arc<Shared>) -> Result<(), WorkerError> {
-    if shared.limits.is_empty() && shared.groups.is_empty() {
+pub(crate) async fn declare_limits(broker: &DynBroker, release: &str, declarations: &Arc<Declarations>) -> Result<(), WorkerError> {
+    if declarations.limits.is_empty() && declarations.groups.is_empty() {
         return Ok(());
     }
-    let (mut tell, told) = oneshot::channel();
-    let declaring = shared.clone();
-    shared.broker.spawn(Box::pin(async move {
-        tokio::select! {
-            declared = try_to_declare(&declaring) => drop(tell.send(declared)),
-            () = tell.closed() => {}
-        }
-    }));
-    let ended = |_| WorkerError::Died("its broker's I/O thread has ended".to_owned());
-    Ok(told.await.map_err(ended)??)
+    let (to, release, declarations) = (broker.clone(), release.to_owned(), declarations.clone());
+    on_broker(broker, async move { try_to_declare(&to, &release, &declarations).await }).await?.map_err(WorkerError::Queue)
 }
 
-async fn try_to_declare(shared: &Shared) -> queue_core::Result<()> {
+/// Runs it on the broker's I/O thread, so that no clock of the caller's runtime is used. It is
+/// dropped with the returned future.
+pub(crate) async fn on_broker<T: Send + 'static>(
+    broker: &DynBroker,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, WorkerError> {
+    let (mut send, output) = oneshot::channel();
+    broker.spawn(Box::pin(async move {
+        tokio::select! {
+            // The caller may have been stopped just now.
+            output = work => drop(send.send(output)),
+            () = send.closed() => {}
+        }
+    }));
+    output.await.map_err(|_| WorkerError::Died("its broker's I/O thread has ended".to_owned()))
+}
+
+async fn try_to_declare(broker: &DynBroker, release: &str, declarations: &Declarations) -> queue_core::Result<()> {
     let mut patience = Patience::new(LONGEST_PAUSE);
     loop {
-        match declare_once(shared).await {
+        match declare_once(broker, release, declarations).await {
             Err(error) if error.is_transient() => {
                 tracing::debug!(%error, "cannot declare limits, groups and subscriptions yet, retrying");
                 patience.failed();
@@ -65,17 +65,16 @@ async fn try_to_declare(shared: &Shared) -> queue_core::Result<()> {
     }
 }
 
-async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
-    let release = shared.info.release();
-    for (queue, limits) in &shared.limits {
-        declare(&shared.broker, queue, &release, limits).await?;
+async fn declare_once(broker: &DynBroker, release: &str, declarations: &Declarations) -> queue_core::Result<()> {
+    for (queue, limits) in &declarations.limits {
+        declare(broker, queue, release, limits).await?;
     }
-    for (queue, rule) in &shared.groups {
-        declare_groups(&shared.broker, queue, &release, rule).await?;
+    for (queue, rule) in &declarations.groups {
+        declare_groups(broker, queue, release, rule).await?;
     }
-    for subscription in &shared.subscriptions {
+    for subscription in &declarations.subscriptions {
         let (topic, begin) = (&*subscription.topic, subscription.begin.stored());
-        match shared.broker.subscribe(subscription).await {
+        match broker.subscribe(subscription).await {
             Ok(false) => {}
             Ok(true) => tracing::info!(topic, subscription = &*subscription.name, begin, "subscription created"),
             // What it has taken is worked off, which makes room. The declarer tries again.
@@ -90,10 +89,8 @@ async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
 
 /// Logs which failures the broker's jobs survive.
 pub(crate) async fn tell_durability(broker: &DynBroker) {
-    let asking = broker.clone();
-    let (tell, told) = oneshot::channel();
-    broker.spawn(Box::pin(async move { drop(tell.send(asking.durability().await)) }));
-    match told.await {
+    let asked = broker.clone();
+    match on_broker(broker, async move { asked.durability().await }).await {
         Ok(Ok(Durability::Volatile)) => {
             tracing::warn!(broker = broker.info().location, durability = %Durability::Volatile, "{}", Durability::Volatile.meaning())
         }
@@ -104,20 +101,20 @@ pub(crate) async fn tell_durability(broker: &DynBroker) {
     }
 }
 
-async fn try_until_reached(shared: &Shared) -> queue_core::Result<()> {
+async fn try_until_reached(connection: &Connection) -> queue_core::Result<()> {
     let mut patience = Patience::new(LONGEST_PAUSE);
     let mut waiting = None;
     loop {
         let sent = now();
-        match shared.broker.check().await {
+        match connection.broker.check().await {
             Ok(()) => {
                 drop(waiting.take());
-                shared.outage.answered();
+                connection.outage.answered();
                 return Ok(());
             }
             Err(error) if error.is_transient() => {
-                waiting.get_or_insert_with(|| shared.outage.met(sent, &error));
-                shared.outage.look(now());
+                waiting.get_or_insert_with(|| connection.outage.met(sent, &error));
+                connection.outage.look(now());
                 patience.failed();
                 patience.pause().await;
             }

@@ -8,7 +8,9 @@ use queue_core::{
     Client, LogLevel,
 };
 
-use crate::{JobLogLayer, QueueConfig, Worker, WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
+use crate::{
+    config::QueueConfig, error::WorkerError, job_log::JobLogLayer, patience::Patience, time::now, tuning::LONGEST_PAUSE, worker::Worker,
+};
 
 /// Runs the command line of a worker binary: this is its whole `main`.
 ///

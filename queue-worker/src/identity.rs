@@ -3,10 +3,10 @@
 use std::{
     fs::File,
     io::{self, Read},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
-use queue_core::broker::{TEXT_MAX, WorkerInfo};
+use queue_core::broker::{ProcessId, TEXT_MAX, WorkerInfo};
 
 /// The release of workers for which the program sets none.
 pub(crate) const RELEASE: &str = "QUEUE_RELEASE";
@@ -14,15 +14,25 @@ pub(crate) const RELEASE: &str = "QUEUE_RELEASE";
 /// The text for an unknown release or host.
 const UNKNOWN: &str = "unknown";
 
-/// The record of a worker of this release, and its release. Without one, the executable is read, on
-/// a thread that may block.
-pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> (WorkerInfo, String) {
-    let release = match release {
-        Some(release) => release,
-        // The runtime may be shutting down.
-        None => tokio::task::spawn_blocking(digest).await.unwrap_or_else(|_| UNKNOWN.to_owned()),
-    };
-    (WorkerInfo::new(&host(), std::process::id(), &release, tasks), release)
+pub(crate) struct Identity {
+    pub(crate) process: ProcessId,
+    /// The record that the worker sends when a lane registers.
+    pub(crate) info: WorkerInfo,
+    pub(crate) release: Arc<str>,
+}
+
+impl Identity {
+    /// A worker of this release. Without a release, the executable is read, on a thread that may
+    /// block.
+    pub(crate) async fn new(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> Self {
+        let release = match release {
+            Some(release) => release,
+            // The runtime may be shutting down.
+            None => tokio::task::spawn_blocking(digest).await.unwrap_or_else(|_| UNKNOWN.to_owned()),
+        };
+        let info = WorkerInfo::new(&host(), std::process::id(), &release, tasks);
+        Identity { process: ProcessId::random(), info, release: release.into() }
+    }
 }
 
 /// The configured release of a worker: from the program, else from the environment. An environment

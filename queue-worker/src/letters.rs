@@ -5,10 +5,8 @@ use std::fmt;
 use queue_core::{
     __private::Envelope,
     JobId,
-    broker::{BuryReason, Ending, Finish},
+    broker::{BuryReason, DynBroker, Ending, Finish},
 };
-
-use crate::engine::Shared;
 
 /// A job as the commands take it: `queue/id`.
 pub(crate) fn address<'a>(queue: &'a str, id: &'a JobId) -> impl fmt::Display + fmt::Debug + 'a {
@@ -62,10 +60,10 @@ pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
 }
 
 /// Tells of jobs that the broker has buried by itself.
-pub(crate) async fn buried(shared: &Shared, queue: &str, ids: &[JobId], reason: BuryReason) {
+pub(crate) async fn buried(broker: &DynBroker, queue: &str, ids: &[JobId], reason: BuryReason) {
     for id in ids {
         // Without an answer, or if somebody has removed it since, the address has to do.
-        let record = shared.broker.show(queue, id).await.ok().flatten();
+        let record = broker.show(queue, id).await.ok().flatten();
         let task = record.as_ref().and_then(|record| Some(Envelope::decode(&record.envelope).ok()?.task.into_owned()));
         let (attempts, crashes) = record.as_ref().map_or((0, None), |record| (record.attempts, Some(record.crashes)));
         let error = record.as_ref().and_then(|record| Some(record.failures.last()?.message.as_str()));

@@ -69,66 +69,39 @@
 //! `docs/README.md` of the repository lists all pages by goal, and has the glossary.
 //! `configuration.md` and `command-line.md` are the reference.
 
-// How the parts fit. The worker's own work runs on the broker's I/O thread, so a handler that
-// blocks its runtime does not delay it:
-//
-// - `arrival` waits for a broker that cannot be reached yet.
-// - `pump` claims and finishes. It owns the slots and the lanes; no other part assigns jobs to
-//   them.
-// - `heartbeat` renews leases and receives cancels.
-// - `reclaimer` reclaims the jobs of crashed workers; `janitor` removes expired records; `operator`
-//   resumes operations whose runner has stopped.
-// - `monitor` checks whether the broker is full, or its file is gone.
-// - `hints` forwards the broker's announcements to the pump.
-// - `tallies` counts jobs, `failures` counts failures, and `historian` sends both to the history of
-//   the queues.
-// - `scribe` stores the progress and log lines of handlers.
-// - `job_log` is a layer of `tracing` for the logs of jobs; without its feature, it is `no_job_log`.
-// - `metrics` reports to the facade of that name, with the feature `metrics`; without it, it is
-//   `no_metrics`.
-// - `http` answers probes, and `health` computes the answers. `letters` and `outage` see to it that
-//   a dead letter is one line of the log, and an outage two.
-//
-// `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes. `run` runs the jobs,
-// on the runtime that called `Worker::run`. `command_line` adds `work` to the commands of `queue-cli`: it uses
-// the `Worker` as any application does.
+// ARCHITECTURE.md lists the layers of these modules. The duties and the pump run on the broker's I/O
+// thread, so a handler that blocks its runtime does not delay them. Handlers run on the runtime that
+// called `Worker::run`. `job_log` and `metrics` have a file each for builds without their feature.
 
+mod application;
 mod arrival;
 mod block_on;
 #[cfg(feature = "cli")]
 mod command_line;
 mod config;
-mod declarer;
-mod duty;
+mod connection;
+mod declarations;
+mod duties;
 mod engine;
 mod error;
-mod failures;
-mod health;
-mod heartbeat;
-mod hints;
-mod historian;
-mod http;
+mod history;
 mod identity;
-mod janitor;
 #[cfg_attr(not(feature = "job-log"), path = "no_job_log.rs")]
 mod job_log;
-mod lane;
 mod letters;
+mod messages;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
-mod monitor;
-mod operator;
 mod outage;
 mod patience;
 mod pump;
-mod reclaimer;
-#[cfg(feature = "outbox")]
-mod relays;
+mod queues;
+mod remarks;
 mod run;
-mod scribe;
+mod shared;
 mod shutdown;
-mod tallies;
-mod ticker;
+mod status;
+mod threads;
 mod time;
 mod tuning;
 mod usage;
@@ -142,8 +115,8 @@ pub use self::{
     block_on::block_on,
     config::{FailedAttempt, QueueConfig},
     error::WorkerError,
-    shutdown::Shutdown,
-    worker::{Stopped, Worker},
+    shutdown::{Shutdown, Stopped},
+    worker::Worker,
 };
 
 /// For `queue-conformance`. It is not documented, and may change in any release.

@@ -2,14 +2,9 @@
 //! them, and [`METRICS`] is that list for the tests.
 //!
 //! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the
-//! queues. Labels are bounded. Queues and tasks are those of the worker, with at most
-//! [`MOST_TASKS`] tasks per queue. Limits have names (`limits.rs`). Outcomes, verbs and states have
-//! few values.
-
-mod limits;
-mod operations;
-mod outboxes;
-mod subscriptions;
+//! queues (`duties/gauges`). Labels are bounded. Queues and tasks are those of the worker, with at
+//! most [`MOST_TASKS`] tasks per queue. Limits have names. Outcomes, verbs and states have few
+//! values.
 
 use std::{
     collections::HashMap,
@@ -17,28 +12,18 @@ use std::{
     time::Duration,
 };
 
-use metrics::{Counter, Gauge, Histogram, Unit};
+use metrics::{Counter, Histogram, Unit};
 use queue_core::{
     __private::DROPPED_LINES,
     Client,
-    broker::{self, JobState, history::OTHERS},
+    broker::{self, history::OTHERS},
     observe::{CallOutcome, Observe},
 };
 
-use self::{limits::LimitGauges, subscriptions::SubscriptionGauges};
-use crate::{
-    duty::{Pass, Supervisor},
-    engine::Shared,
-    tallies::Ran,
-    tuning::QUEUES_READ,
-};
+use crate::{messages::Ran, queues::Queues};
 
 /// Tasks of a queue, at most, that have a label of their own.
 const MOST_TASKS: usize = 200;
-
-/// The states whose number of jobs is reported: those that do not grow with the retention.
-const DEPTHS: [JobState; 7] =
-    [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held, JobState::Dead];
 
 /// Name, kind, labels, and what it is.
 type Metric = (&'static str, Kind, &'static [&'static str], &'static str);
@@ -188,8 +173,8 @@ pub(crate) fn used(load: &broker::WorkerLoad) {
     metrics::gauge!("queue_worker_slots", "state" => "free").set(load.slots.saturating_sub(load.busy) as f64);
 }
 
-/// How many lines the log has dropped so far.
-fn dropped() {
+/// Reports the number of lines that the log has dropped so far.
+pub(crate) fn report_dropped_lines() {
     metrics::counter!("queue_log_lines_dropped_total").absolute(DROPPED_LINES.load(Ordering::Relaxed));
 }
 
@@ -228,8 +213,8 @@ impl Observe for Calls {
     }
 }
 
-/// Tells the facade what there is, and starts the duty that reads the queues.
-pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
+/// Describes the metrics to the facade, and starts the counters of these queues.
+pub(crate) fn describe(queues: &Queues) {
     for (name, kind, _, about) in METRICS {
         let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
         match kind {
@@ -240,114 +225,15 @@ pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
     }
     // Counters start at zero, because a rate needs a first value.
     metrics::counter!("queue_broker_reconnects_total").increment(0);
-    dropped();
+    report_dropped_lines();
     metrics::counter!("queue_enqueue_refused_total", "reason" => "broker_full").increment(0);
-    for queue in &shared.queues {
-        reclaimed(queue, 0, 0);
-        ticked(queue, &[], 0);
-    }
-    let shared = shared.clone();
-    duties.start(move || Gauges { shared: shared.clone(), handles: HashMap::new(), began: false });
-}
-
-/// Reads depth, age and counters of the queues.
-struct Gauges {
-    shared: Arc<Shared>,
-    handles: HashMap<usize, QueueMetrics>,
-    began: bool,
-}
-
-struct QueueMetrics {
-    depths: [Gauge; DEPTHS.len()],
-    /// With the total that was read last.
-    events: [(Counter, Option<u64>); broker::Counter::ALL.len()],
-    oldest: Gauge,
-    workers: Gauge,
-    paused: Gauge,
-    limits: LimitGauges,
-    subscription: Option<SubscriptionGauges>,
-}
-
-impl QueueMetrics {
-    fn new(queue: &str) -> Self {
-        let subscription = SubscriptionGauges::of(queue);
-        let queue = queue.to_owned();
-        QueueMetrics {
-            depths: DEPTHS.map(|state| metrics::gauge!("queue_jobs", "queue" => queue.clone(), "state" => state.name())),
-            events: broker::Counter::ALL
-                .map(|event| (metrics::counter!("queue_events_total", "queue" => queue.clone(), "event" => event.name()), None)),
-            oldest: metrics::gauge!("queue_oldest_ready_seconds", "queue" => queue.clone()),
-            workers: metrics::gauge!("queue_workers", "queue" => queue.clone()),
-            paused: metrics::gauge!("queue_paused", "queue" => queue),
-            limits: LimitGauges::default(),
-            subscription,
-        }
+    for queue in queues.iter() {
+        reclaimed(&queue.name, 0, 0);
+        ticked(&queue.name, &[], 0);
     }
 }
 
-impl Pass for Gauges {
-    const NAME: &'static str = "gauges";
-    /// How many queues were read.
-    type Report = usize;
-
-    fn pause(&mut self) -> Duration {
-        let first = !std::mem::replace(&mut self.began, true);
-        if first { Duration::from_millis(100) } else { QUEUES_READ.mul_f64(0.75 + fastrand::f64() / 4.0) }
-    }
-
-    async fn tick(&mut self) -> usize {
-        let (mut read, mut outboxes) = (0, Vec::new());
-        for (at, queue) in self.shared.queues.iter().enumerate() {
-            // Without an answer the last figures stay; `queue_broker_calls_total` counts the
-            // failure.
-            let Ok(mut stats) = self.shared.broker.stats(queue).await else { continue };
-            read += 1;
-            outboxes.append(&mut stats.outboxes);
-            let handles = self.handles.entry(at).or_insert_with(|| QueueMetrics::new(queue));
-            #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-            for (state, depth) in DEPTHS.into_iter().zip(&handles.depths) {
-                depth.set(stats.count(state) as f64);
-            }
-            for (event, (counter, last)) in broker::Counter::ALL.into_iter().zip(&mut handles.events) {
-                let total = stats.total(event);
-                match last.replace(total) {
-                    None => counter.absolute(total),
-                    // The counters of the broker were lost and start at zero; this counter
-                    // continues.
-                    Some(last) => counter.increment(total.checked_sub(last).unwrap_or(total)),
-                }
-            }
-            handles.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
-            #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-            handles.workers.set(stats.workers as f64);
-            handles.paused.set(f64::from(u8::from(stats.paused)));
-            handles.limits.read(&self.shared, queue).await;
-            operations::read(&self.shared.broker, queue).await;
-            if let Some(subscription) = &handles.subscription {
-                subscription.read(&self.shared.broker).await;
-            }
-        }
-        outboxes::set(outboxes);
-        condition(&self.shared.condition());
-        dropped();
-        prometheus::keep_up();
-        read
-    }
-}
-
-/// As the monitor has read it with the last beat.
-fn condition(condition: &broker::Condition) {
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-    for (name, bytes) in [("queue_broker_used_bytes", condition.used), ("queue_broker_limit_bytes", condition.limit)] {
-        metrics::gauge!(name).set(bytes.unwrap_or(0) as f64);
-    }
-    for kind in broker::Trouble::NAMES {
-        let has = condition.trouble.as_ref().is_some_and(|trouble| trouble.name() == kind);
-        metrics::gauge!("queue_broker_trouble", "kind" => kind).set(f64::from(u8::from(has)));
-    }
-}
-
-pub(crate) use self::prometheus::{answer, install};
+pub(crate) use self::prometheus::{answer, install, keep_up};
 
 /// The text that Prometheus reads.
 #[cfg(feature = "prometheus")]
@@ -383,7 +269,7 @@ mod prometheus {
     }
 
     /// Without it, histograms grow until somebody asks.
-    pub(super) fn keep_up() {
+    pub(crate) fn keep_up() {
         if let Some(handle) = HANDLE.get() {
             handle.run_upkeep();
         }
@@ -401,7 +287,7 @@ mod prometheus {
         None
     }
 
-    pub(super) fn keep_up() {}
+    pub(crate) fn keep_up() {}
 }
 
 #[cfg(test)]
@@ -430,38 +316,5 @@ mod tests {
         }
         let read: Vec<&str> = METRICS.iter().map(|metric| metric.0).take(queue_core::__private::EXPOSED.len()).collect();
         assert_eq!(read, queue_core::__private::EXPOSED.map(|metric| metric.0));
-    }
-
-    /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go on.
-    #[cfg(feature = "prometheus")]
-    #[tokio::test]
-    async fn event_counters_go_on_after_those_of_the_broker_were_lost() {
-        use queue_core::{Client, RawJob};
-
-        use crate::config::Settings;
-
-        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-        let told = recorder.handle();
-        let _ours = metrics::set_default_local_recorder(&recorder);
-        let enqueued = || {
-            let text = told.render();
-            let line = text.lines().find(|line| line.starts_with("queue_events_total") && line.contains("\"enqueued\""));
-            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        };
-        let client = async |jobs: usize| {
-            let client = Client::connect("sqlite://:memory:").await.unwrap();
-            for _ in 0..jobs {
-                client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("mail")).await.unwrap();
-            }
-            client
-        };
-        let shared = |client: &Client| Shared::alone(client, &["mail"], Settings::default());
-        let mut gauges = Gauges { shared: shared(&client(3).await), handles: HashMap::new(), began: false };
-        assert_eq!((gauges.tick().await, enqueued()), (1, Some(3)));
-        let flushed = client(1).await;
-        gauges.shared = shared(&flushed);
-        assert_eq!((gauges.tick().await, enqueued()), (1, Some(4)));
-        flushed.enqueue_raw(RawJob::new("task", vec![0x80]).queue("mail")).await.unwrap();
-        assert_eq!((gauges.tick().await, enqueued()), (1, Some(5)));
     }
 }

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use queue_core::Client;
+use queue_core::{__private::Answer, Client};
 
-use queue_core::__private::Answer;
-
-use crate::{duty::Supervisor, engine::Shared, tallies::Ran};
+use crate::messages::Ran;
 
 pub(crate) struct TaskMetrics;
 
@@ -33,8 +31,6 @@ pub(crate) fn used(_: &queue_core::broker::WorkerLoad) {}
 pub(crate) fn observed(client: &Client) -> Client {
     client.clone()
 }
-
-pub(crate) fn start(_: &Supervisor, _: &Arc<Shared>) {}
 
 pub(crate) fn install() {}
 

@@ -90,6 +90,28 @@ impl Default for Shutdown {
     }
 }
 
+/// What a worker did and left when it stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Handlers that ended while the worker ran, with any outcome.
+    pub finished: u64,
+    /// Jobs that were released because they had not ended within the grace time.
+    pub released: u64,
+    /// Jobs whose handlers could not be stopped. They run again when their lease expires.
+    pub stuck: u64,
+    /// Results that the broker did not confirm in time. Their jobs run again when their lease
+    /// expires, unless the result had arrived.
+    pub unconfirmed: u64,
+}
+
+impl Stopped {
+    /// True if every job had ended by itself, and the broker has confirmed it.
+    pub fn is_clean(&self) -> bool {
+        self.released + self.stuck + self.unconfirmed == 0
+    }
+}
+
 /// The same for one worker. Dropping it is the second stage.
 #[derive(Debug)]
 pub(crate) struct Control(watch::Sender<Stage>);

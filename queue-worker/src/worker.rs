@@ -6,7 +6,6 @@ mod idle;
 mod inline;
 mod limits;
 
-pub(crate) use self::check::{GroupRules, Limits};
 pub use self::inline::{Inline, InlineRan};
 
 use std::{collections::BTreeSet, iter, net::SocketAddr, sync::Arc, time::Duration};
@@ -19,10 +18,11 @@ use queue_core::{
 
 use crate::{
     config::{FailedAttempt, QueueConfig, Settings},
+    declarations::Declarations,
     engine,
     error::WorkerError,
     identity, metrics,
-    shutdown::{self, Control, Shutdown},
+    shutdown::{self, Control, Shutdown, Stopped},
 };
 
 /// Runs the jobs of one or more queues.
@@ -63,28 +63,6 @@ pub struct Worker {
     schedules: Vec<Schedule>,
     #[cfg(feature = "outbox")]
     relays: Vec<queue_outbox::Relay>,
-}
-
-/// What a worker did and left when it stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stopped {
-    /// Handlers that ended while the worker ran, with any outcome.
-    pub finished: u64,
-    /// Jobs that were released because they had not ended within the grace time.
-    pub released: u64,
-    /// Jobs whose handlers could not be stopped. They run again when their lease expires.
-    pub stuck: u64,
-    /// Results that the broker did not confirm in time. Their jobs run again when their lease
-    /// expires, unless the result had arrived.
-    pub unconfirmed: u64,
-}
-
-impl Stopped {
-    /// True if every job had ended by itself, and the broker has confirmed it.
-    pub fn is_clean(&self) -> bool {
-        self.released + self.stuck + self.unconfirmed == 0
-    }
 }
 
 impl Worker {
@@ -424,17 +402,19 @@ impl Worker {
 
     fn plan(self) -> Result<engine::Plan, WorkerError> {
         keep_panic_places();
-        let schedules = self.declared().map_err(WorkerError::Setup)?;
-        let limits = self.limits().map_err(WorkerError::Setup)?;
-        let groups = self.group_rules().map_err(WorkerError::Setup)?;
-        let aging = self.aging().map_err(WorkerError::Setup)?;
-        let subscriptions = self.subscriptions().map_err(WorkerError::Setup)?;
+        let declarations = Declarations {
+            schedules: self.declared().map_err(WorkerError::Setup)?,
+            limits: self.limits().map_err(WorkerError::Setup)?,
+            groups: self.group_rules().map_err(WorkerError::Setup)?,
+            aging: self.aging().map_err(WorkerError::Setup)?,
+            subscriptions: self.subscriptions().map_err(WorkerError::Setup)?,
+        };
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let mut settings = self.settings;
         settings.crashes.tasks = crashes_of(&self.registry);
         let client = metrics::observed(&self.client);
-        let environment = Arc::new(Environment::new(self.data, Some(client.clone())));
+        let environment = Environment::new(self.data, Some(client.clone()));
         Ok(engine::Plan {
             client,
             registry: self.registry,
@@ -444,11 +424,7 @@ impl Worker {
             middleware: self.middleware,
             health: self.health,
             release: identity::release(self.release.as_deref()),
-            schedules,
-            limits,
-            groups,
-            aging,
-            subscriptions,
+            declarations: Arc::new(declarations),
             #[cfg(feature = "outbox")]
             relays: self.relays,
         })

@@ -1,4 +1,5 @@
-//! That the layers of this library hold: none imports from one above it, read from the sources by a parser of Rust.
+//! The layers of this library and of `queue-worker`: no layer imports from one above it, and no
+//! modules import each other in a circle. The sources are read by a parser of Rust.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +13,11 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The layers, from the ground up, and the modules of each. A module may import from its own layer and from those below.
-const LAYERS: [(&str, &[&str]); 6] = [
+/// Layers, from the ground up, and the modules of each. A module may import from its own layer and
+/// from those below.
+type Layers = [(&'static str, &'static [&'static str])];
+
+const CORE: &Layers = &[
     (
         "a job",
         &[
@@ -60,22 +64,53 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Circles that are left: the first module imports from the second, which needs the first. None may be added.
+const WORKER: &Layers = &[
+    ("tools", &["block_on", "config", "error", "job_log", "patience", "threads", "time", "tuning", "usage"]),
+    (
+        "the state of a worker",
+        &[
+            "application",
+            "connection",
+            "declarations",
+            "history",
+            "identity",
+            "letters",
+            "messages",
+            "metrics",
+            "outage",
+            "queues",
+            "remarks",
+            "shared",
+            "shutdown",
+            "status",
+        ],
+    ),
+    ("duties", &["duties"]),
+    ("jobs", &["pump", "run"]),
+    ("the worker", &["arrival", "command_line", "engine", "worker"]),
+];
+
+/// Circles that are left in queue-core: the first module imports from the second, which needs the
+/// first. None may be added.
 const TIES: [(&str, &str, &str); 1] = [("error", "address", "an error names its job, and to read a name may fail")];
 
-fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|(_, modules)| modules.contains(&module))
+fn layer_of(layers: &Layers, module: &str) -> Option<usize> {
+    layers.iter().position(|(_, modules)| modules.contains(&module))
 }
 
-/// The modules of this library that a file names, each with the path by which it does.
+/// The path of a module, or of an item in it, from the root of its library.
+type ModulePath = Vec<String>;
+
+/// The items of its library that a file names, each with the path by which it does.
 struct Named {
     /// The file's own module.
-    module: Vec<String>,
-    modules: BTreeMap<String, String>,
+    module: ModulePath,
+    items: BTreeMap<ModulePath, String>,
 }
 
 impl Named {
-    /// Notes the module that a path leads to. A path that begins with the name of a crate, or of something in scope, leads to none.
+    /// Notes the item that a path leads to. A path that begins with the name of a crate, or of
+    /// something in scope, leads to none.
     fn note(&mut self, path: &[String]) {
         let (mut at, mut rest) = (self.module.clone(), path);
         match path.first().map(String::as_str) {
@@ -89,8 +124,8 @@ impl Named {
             rest = &rest[1..];
         }
         at.extend(rest.iter().cloned());
-        if let Some(module) = at.first() {
-            self.modules.entry(module.clone()).or_insert_with(|| path.join("::"));
+        if !at.is_empty() {
+            self.items.entry(at).or_insert_with(|| path.join("::"));
         }
     }
 
@@ -164,84 +199,126 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The module of a file, from the root of the library.
-fn module_of(file: &Path) -> Vec<String> {
-    let mut parts: Vec<String> = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+/// The module of a file, from the root of the library. `no_x.rs` is `x` without its feature.
+fn module_of(file: &Path) -> ModulePath {
+    let name = |part: &std::ffi::OsStr| part.to_string_lossy().trim_start_matches("no_").to_owned();
+    let mut parts: ModulePath = file.with_extension("").iter().map(name).collect();
     if parts.last().is_some_and(|part| part == "mod") {
         parts.pop();
     }
     parts
 }
 
-/// The modules from which each module imports.
-type Imports = BTreeMap<String, BTreeMap<String, String>>;
-
-/// The imports that are part of a circle of modules.
-fn circles(imports: &Imports) -> Vec<String> {
-    let reaches = |from: &str, to: &str| {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(module) = next.pop() {
-            next.extend(
-                imports.get(module).into_iter().flat_map(BTreeMap::keys).filter(|name| seen.insert(name.as_str())).map(String::as_str),
-            );
-        }
-        seen.contains(to)
-    };
-    let pairs = imports.iter().flat_map(|(from, named)| named.iter().map(move |(to, path)| (from, to, path)));
-    let tied = pairs.filter(|(from, to, _)| from != to && reaches(to, from));
-    tied.map(|(from, to, path)| format!("{from}: `{path}` closes a circle of modules: `{to}` needs `{from}`")).collect()
+fn named(name: &Path, source: &File) -> Named {
+    let mut named = Named { module: module_of(name), items: BTreeMap::new() };
+    named.visit_file(source);
+    named
 }
 
 /// What is wrong with the imports of a file.
-fn wrong(name: &Path, source: &File) -> Vec<String> {
-    let module = module_of(name);
-    let Some(own) = layer_of(&module[0]) else {
-        return vec![format!("{}: give the module `{}` a layer in tests/library/layers.rs", name.display(), module[0])];
+fn wrong(layers: &Layers, name: &Path, source: &File) -> BTreeSet<String> {
+    let Named { module, items } = named(name, source);
+    let Some(own) = layer_of(layers, &module[0]) else {
+        return [format!("{}: give the module `{}` a layer in tests/library/layers.rs", name.display(), module[0])].into();
     };
-    let mut named = Named { module, modules: BTreeMap::new() };
-    named.visit_file(source);
-    let problem = |(module, path): (String, String)| match layer_of(&module) {
+    let problem = |(item, path): (ModulePath, String)| match layer_of(layers, &item[0]) {
         Some(layer) if layer <= own => None,
         Some(layer) => {
-            Some(format!("{}: `{path}` is of a layer above: {} must not import from {}", name.display(), LAYERS[own].0, LAYERS[layer].0))
+            let (own, above) = (layers[own].0, layers[layer].0);
+            Some(format!("{}: `{path}` is of a layer above: {own} must not import from {above}", name.display()))
         }
         None => Some(format!("{}: write `{path}` with the module that it is in", name.display())),
     };
-    named.modules.into_iter().filter_map(problem).collect()
+    items.into_iter().filter_map(problem).collect()
 }
 
-/// The sources of the library, each with its name.
-fn files() -> Vec<(PathBuf, File)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let named = sources(&root).into_iter().map(|file| (file.strip_prefix(&root).unwrap().to_owned(), fs::read_to_string(&file).unwrap()));
-    let own = named.filter(|(name, _)| name != Path::new("lib.rs") && !name.ends_with("tests.rs"));
-    own.map(|(name, text)| (name.clone(), syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", name.display())))).collect()
+/// Imports between two modules of one folder, or of the root, each with the file that has it.
+type Imports = BTreeMap<(ModulePath, ModulePath), String>;
+
+/// A module in a subfolder counts as that folder. A folder and its own modules may import each
+/// other.
+fn imports(files: &[(PathBuf, File)]) -> Imports {
+    let modules: BTreeSet<ModulePath> = files.iter().map(|(name, _)| module_of(name)).collect();
+    let mut imports = BTreeMap::new();
+    for (name, source) in files {
+        let Named { module, items } = named(name, source);
+        for (item, path) in items {
+            let common = module.iter().zip(&item).take_while(|(one, other)| one == other).count();
+            if let (Some(from), Some(to)) = (module.get(..=common), item.get(..=common))
+                && modules.iter().any(|module| module.starts_with(to))
+            {
+                imports.entry((from.to_vec(), to.to_vec())).or_insert_with(|| format!("{}: `{path}`", name.display()));
+            }
+        }
+    }
+    imports
+}
+
+/// The imports that are part of a circle, or lie between two circles.
+fn circles(imports: Imports) -> Vec<String> {
+    let mut left = imports;
+    loop {
+        let (importing, imported): (BTreeSet<_>, BTreeSet<_>) = left.keys().cloned().unzip();
+        let before = left.len();
+        left.retain(|(from, to), _| imported.contains(from) && importing.contains(to));
+        if left.len() == before {
+            return left.into_iter().map(|((from, to), at)| format!("{} imports {}: {at}", from.join("::"), to.join("::"))).collect();
+        }
+    }
+}
+
+/// The files of a library, without its root and its tests.
+fn library(folder: &str) -> Vec<(PathBuf, File)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = sources(&root).into_iter().map(|file| (file.strip_prefix(&root).unwrap().to_owned(), file));
+    let files = files.filter(|(name, _)| name != Path::new("lib.rs") && !name.ends_with("tests.rs"));
+    let parsed = |(name, file): (PathBuf, PathBuf)| {
+        let source = syn::parse_file(&fs::read_to_string(file).unwrap());
+        let source = source.unwrap_or_else(|error| panic!("{}: {error}", name.display()));
+        (name, source)
+    };
+    files.map(parsed).collect()
 }
 
 #[test]
 fn no_layer_imports_from_one_above_it() {
-    let problems: Vec<_> = files().iter().flat_map(|(name, source)| wrong(name, source)).collect();
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    for (folder, layers) in [("src", CORE), ("../queue-worker/src", WORKER)] {
+        let problems: Vec<String> = library(folder).iter().flat_map(|(name, source)| wrong(layers, name, source)).collect();
+        assert!(problems.is_empty(), "in {folder}:\n{}", problems.join("\n"));
+    }
 }
 
 #[test]
 fn no_circle_crosses_modules() {
-    let mut imports = Imports::new();
-    for (name, source) in files() {
-        let mut named = Named { module: module_of(&name), modules: BTreeMap::new() };
-        named.visit_file(&source);
-        imports.entry(module_of(&name).swap_remove(0)).or_default().extend(named.modules);
-    }
+    // In queue-core, between modules of the root.
+    let mut core = imports(&library("src"));
+    core.retain(|(from, _), _| from.len() == 1);
     for (from, to, _) in TIES {
-        assert!(
-            imports.get_mut(from).is_some_and(|named| named.remove(to).is_some()),
-            "`{from}` imports nothing from `{to}`: take it off the list"
-        );
+        let tie = core.remove(&(vec![from.to_owned()], vec![to.to_owned()]));
+        assert!(tie.is_some(), "`{from}` imports nothing from `{to}`: take it off the list");
     }
-    let problems = circles(&imports);
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
-    let of = |from: &str, to: &str| (from.to_owned(), BTreeMap::from([(to.to_owned(), format!("crate::{to}"))]));
-    assert_eq!(circles(&Imports::from([of("a", "b"), of("b", "c"), of("c", "b"), of("d", "d")])).len(), 2);
+    for imports in [core, imports(&library("../queue-worker/src"))] {
+        assert!(imports.len() > 60, "only {} imports were found", imports.len());
+        let circles = circles(imports);
+        assert!(circles.is_empty(), "\n{}", circles.join("\n"));
+    }
+}
+
+#[test]
+fn a_circle_is_found_between_modules_of_one_folder_and_of_several() {
+    let count = |files: &[(&str, &str)]| {
+        let parsed: Vec<_> = files.iter().map(|(name, source)| (PathBuf::from(name), syn::parse_str(source).unwrap())).collect();
+        circles(imports(&parsed)).len()
+    };
+    let top = ("engine.rs", "use crate::duties::janitor::Janitor;");
+    assert_eq!(count(&[top, ("duties/janitor.rs", "use super::Pass;"), ("duties/mod.rs", "mod janitor;")]), 0);
+    assert_eq!(count(&[top, ("duties/janitor.rs", "use crate::engine::Shared;")]), 2);
+    let three = [("a.rs", "use crate::b::B;"), ("b.rs", "use super::c::C;"), ("c.rs", "fn of(a: crate::a::A) {}")];
+    assert_eq!(count(&three), 3);
+    assert_eq!(count(&[three[0], three[1], three[2], ("d.rs", "use crate::a::A;")]), 3, "d is outside of the circle");
+    let siblings = [("pump/turns.rs", "use super::answers::Done;"), ("pump/answers.rs", "use crate::pump::turns::sent;")];
+    assert_eq!(count(&siblings), 2);
+    assert_eq!(count(&[siblings[0], ("pump/answers.rs", "#[cfg(test)] mod tests { use crate::pump::turns::sent; }")]), 0);
 }
 
 /// The half of the auditor that finds damage sees mistakes of the doors: it names none of them but the numbers of states.
@@ -257,9 +334,9 @@ fn the_finder_of_sqlite_calls_no_door() {
 
 #[test]
 fn an_import_from_above_is_found_however_it_is_written() {
-    let of = |file: &str, source: &str| wrong(Path::new(file), &syn::parse_str(source).unwrap()).len();
+    let of = |file: &str, source: &str| wrong(CORE, Path::new(file), &syn::parse_str(source).unwrap()).len();
     assert_eq!(of("broker/turn.rs", "use crate::client::Client;"), 1);
-    assert_eq!(of("broker/turn.rs", "use crate::{address::JobId, client::{Client, Handle}};"), 1);
+    assert_eq!(of("broker/turn.rs", "use crate::{address::JobId, client::{Client, Handle}};"), 2);
     assert_eq!(of("broker/turn.rs", "use super::super::client::*;"), 1);
     assert_eq!(of("broker/turn.rs", "fn of(job: &crate::context::JobContext) {}"), 1);
     assert_eq!(of("broker/turn.rs", "mod inner { use super::super::super::redis; }"), 1);

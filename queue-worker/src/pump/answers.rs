@@ -8,15 +8,15 @@ use queue_core::{
 };
 
 use super::{
-    Held, Pump, SlotId,
+    Held, Pump,
     clock::poll_interval,
+    lane::{LaneId, TurnEnd, give_back},
     reason::{Latest, Reason},
     shares::served,
 };
 use crate::{
-    lane::{LaneId, TurnEnd, give_back},
     letters::{self, address},
-    run::Batch,
+    messages::{Batch, SlotId},
     time::now,
     tuning::LATE,
 };
@@ -72,7 +72,7 @@ impl Pump {
         if lane.generation != generation {
             // It was abandoned while this turn was in flight.
             state.work.ask(Reason::Lost);
-            give_back(&self.shared, end);
+            give_back(&self.shared.connection.broker, end);
             return self.look_for_suspects();
         }
         match end {
@@ -160,7 +160,7 @@ impl Pump {
             queue: state.name.clone(),
             lane: name,
             lease: lane.lease.clone(),
-            watched: self.shared.watched[id.queue].clone(),
+            watched: self.shared.queues[id.queue].watched.clone(),
             now_ms: answer.now_ms,
             jobs,
         };
@@ -218,7 +218,7 @@ impl Pump {
         let lane = &state.lanes[id.lane];
         let concerned: Vec<usize> = if lane.held > 0 || lane.is_leased() { (0..state.lanes.len()).collect() } else { vec![id.lane] };
         if lane.is_leased() {
-            self.shared.outage.data_lost(now());
+            self.shared.connection.outage.data_lost(now());
         }
         let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
         if lost > 0 {

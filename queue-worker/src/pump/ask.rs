@@ -40,7 +40,7 @@ impl Pump {
         }
         if self.mode() != WorkerMode::Stopping {
             self.mode = ask.mode;
-            self.shared.quiet.store(ask.mode == WorkerMode::Quiet, Ordering::Relaxed);
+            self.shared.status.quiet.store(ask.mode == WorkerMode::Quiet, Ordering::Relaxed);
         }
     }
 }

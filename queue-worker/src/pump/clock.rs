@@ -11,11 +11,14 @@ use queue_core::{
     broker::{Extend, WorkerAsk, WorkerLoad, WorkerMode},
 };
 
-use super::{Pump, far, reason::Reason};
-use crate::{
-    config::CANCEL_GRACE,
+use super::{
+    Pump, far,
     heartbeat::{self, Beat},
     lane::LaneId,
+    reason::Reason,
+};
+use crate::{
+    config::CANCEL_GRACE,
     letters::address,
     metrics,
     time::now,
@@ -45,16 +48,16 @@ impl Pump {
             if due.is_empty() {
                 self.silent = None;
             } else if self.beats.len() < 2 {
-                self.beats.push(Box::pin(heartbeat::send(self.shared.clone(), due)));
+                self.beats.push(Box::pin(heartbeat::send(self.shared.connection.clone(), due)));
             }
         }
         if now >= self.tick_at {
             self.tick_at = now + self.shared.settings.tick();
-            self.shared.pulse.set(now);
+            self.shared.status.pulse.set(now);
             self.look_at_handlers(now);
             self.look_at_suspects(now);
             self.look_at_turns(now);
-            self.shared.outage.look(now);
+            self.shared.connection.outage.look(now);
         }
     }
 
@@ -62,7 +65,7 @@ impl Pump {
         self.speaker = heartbeat::speaker(&self.queues, self.speaker);
         let load = self.load(now);
         let speakers = heartbeat::speakers(&self.queues, self.speaker, load.mode);
-        heartbeat::due(&self.queues, &self.shared, &speakers, load)
+        heartbeat::due(&self.queues, self.shared.settings.lease, &speakers, load)
     }
 
     /// The record of the worker.
@@ -79,7 +82,7 @@ impl Pump {
             let mut due = self.due(now());
             due.retain(|(_, _, extend)| extend.load.is_some());
             if !due.is_empty() {
-                self.beats.push(Box::pin(heartbeat::send(self.shared.clone(), due)));
+                self.beats.push(Box::pin(heartbeat::send(self.shared.connection.clone(), due)));
             }
         }
     }
@@ -93,11 +96,11 @@ impl Pump {
             state.work.ask(Reason::Clock);
             return;
         }
-        let (shared, name) = (self.shared.clone(), state.name.clone());
+        let (connection, name) = (self.shared.connection.clone(), state.name.clone());
         self.looks.push(Box::pin(async move {
-            let calm = matches!(shared.broker.has_work(&name).await, Ok(false));
+            let calm = matches!(connection.broker.has_work(&name).await, Ok(false));
             if calm {
-                shared.heard();
+                connection.answered();
             }
             (queue, calm)
         }));
@@ -150,13 +153,13 @@ impl Pump {
         // One line, however many lanes there are.
         match unanswered {
             Some((count, error)) if error.is_transient() => {
-                self.silent.get_or_insert_with(|| self.shared.outage.met(sent, &error));
+                self.silent.get_or_insert_with(|| self.shared.connection.outage.met(sent, &error));
                 tracing::debug!(leases = count, of = lanes, %error, "leases were not renewed");
             }
             Some((count, error)) => {
                 self.silent = None;
-                self.shared.outage.answered();
-                let broker = self.shared.broker.info().location;
+                self.shared.connection.outage.answered();
+                let broker = self.shared.connection.broker.info().location;
                 match self.refused {
                     Some(_) => tracing::debug!(broker, leases = count, of = lanes, %error, "leases were not renewed"),
                     None => {
@@ -167,10 +170,10 @@ impl Pump {
             }
             None => {
                 self.silent = None;
-                self.shared.outage.answered();
+                self.shared.connection.outage.answered();
                 if let Some(since) = self.refused.take() {
                     let lasted = now().saturating_duration_since(since);
-                    tracing::warn!(broker = self.shared.broker.info().location, ?lasted, "leases are renewed again");
+                    tracing::warn!(broker = self.shared.connection.broker.info().location, ?lasted, "leases are renewed again");
                 }
             }
         }
@@ -215,7 +218,7 @@ impl Pump {
                 tracing::error!(%job, task, "stuck: the handler was cancelled and still runs; it occupies its slot until it ends");
             }
         }
-        self.shared.stuck.store(stuck, Ordering::Relaxed);
+        self.shared.status.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// Looks at the queue at this time, if not before.

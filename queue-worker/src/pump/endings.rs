@@ -4,7 +4,8 @@ use std::mem;
 
 use queue_core::broker::{Ending, Finish, MAX_BYTES};
 
-use crate::{lane::Lane, tuning::MOST_WORK};
+use super::lane::Lane;
+use crate::tuning::MOST_WORK;
 
 impl Lane {
     /// What fits into one turn; the rest stays for the next.

@@ -14,14 +14,14 @@ mod answers;
 mod ask;
 mod clock;
 mod endings;
+mod heartbeat;
+mod lane;
 mod pace;
 mod reason;
 mod shares;
 mod stop;
 mod suspects;
 mod turns;
-
-pub(crate) use self::turns::names_to_resume;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,48 +40,27 @@ use queue_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::{answers::TurnDone, pace::Pace, reason::Work, shares::Served, stop::Stopping, suspects::Suspects};
-use crate::{
-    config::QueueConfig,
-    engine::Shared,
+use self::{
+    answers::TurnDone,
     heartbeat::Beat,
     lane::{Lane, LaneId},
+    pace::Pace,
+    reason::Work,
+    shares::Served,
+    stop::Stopping,
+    suspects::Suspects,
+};
+use crate::{
+    config::QueueConfig,
     letters::Burial,
+    messages::{Batch, Event, Ran, SlotId},
     outage::Waiting,
-    run::Batch,
-    shutdown::Stage,
-    tallies::Ran,
+    shared::Shared,
+    shutdown::{Stage, Stopped},
     time::now,
     tuning::{EVENTS, LANES, POLL},
     usage::Usage,
-    worker::Stopped,
 };
-
-/// The messages to the pump.
-pub(crate) enum Event {
-    /// A handler begins; from now on it can be cancelled.
-    Begun { slot: SlotId, context: JobContext, isolation: bool },
-    /// A delivery has its ending.
-    Ended { slot: SlotId, ending: Ending, ran: Option<Ran> },
-    /// The broker announces work: now, as of some time of its clock, or at this time.
-    Hint { queue: usize, due: Option<Instant>, as_of: Option<i64> },
-    /// A beat may bring news: a job that runs was cancelled.
-    News,
-}
-
-/// A slot, and which of its jobs in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId {
-    pub(crate) index: usize,
-    generation: u64,
-}
-
-impl SlotId {
-    /// A slot that one job has had.
-    pub(crate) fn once(index: usize) -> Self {
-        SlotId { index, generation: 0 }
-    }
-}
 
 /// A job in a slot.
 struct Held {
@@ -111,9 +90,9 @@ struct Handler {
 }
 
 /// A queue as the pump sees it.
-pub(crate) struct QueueState {
-    pub(crate) name: Arc<str>,
-    pub(crate) lanes: Vec<Lane>,
+struct QueueState {
+    name: Arc<str>,
+    lanes: Vec<Lane>,
     weight: u32,
     limit: usize,
     /// Slots that its jobs hold, or that are reserved for its turns.
@@ -135,7 +114,7 @@ pub(crate) struct QueueState {
     parked: bool,
     resumed: Option<Instant>,
     /// The mode that the worker has last reported in this queue.
-    pub(crate) said: WorkerMode,
+    said: WorkerMode,
 }
 
 impl QueueState {
@@ -215,7 +194,7 @@ impl Pump {
         // another is faster.
         let introduces = configs.len() > 1 && !shared.settings.strict_order;
         let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
-            name: shared.queues[index].clone(),
+            name: shared.queues[index].name.clone(),
             lanes: Vec::new(),
             weight: config.weight,
             limit: config.limit.unwrap_or(capacity),
@@ -271,7 +250,7 @@ impl Pump {
 
     /// Runs until the worker has stopped.
     pub(crate) async fn run(mut self) -> Stopped {
-        let alarm = self.shared.broker.alarm();
+        let alarm = self.shared.connection.broker.alarm();
         loop {
             self.look_at_stage();
             if self.is_done() {
@@ -323,7 +302,7 @@ impl Pump {
         if let Some((_, cause)) = held.told {
             context.cancel(cause);
         }
-        self.shared.tallies.begun(held.lane.queue, context.task());
+        self.shared.history.begun(held.lane.queue, context.task());
         held.handler = Some(Handler { context, isolation });
     }
 
@@ -346,11 +325,10 @@ impl Pump {
         let lane = &mut queue.lanes[held.lane.lane];
         let lost = lane.generation != held.lane_generation;
         let task = held.handler.as_ref().map(|handler| handler.context.task());
-        self.shared.tallies.ended(held.lane.queue, task, ran, &ending, lost);
+        self.shared.history.ended(held.lane.queue, task, &held.id, ran, &ending, lost);
         if lost {
             return;
         }
-        self.shared.failures.ended(held.lane.queue, task, &held.id, &ending);
         lane.held -= 1;
         let used = held.handler.as_ref().and_then(|handler| handler.context.used());
         if matches!(ending, Ending::Bury { .. }) {

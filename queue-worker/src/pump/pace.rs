@@ -7,10 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    lane::LaneId,
-    tuning::{GAIN, LONGEST_HELD, PARTS, PATIENCE, TURNS, UNKNOWN_HELD, YOUNG},
-};
+use super::lane::LaneId;
+use crate::tuning::{GAIN, LONGEST_HELD, PARTS, PATIENCE, TURNS, UNKNOWN_HELD, YOUNG};
 
 /// How long jobs hold their slots, and the turns that are on their way.
 pub(super) struct Pace {

@@ -20,11 +20,9 @@ use queue_core::{
 use super::Pump;
 use crate::{
     config::{LAST_DEEDS, LAST_TURNS, STUCK},
-    historian,
     letters::{self, address},
-    shutdown::Stage,
+    shutdown::{Stage, Stopped},
     time::now,
-    worker::Stopped,
 };
 
 /// The times of a stop.
@@ -55,7 +53,7 @@ impl Pump {
         let settings = &self.shared.settings;
         let notice = now + (settings.grace - settings.notice());
         let stopping = self.stopping.get_or_insert(Stopping { notice, hurried: None, idle: None, gave_up: false });
-        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.shared.status.stopping.store(true, Ordering::Relaxed);
         if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.notice) {
             stopping.hurried = Some(now + settings.notice() + STUCK);
             self.cancel(CancelCause::Shutdown, |_| true);
@@ -143,7 +141,7 @@ impl Pump {
         for (index, queue) in self.queues.iter().enumerate() {
             for lane in &queue.lanes {
                 let Some(name) = &lane.name else { continue };
-                let (broker, is_used) = (self.shared.broker.clone(), lane.is_used());
+                let (broker, is_used) = (self.shared.connection.broker.clone(), lane.is_used());
                 let speaks = speaks_in.take_if(|queue| *queue == index).is_some();
                 if speaks || is_used {
                     let lease = if is_used { self.shared.settings.lease } else { Duration::ZERO };
@@ -160,7 +158,7 @@ impl Pump {
         }
         // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
         let left = last.for_each(|()| std::future::ready(()));
-        let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, historian::tell(&self.shared))).await;
+        let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, self.shared.history.send())).await;
         self.stopped
     }
 }

@@ -5,8 +5,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use super::{Pump, reason::Reason};
-use crate::lane::LaneId;
+use super::{Pump, lane::LaneId, reason::Reason};
 
 #[derive(Default)]
 pub(super) struct Suspects {

@@ -1,19 +1,19 @@
 //! Sending of turns: when, by which lane, and with what contents.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use queue_core::broker::{PartyName, Turn, WorkerMode};
 
-use super::{Pump, answers::TurnDone, shares::served};
-use crate::{
-    engine::Shared,
+use super::{
+    Pump,
+    answers::TurnDone,
     lane::{Lane, LaneId, send_turn},
+    shares::served,
+};
+use crate::{
     time::now,
     tuning::{LANES, LATE, MOST_INTRODUCED, MOST_WORK, RESUME, SMALLEST_PART},
 };
-
-/// Names of tasks in one turn: the contract's bound, see [`Turn::resume`].
-const RESUME_NAMES: usize = 200;
 
 impl Pump {
     /// Sends what can be sent.
@@ -162,8 +162,8 @@ impl Pump {
         turn.keep = shared.settings.sweep.keep;
         if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
             state.resumed = Some(now());
-            turn.resume = names_to_resume(&shared, &turn.queue);
-            turn.release = Some(shared.release.clone());
+            turn.resume = shared.application.names_to_resume(&turn.queue);
+            turn.release = Some(shared.identity.release.clone());
         }
         lane.in_flight = true;
         let (rest, sent) = (!lane.finishes.is_empty(), now());
@@ -187,17 +187,6 @@ impl Pump {
             TurnDone { lane, generation, claim, end }
         }));
     }
-}
-
-/// The names of tasks and types of event of which this worker takes parked jobs in a queue; another part of them each time where they are too many for one turn.
-pub(crate) fn names_to_resume(shared: &Shared, queue: &str) -> Vec<Arc<str>> {
-    let events = shared.subscribers.get(queue).into_iter().flat_map(|events| events.keys().copied());
-    let mut names: Vec<Arc<str>> = shared.tasks.keys().copied().chain(events).map(Arc::from).collect();
-    if names.len() > RESUME_NAMES {
-        fastrand::shuffle(&mut names);
-        names.truncate(RESUME_NAMES);
-    }
-    names
 }
 
 fn nobody() -> PartyName {

@@ -25,7 +25,7 @@ impl Run {
     ) -> Result<Arc<Completion>, Ending> {
         let key = effects_key(&self.queue, &delivery.id, envelope.enqueued_ms);
         let (mut before, mut databases) = (None, None);
-        if let Some(endings) = &self.shared.endings {
+        if let Some(endings) = &self.shared.application.endings {
             let found = endings.find(&key).await.map_err(|problem| self.unknown(delivery, &problem))?;
             if let Some(ending) = &found.ending {
                 self.replay(ending, delivery.odd, delivery, options)?;
@@ -53,7 +53,7 @@ impl Run {
             other => other,
         };
         let ending = ending(outcome);
-        let Some(endings) = &self.shared.endings else { return ending };
+        let Some(endings) = &self.shared.application.endings else { return ending };
         let found = match &ending {
             Ending::Nack { .. } => endings.find(completion.key()).await.map(|found| found.ending),
             // Nobody looks at the job again: a commit that is under way is waited for.

@@ -64,7 +64,7 @@ impl Run {
         if within.is_zero() {
             return Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) };
         }
-        let (job, release) = (address(&self.queue, context.id()), self.shared.release.as_ref());
+        let (job, release) = (address(&self.queue, context.id()), self.shared.identity.release.as_ref());
         tracing::warn!(
             %job,
             task = task.name,

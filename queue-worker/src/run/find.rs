@@ -8,7 +8,7 @@ use queue_core::{
 };
 
 use super::Run;
-use crate::{engine::Known, letters::address};
+use crate::{application::Known, letters::address};
 
 impl Run {
     /// Reads the envelope. One that cannot be read is buried, one of a later release is parked, and one that came too late expires.
@@ -20,7 +20,7 @@ impl Run {
             return Err(Ending::Park { task: format!("{}@v{}", envelope.task, envelope.version) });
         }
         // One that may have committed is looked up first.
-        let commits = || self.shared.known(&self.queue, &envelope.task).is_some_and(|known| known.handler.task.commits);
+        let commits = || self.shared.application.task(&self.queue, &envelope.task).is_some_and(|known| known.handler.task.commits);
         if self.is_late(&envelope) && !commits() {
             return Err(Ending::Expire);
         }
@@ -29,7 +29,7 @@ impl Run {
 
     /// Finds the task. A job of one that is not known here is parked.
     pub(super) fn find(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Result<&Known, Ending> {
-        self.shared.known(&self.queue, &envelope.task).ok_or_else(|| {
+        self.shared.application.task(&self.queue, &envelope.task).ok_or_else(|| {
             let (job, task) = (address(&self.queue, &delivery.id), &*envelope.task);
             tracing::warn!(%job, task, "parked: this worker has no task of this name; a worker that has it runs the job");
             Ending::Park { task: task.to_owned() }

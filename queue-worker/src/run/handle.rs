@@ -24,8 +24,8 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::{Run, threads::Threads};
-use crate::{config::CANCEL_GRACE, job_log, letters::address};
+use super::Run;
+use crate::{config::CANCEL_GRACE, job_log, letters::address, threads::Threads};
 
 /// What a handler returned, or its panic.
 type Caught = Result<Outcome, Box<dyn Any + Send>>;
@@ -34,17 +34,18 @@ impl Run {
     /// Runs the handler to its end, within all middleware.
     pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext, own_trace: bool) -> Outcome {
         let span = self.span(context, own_trace);
-        let (middleware, notice) = (&self.shared.middleware, self.shared.settings.notice());
+        let application = &self.shared.application;
+        let (middleware, notice) = (&application.middleware, self.shared.settings.notice());
         let handled = async {
             match handler.run {
                 RunFn::Async(run) if middleware.is_empty() => poll(|| run(call), None, context, notice).await,
                 RunFn::Blocking(run) if middleware.is_empty() => {
-                    block_on_handler(&self.shared.threads, run, call, context, span.clone()).await
+                    block_on_handler(&application.threads, run, call, context, span.clone()).await
                 }
                 RunFn::Async(run) => poll(|| middleware.run(context, move || run(call)), None, context, notice).await,
                 RunFn::Blocking(run) => {
                     let (thread, span) = (Thread::default(), span.clone());
-                    let handler = || Box::pin(thread.run(&self.shared.threads, run, call, span)) as BoxFuture<'_, Outcome>;
+                    let handler = || Box::pin(thread.run(&application.threads, run, call, span)) as BoxFuture<'_, Outcome>;
                     let outcome = poll(|| middleware.run(context, handler), Some(&thread), context, notice).await;
                     thread.is_left().await;
                     outcome
@@ -55,7 +56,7 @@ impl Run {
         spans::ended(&span, &outcome);
         #[cfg(feature = "otel")]
         if matches!(outcome, Outcome::Repeat(_)) {
-            self.shared.rounds.ended(address(&self.queue, context.id()).to_string(), &span);
+            application.rounds.ended(address(&self.queue, context.id()).to_string(), &span);
         }
         tracing::trace!(job = %address(&self.queue, context.id()), task = handler.task.name, claim = context.claim(), "ended: {outcome:?}");
         outcome
@@ -69,7 +70,7 @@ impl Run {
             job_log::opening(context, || spans::run(&job, &self.queue, context.task(), context.attempt(), context.header("traceparent")));
         #[cfg(feature = "otel")]
         {
-            let is_round = !span.is_disabled() && self.shared.rounds.link(&job.to_string(), &span);
+            let is_round = !span.is_disabled() && self.shared.application.rounds.link(&job.to_string(), &span);
             queue_core::observe::otel::follow(&span, context.headers(), own_trace || is_round);
         }
         #[cfg(not(feature = "otel"))]

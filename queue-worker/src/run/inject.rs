@@ -9,10 +9,7 @@ use queue_core::{
 };
 
 use super::Run;
-use crate::{
-    engine::{Known, Shared},
-    time::now,
-};
+use crate::{application::Known, config::Settings, time::now};
 
 /// The settings of one run: the job's own go before its task's, those before the worker's.
 pub(super) struct Options {
@@ -23,8 +20,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn of(shared: &Shared, task: &TaskDef, envelope: &Envelope<'_>) -> Self {
-        let settings = &shared.settings;
+    pub(super) fn of(settings: &Settings, task: &TaskDef, envelope: &Envelope<'_>) -> Self {
         Options {
             max_attempts: envelope.max_attempts.or(task.max_attempts).unwrap_or(settings.max_attempts),
             timeout: envelope.timeout().or(task.timeout).or(settings.timeout),
@@ -44,7 +40,8 @@ impl Run {
         options: &Options,
         completion: Option<Arc<Completion>>,
     ) -> JobContext {
-        let mut init = ContextInit::new(self.queue.clone(), known.name.clone(), delivery.id.clone(), self.shared.environment.clone());
+        let mut init =
+            ContextInit::new(self.queue.clone(), known.name.clone(), delivery.id.clone(), self.shared.application.environment.clone());
         init.claim = delivery.claim;
         init.attempts = delivery.attempts;
         init.crashes = delivery.crashes;

@@ -17,9 +17,6 @@ mod ending;
 mod find;
 mod handle;
 mod inject;
-mod threads;
-
-pub(crate) use self::threads::Threads;
 
 use std::{
     sync::{
@@ -38,24 +35,11 @@ use tokio::sync::mpsc;
 
 use self::inject::Options;
 use crate::{
-    engine::{Shared, count},
-    pump::{Event, SlotId},
-    tallies::Ran,
+    messages::{Batch, Event, Ran, SlotId},
+    shared::Shared,
     time::now,
     tuning::ONE_TRACE,
 };
-
-/// Jobs of one turn, on their way to their handlers.
-pub(crate) struct Batch {
-    pub(crate) queue: Arc<str>,
-    pub(crate) lane: PartyName,
-    pub(crate) lease: LeaseClock,
-    /// Until when somebody waits for a job of the queue.
-    pub(crate) watched: LeaseClock,
-    /// The broker's clock when they were claimed.
-    pub(crate) now_ms: i64,
-    pub(crate) jobs: Vec<(SlotId, Delivery)>,
-}
 
 /// Starts a run for every job of every batch. Ends with the pump.
 pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedReceiver<Batch>, events: mpsc::UnboundedSender<Event>) {
@@ -105,7 +89,7 @@ impl Run {
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
         let task = known.handler.task;
-        let options = Options::of(&self.shared, task, &envelope);
+        let options = Options::of(&self.shared.settings, task, &envelope);
         // Boxed, to keep the runs of other jobs small.
         let completion = if task.commits { Some(Box::pin(self.completion(&envelope, &delivery, &options)).await?) } else { None };
         if completion.is_some() && self.is_late(&envelope) {
@@ -130,7 +114,7 @@ impl Run {
         // Store progress and log first: the ending clears the tag they need.
         if context.has_told() {
             // Boxed, to keep the runs of jobs without progress and log lines small.
-            Box::pin(self.shared.scribe.store(&context)).await;
+            Box::pin(self.shared.remarks.store(&context)).await;
         }
         let ending = |outcome| self.ending(outcome, task, &options, &context);
         Ok(match completion {
@@ -154,7 +138,8 @@ impl Run {
     /// Not if the worker got a stop request while the job waited for a thread, nor if it has lost
     /// contact with the broker.
     fn may_start(&self) -> Result<(), Ending> {
-        let must_not = self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now();
+        let must_not =
+            self.shared.status.stopping.load(Ordering::Relaxed) || self.shared.connection.is_isolated() || self.lease.until() <= now();
         if must_not { Err(Ending::Release) } else { Ok(()) }
     }
 
@@ -184,7 +169,7 @@ struct Answer {
 
 impl Answer {
     fn new(events: mpsc::UnboundedSender<Event>, slot: SlotId, shared: &Arc<Shared>, delivery: &Delivery) -> Self {
-        count(&shared.running, 1);
+        shared.status.running.fetch_add(1, Ordering::Relaxed);
         let is_last = delivery.attempts.saturating_add(1) >= shared.settings.max_attempts;
         Answer { events, slot, shared: shared.clone(), given: false, is_last: is_last.into() }
     }
@@ -200,8 +185,8 @@ impl Answer {
 
     fn send(&mut self, ending: Ending, ran: Option<Ran>) {
         self.given = true;
-        count(&self.shared.running, -1);
-        self.shared.finished.fetch_add(1, Ordering::Relaxed);
+        self.shared.status.running.fetch_sub(1, Ordering::Relaxed);
+        self.shared.status.finished.fetch_add(1, Ordering::Relaxed);
         // The pump is gone only when the worker was dropped; the lease then gives the job back.
         let _ = self.events.send(Event::Ended { slot: self.slot, ending, ran });
     }

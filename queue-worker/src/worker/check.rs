@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -15,13 +14,11 @@ use queue_core::{
 };
 
 use super::Worker;
-use crate::{error::WorkerError, identity};
-
-/// What tasks declare, by queue and name.
-pub(crate) type Limits = BTreeMap<Arc<str>, BTreeMap<&'static str, LimitRule>>;
-
-/// What tasks declare of all groups, by queue.
-pub(crate) type GroupRules = BTreeMap<Arc<str>, GroupRule>;
+use crate::{
+    declarations::{GroupRules, Limits},
+    error::WorkerError,
+    identity,
+};
 
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;

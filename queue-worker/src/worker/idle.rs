@@ -8,8 +8,8 @@ use queue_core::{
     inspect::{Counter, Inspector},
 };
 
-use super::{Stopped, Worker};
-use crate::error::WorkerError;
+use super::Worker;
+use crate::{error::WorkerError, shutdown::Stopped};
 
 /// The first pause between two looks; it doubles up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(1);

@@ -15,20 +15,18 @@ use queue_core::{
     broker::{Delivery, DynBroker, Ending, Finish, PartyName, Register, Turn, TurnAnswer},
     schedule::tick_due,
 };
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Worker;
 use crate::{
-    arrival,
-    declarer::Declarer,
-    duty::{Pass, Supervisor},
-    engine::{Plan, Shared},
+    arrival::{self, on_broker},
+    duties::{Pass, Supervisor, declarer::Declarer, scribe::Scribe},
+    engine::Plan,
     error::WorkerError,
-    identity,
-    pump::{Event, SlotId, names_to_resume},
-    run::{self, Batch},
-    scribe::Scribe,
+    messages::{Batch, Event, SlotId},
+    run,
+    shared::Shared,
     time::now,
 };
 
@@ -106,14 +104,14 @@ impl Inline {
             return Err(WorkerError::Setup(problems));
         }
         let plan = Plan { client: Client::with_broker(broker), ..worker.plan()? };
-        let (info, release) = identity::info(plan.release.clone(), plan.registry.names()).await;
-        let shared = Arc::new(Shared::new(&plan, info, &release));
+        let shared = plan.shared(plan.identity().await);
+        let (broker, release, declarations) = (shared.connection.broker.clone(), shared.identity.info.release(), plan.declarations);
         let (events, received) = mpsc::unbounded_channel();
-        arrival::declare_limits(&shared).await?;
+        arrival::declare_limits(&broker, &release, &declarations).await?;
         // What that has not declared.
-        if !(shared.aging.is_empty() && shared.schedules.is_empty() && shared.subscriptions.is_empty()) {
-            let mut declarer = Declarer::new(shared.clone());
-            on_broker(&shared, async move { declarer.tick().await }).await?;
+        if !(declarations.aging.is_empty() && declarations.schedules.is_empty() && declarations.subscriptions.is_empty()) {
+            let mut declarer = Declarer::new(broker.clone(), release, declarations, shared.queues.clone());
+            on_broker(&broker, async move { declarer.tick().await }).await?;
         }
         Ok(Inline {
             shared,
@@ -207,7 +205,7 @@ impl Inline {
         let address = JobAddress { queue: queue.clone(), id: finish.id.clone() };
         let (shared, mut lane) = (self.shared.clone(), self.seen.lanes.remove(&queue).unwrap_or_default());
         let of = queue.clone();
-        let (lane, answer) = on_broker(&self.shared, async move {
+        let (lane, answer) = on_broker(&self.shared.connection.broker, async move {
             let answer = turn(&shared, &of, &mut lane, vec![finish], 0).await;
             (lane, answer)
         })
@@ -220,7 +218,7 @@ impl Inline {
     /// Starts the next job, if there is one.
     async fn claim(&mut self, queue: Option<&str>) -> Result<bool, WorkerError> {
         let (shared, mut seen, only) = (self.shared.clone(), mem::take(&mut self.seen), queue.map(str::to_owned));
-        let (seen, claimed) = on_broker(&self.shared, async move {
+        let (seen, claimed) = on_broker(&self.shared.connection.broker, async move {
             let claimed = claim(&shared, &mut seen, only.as_deref()).await;
             (seen, claimed)
         })
@@ -236,11 +234,12 @@ impl Inline {
     /// Starts a job on the runtime of the caller.
     fn start(&mut self, queue: &Arc<str>, lane: PartyName, now_ms: i64, delivery: Delivery) -> usize {
         self.scribe.get_or_insert_with(|| {
-            let (over, shared) = (CancellationToken::new(), self.shared.clone());
-            Supervisor::new(shared.broker.clone(), over.clone(), shared.restarts.clone()).start(move || Scribe::new(shared.clone()));
+            let over = CancellationToken::new();
+            let duties = Supervisor::new(self.shared.connection.broker.clone(), over.clone(), Arc::default());
+            duties.start(&self.shared, |shared| Scribe::new(shared.connection.broker.clone(), shared.remarks.clone()));
             over.drop_guard()
         });
-        let slot = SlotId::once(self.started);
+        let slot = SlotId { index: self.started, generation: 0 };
         self.started += 1;
         let started = Started {
             queue: queue.clone(),
@@ -254,7 +253,7 @@ impl Inline {
         // Results are always wanted: the broker keeps those of jobs that are kept.
         lease.set(now() + LEASE);
         watched.set(now() + LEASE);
-        self.shared.heard();
+        self.shared.connection.answered();
         run::start(&self.shared, Batch { queue: queue.clone(), lane, lease, watched, now_ms, jobs: vec![(slot, delivery)] }, &self.events);
         slot.index
     }
@@ -275,8 +274,8 @@ struct Claimed {
 /// Claims the next job. Ticks are made if there is none.
 async fn claim(shared: &Shared, seen: &mut Seen, only: Option<&str>) -> Result<Option<Claimed>, Error> {
     loop {
-        let mut queues: BTreeSet<String> = shared.broker.queues().await?.into_iter().collect();
-        queues.extend(shared.subscribers.keys().map(|queue| (*queue).to_owned()));
+        let mut queues: BTreeSet<String> = shared.connection.broker.queues().await?.into_iter().collect();
+        queues.extend(shared.application.subscribed_queues().map(str::to_owned));
         queues.retain(|queue| only.is_none_or(|only| only == queue));
         let queues: Vec<Arc<str>> = queues.into_iter().map(Arc::from).collect();
         for queue in &queues {
@@ -290,7 +289,7 @@ async fn claim(shared: &Shared, seen: &mut Seen, only: Option<&str>) -> Result<O
         }
         let (mut made, mut next_tick) = (0, None::<Duration>);
         for queue in &queues {
-            let ticks = tick_due(&shared.broker, queue, TICKS).await?;
+            let ticks = tick_due(&shared.connection.broker, queue, TICKS).await?;
             for schedule in ticks.schedules {
                 match schedule.problem {
                     Some(problem) => return Err(problem),
@@ -314,8 +313,8 @@ async fn turn(shared: &Shared, queue: &Arc<str>, lane: &mut Lane, finishes: Vec<
         let name = match &lane.name {
             Some(name) => name.clone(),
             None => {
-                let register = Register::lane(queue.clone(), shared.process, lease).with_info(shared.info.clone());
-                let name = shared.broker.register(&register).await?.name;
+                let register = Register::lane(queue.clone(), shared.identity.process, lease).with_info(shared.identity.info.clone());
+                let name = shared.connection.broker.register(&register).await?.name;
                 *lane = Lane { name: Some(name.clone()), ..Lane::default() };
                 is_new = true;
                 name
@@ -324,10 +323,10 @@ async fn turn(shared: &Shared, queue: &Arc<str>, lane: &mut Lane, finishes: Vec<
         let mut turn = Turn::new(queue.clone(), name, lane.answered + 1, lease).finish(finishes.clone()).claim(claim);
         turn.keep = shared.settings.sweep.keep;
         if lane.parked && claim > 0 {
-            turn.resume = names_to_resume(shared, queue);
-            turn.release = Some(shared.release.clone());
+            turn.resume = shared.application.names_to_resume(queue);
+            turn.release = Some(shared.identity.release.clone());
         }
-        match shared.broker.turn(&turn).await {
+        match shared.connection.broker.turn(&turn).await {
             Ok(answer) => {
                 lane.answered += 1;
                 (lane.parked, lane.next_due) = (answer.parked, answer.next_due);
@@ -338,11 +337,4 @@ async fn turn(shared: &Shared, queue: &Arc<str>, lane: &mut Lane, finishes: Vec<
             Err(error) => return Err(error),
         }
     }
-}
-
-/// On the broker's thread, so that no clock of the caller's runtime is used.
-async fn on_broker<T: Send + 'static>(shared: &Shared, work: impl Future<Output = T> + Send + 'static) -> Result<T, WorkerError> {
-    let (tell, told) = oneshot::channel();
-    shared.broker.spawn(Box::pin(async move { drop(tell.send(work.await)) }));
-    told.await.map_err(|_| WorkerError::Died("its broker's I/O thread has ended".to_owned()))
 }

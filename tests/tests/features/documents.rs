@@ -375,7 +375,7 @@ fn the_reference_has_every_field_of_the_json_output() {
         }
     }
     let mut sources = [
-        "queue-worker/src/health.rs",
+        "queue-worker/src/duties/http/health.rs",
         "queue-core/src/inspector/json.rs",
         "queue-core/src/inspector/json/worker.rs",
         "queue-core/src/schedule/record.rs",

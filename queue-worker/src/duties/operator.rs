@@ -3,17 +3,19 @@
 //! Each step of an operation is a compare-and-set on its number. Several workers may therefore try
 //! it at once: one succeeds, and no job is changed twice.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use queue_core::{
     Client,
+    broker::DynBroker,
     inspect::{Inspector, Operation, OperationState, RunOperation},
 };
 
-use crate::{duty::Pass, engine::Shared, tuning::OPERATIONS};
+use super::Pass;
+use crate::{queues::Queues, tuning::OPERATIONS};
 
 pub(crate) struct Operator {
-    shared: Arc<Shared>,
+    queues: Queues,
     inspector: Inspector,
 }
 
@@ -27,9 +29,8 @@ pub(crate) struct Round {
 }
 
 impl Operator {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let inspector = Client::with_broker(shared.broker.clone()).inspector();
-        Operator { shared, inspector }
+    pub(crate) fn new(broker: DynBroker, queues: Queues) -> Self {
+        Operator { queues, inspector: Client::with_broker(broker).inspector() }
     }
 
     /// One step. False: it has ended, another one is at it, or it waits for the next round.
@@ -67,10 +68,10 @@ impl Pass for Operator {
     /// One round over all queues: one step of each operation after the other, so that none waits for the end of another.
     async fn tick(&mut self) -> Round {
         let (mut round, mut runs) = (Round::default(), Vec::new());
-        for queue in self.shared.queues.iter() {
+        for queue in self.queues.iter().map(|queue| &*queue.name) {
             match self.inspector.operations(queue).await {
                 Ok(operations) => runs.extend(operations.into_iter().filter(Operation::is_running)),
-                Err(error) => tracing::debug!(queue = &**queue, %error, "cannot list the operations, retrying in the next round"),
+                Err(error) => tracing::debug!(queue, %error, "cannot list the operations, retrying in the next round"),
             }
         }
         let mut runs: Vec<_> = runs.into_iter().map(|operation| (self.inspector.run_operation(&operation), operation)).collect();
@@ -95,7 +96,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::Settings;
+    use crate::queues::queues;
 
     #[tokio::test]
     async fn a_worker_goes_on_with_an_operation_that_no_one_runs() {
@@ -104,7 +105,7 @@ mod tests {
         for _ in 0..3 {
             client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("left")).await.unwrap();
         }
-        let mut operator = Operator::new(Shared::alone(&client, &["left"], Settings::default()));
+        let mut operator = Operator::new(client.broker().clone(), queues(["left"]));
         assert_eq!(operator.tick().await, Round::default());
         let filter = "state=ready".parse().unwrap();
         let started = inspector.start_operation("left", &NewOperation::new(OperationKind::Cancel, filter)).await.unwrap();

@@ -1,15 +1,10 @@
 //! Metrics of limits, by name and not by key, because keys are many and may contain the names of
 //! accounts.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use metrics::Gauge;
-use queue_core::broker::{LimitRecord, StoredLimit, history::OTHERS};
-
-use crate::engine::Shared;
+use queue_core::broker::{DynBroker, LimitRecord, StoredLimit, history::OTHERS};
 
 /// Limits of a queue, at most, that have a label of their own.
 const MOST_LIMITS: usize = 100;
@@ -22,13 +17,10 @@ type Figures = [u64; 3];
 pub(super) struct LimitGauges(HashMap<String, [Gauge; 3]>);
 
 impl LimitGauges {
-    /// Reads the limits of a queue, if code of this worker declares one there: a queue without limits is not asked.
-    pub(super) async fn read(&mut self, shared: &Shared, queue: &Arc<str>) {
-        if !shared.limits.contains_key(queue) {
-            return;
-        }
+    /// Reads the limits of a queue.
+    pub(super) async fn read(&mut self, broker: &DynBroker, queue: &str) {
         // Without an answer the last figures stay.
-        let Ok(limits) = shared.broker.limits(queue, None).await else { return };
+        let Ok(limits) = broker.limits(queue, None).await else { return };
         let figures = figures(&limits);
         for (label, of) in &figures {
             let gauges = self.0.entry(label.clone()).or_insert_with(|| gauges(queue, label));

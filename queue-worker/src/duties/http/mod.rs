@@ -1,6 +1,10 @@
 //! Serves `GET /health`, `GET /ready` and `GET /metrics` from the broker's I/O thread, so that they are answered while handlers block everything else.
 //! `health` computes the contents of the answers.
 
+mod health;
+
+pub(crate) use self::health::Health;
+
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -17,7 +21,8 @@ use futures_util::{
 use queue_core::__private::{Answer, CLIENTS, REFUSED_PAUSE, asked, respond};
 use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::{duty::Pass, engine::Shared, health, metrics, tuning::CLIENT_PATIENCE};
+use super::Pass;
+use crate::{metrics, tuning::CLIENT_PATIENCE};
 
 /// Takes the address, before the worker starts anything.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -29,7 +34,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Answers clients. If it cannot listen on the address any more, it logs that, and stops answering.
 pub(crate) struct Http {
-    shared: Arc<Shared>,
+    health: Arc<Health>,
     listener: io::Result<tokio::net::TcpListener>,
     clients: FuturesUnordered<BoxFuture<'static, ()>>,
     /// A sender for each client, in the order in which they came. A client without its sender gives its place up.
@@ -49,12 +54,12 @@ pub(crate) enum Served {
 }
 
 impl Http {
-    pub(crate) fn new(shared: Arc<Shared>, listener: io::Result<TcpListener>) -> Self {
+    pub(crate) fn new(health: Arc<Health>, listener: io::Result<TcpListener>) -> Self {
         let listener = listener.and_then(tokio::net::TcpListener::from_std);
         if let Err(error) = &listener {
             tracing::error!(%error, "GET /health and GET /ready are not answered");
         }
-        Http { shared, listener, clients: FuturesUnordered::new(), places: VecDeque::new(), refused: false }
+        Http { health, listener, clients: FuturesUnordered::new(), places: VecDeque::new(), refused: false }
     }
 }
 
@@ -80,10 +85,10 @@ impl Pass for Http {
                     }
                     let (place, lost) = oneshot::channel();
                     self.places.push_back(place);
-                    let shared = self.shared.clone();
+                    let health = self.health.clone();
                     self.clients.push(Box::pin(async move {
                         tokio::select! {
-                            _ = tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)) => {}
+                            _ = tokio::time::timeout(CLIENT_PATIENCE, answer(&health, stream)) => {}
                             _ = lost => {}
                         }
                     }));
@@ -99,11 +104,11 @@ impl Pass for Http {
     }
 }
 
-async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
+async fn answer(health: &Health, mut stream: TcpStream) -> io::Result<()> {
     let request = asked(&mut stream).await?;
     let answer = match request.path() {
-        Some("/health") => health::live(shared),
-        Some("/ready") => health::ready(shared),
+        Some("/health") => health.live(),
+        Some("/ready") => health.ready(),
         Some("/metrics") => metrics::answer().unwrap_or_else(|| {
             let problem = r#"{"error":"the program has no exporter: build it with the feature `prometheus`"}"#;
             Answer::json("404 Not Found", problem)

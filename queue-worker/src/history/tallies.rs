@@ -1,10 +1,8 @@
-//! What the worker counts of the jobs of each task, for the history of its queues. The pump counts, in memory and without an allocation per
-//! job; [`Historian`](crate::historian::Historian) sends.
+//! Counters of the jobs of each task. Counting makes no allocation per job.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use queue_core::broker::{
@@ -12,10 +10,10 @@ use queue_core::broker::{
     history::{OTHERS, TASKS, Tally},
 };
 
-use crate::metrics::TaskMetrics;
+use crate::{messages::Ran, metrics::TaskMetrics};
 
 /// By queue and task.
-pub(crate) struct Tallies {
+pub(super) struct Tallies {
     queues: Vec<Arc<str>>,
     cells: Mutex<Vec<Cells>>,
 }
@@ -29,21 +27,13 @@ struct Cell {
     metrics: TaskMetrics,
 }
 
-/// A run whose handler has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran {
-    /// How long its job had waited, if this was its first start.
-    pub(crate) waited: Option<Duration>,
-    pub(crate) took: Duration,
-}
-
 impl Tallies {
-    pub(crate) fn new(queues: Vec<Arc<str>>) -> Self {
+    pub(super) fn new(queues: Vec<Arc<str>>) -> Self {
         Tallies { cells: Mutex::new(queues.iter().map(|_| HashMap::new()).collect()), queues }
     }
 
     /// A handler of this task begins.
-    pub(crate) fn begun(&self, queue: usize, task: &str) {
+    pub(super) fn begun(&self, queue: usize, task: &str) {
         let mut queues = self.lock();
         let cell = self.cell(&mut queues, queue, task);
         cell.tally.counts.started += 1;
@@ -51,7 +41,7 @@ impl Tallies {
     }
 
     /// A delivery has its ending. `task` and `ran` are absent if no handler had begun.
-    pub(crate) fn ended(&self, queue: usize, task: Option<&str>, ran: Option<Ran>, ending: &Ending, lost: bool) {
+    pub(super) fn ended(&self, queue: usize, task: Option<&str>, ran: Option<Ran>, ending: &Ending, lost: bool) {
         let mut queues = self.lock();
         let Cell { tally, repeats, metrics } = self.cell(&mut queues, queue, task.unwrap_or(OTHERS));
         let ran = ran.map(|ran| Ran { waited: ran.waited.filter(|_| !*repeats), ..ran });
@@ -84,7 +74,7 @@ impl Tallies {
     }
 
     /// Jobs of crashed workers were reclaimed.
-    pub(crate) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
+    pub(super) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
         if charged + buried > 0 {
             let mut queues = self.lock();
             let counts = &mut self.cell(&mut queues, queue, OTHERS).tally.counts;
@@ -94,14 +84,14 @@ impl Tallies {
     }
 
     /// Jobs were buried that no release could read.
-    pub(crate) fn buried(&self, queue: usize, jobs: usize) {
+    pub(super) fn buried(&self, queue: usize, jobs: usize) {
         if jobs > 0 {
             self.cell(&mut self.lock(), queue, OTHERS).tally.counts.dead += jobs as u64;
         }
     }
 
     /// Takes what has happened in a queue, of as many tasks as fit into a report.
-    pub(crate) fn take(&self, queue: usize) -> Vec<(Arc<str>, Tally)> {
+    pub(super) fn take(&self, queue: usize) -> Vec<(Arc<str>, Tally)> {
         let mut queues = self.lock();
         let some = queues[queue].iter_mut().filter(|(_, cell)| !cell.tally.is_empty()).take(TASKS);
         let taken = some.map(|(task, cell)| {
@@ -145,6 +135,8 @@ fn outcome(ending: &Ending) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const RAN: Option<Ran> = Some(Ran { waited: Some(Duration::from_secs(1)), took: Duration::from_millis(5) });

@@ -8,20 +8,23 @@ use std::{
 };
 
 use queue_core::{
-    broker::{Audit, BuryReason, Damage, SweepLimits, subscription_at, topic_address},
+    broker::{Audit, BuryReason, Damage, DynBroker, SweepLimits, subscription_at, topic_address},
     schedule::clamp,
 };
 
+use super::Pass;
 use crate::{
-    duty::Pass,
-    engine::Shared,
+    history::History,
     letters,
+    queues::Queues,
     time::now,
     tuning::{AUDIT, CALLS, CLAMPED, ROUND, SWEPT_AGAIN, SWEPT_FOR, TOLD},
 };
 
 pub(crate) struct Janitor {
-    shared: Arc<Shared>,
+    broker: DynBroker,
+    queues: Queues,
+    history: Arc<History>,
     rounds: u32,
     /// By queue: where the next look at schedules that are due far ahead begins.
     ahead: Vec<u64>,
@@ -55,23 +58,23 @@ async fn rests(began: Instant, asked: Instant, round: &mut Round) -> bool {
 }
 
 impl Janitor {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let ahead = vec![0; shared.queues.len()];
-        // Zero is nobody's number.
-        let limits = SweepLimits { sweeper: fastrand::u64(1..1 << 53), ..shared.settings.sweep };
-        Janitor { shared, rounds: 0, ahead, left: false, limits }
+    pub(crate) fn new(broker: DynBroker, queues: Queues, history: Arc<History>, limits: SweepLimits) -> Self {
+        let ahead = vec![0; queues.len()];
+        // Zero is not the number of a sweeper.
+        let limits = SweepLimits { sweeper: fastrand::u64(1..1 << 53), ..limits };
+        Janitor { broker, queues, history, rounds: 0, ahead, left: false, limits }
     }
 
     async fn sweep(&self, at: usize, round: &mut Round) {
-        let queue = &*self.shared.queues[at];
+        let queue = &*self.queues[at].name;
         let began = now();
         loop {
             let asked = now();
-            match self.shared.broker.sweep(queue, &self.limits).await {
+            match self.broker.sweep(queue, &self.limits).await {
                 Ok(swept) if swept.is_empty() || swept.elsewhere => return,
                 Ok(swept) => {
-                    letters::buried(&self.shared, queue, &swept.buried, BuryReason::Undecodable).await;
-                    self.shared.tallies.buried(at, swept.buried.len());
+                    letters::buried(&self.broker, queue, &swept.buried, BuryReason::Undecodable).await;
+                    self.history.buried(at, swept.buried.len());
                     round.removed += swept.removed();
                     tracing::debug!(queue, ?swept, "sweep done");
                     if !swept.more || rests(began, asked, round).await {
@@ -93,9 +96,9 @@ impl Janitor {
 
     /// Brings back the next ticks of schedules that a wrong clock has set far ahead: a part of the schedules in each round.
     async fn clamp(&mut self, at: usize, round: &mut Round) {
-        let queue = self.shared.queues[at].clone();
+        let queue = self.queues[at].name.clone();
         for _ in 0..CALLS {
-            match clamp(&self.shared.broker, &queue, self.ahead[at], CLAMPED, true).await {
+            match clamp(&self.broker, &queue, self.ahead[at], CLAMPED, true).await {
                 Ok(clamped) => {
                     round.repaired += clamped.schedules.len();
                     for schedule in clamped.schedules.iter().take(TOLD) {
@@ -124,7 +127,7 @@ impl Janitor {
         let began = now();
         loop {
             let asked = now();
-            match self.shared.broker.sweep(&topic_address(topic), &self.limits).await {
+            match self.broker.sweep(&topic_address(topic), &self.limits).await {
                 // Another worker trims this topic.
                 Ok(swept) if swept.elsewhere => return,
                 Ok(swept) => {
@@ -143,7 +146,7 @@ impl Janitor {
         let began = now();
         loop {
             let asked = now();
-            match self.shared.broker.trim_topic(topic).await {
+            match self.broker.trim_topic(topic).await {
                 Ok(trimmed) => {
                     round.removed += usize::try_from(trimmed.entries).unwrap_or(usize::MAX);
                     if trimmed.lost > 0 {
@@ -167,7 +170,7 @@ impl Janitor {
     }
 
     async fn repair(&self, queue: &str, round: &mut Round) {
-        match self.shared.broker.audit(queue, Audit { repair: true, thorough: false }).await {
+        match self.broker.audit(queue, Audit { repair: true, thorough: false }).await {
             Ok(damages) => {
                 round.repaired += damages.len();
                 for Damage { kind, subject } in damages.iter().take(TOLD) {
@@ -207,17 +210,17 @@ impl Pass for Janitor {
         // A round that only goes on where the last one has left something looks for no damage.
         let audits = !self.left && self.rounds.is_multiple_of(AUDIT);
         self.rounds += u32::from(!self.left);
-        for at in 0..self.shared.queues.len() {
+        for at in 0..self.queues.len() {
             self.sweep(at, &mut round).await;
             if audits {
-                self.repair(&self.shared.queues[at], &mut round).await;
-                if self.shared.has_schedules[at].load(Ordering::Relaxed) {
+                self.repair(&self.queues[at].name, &mut round).await;
+                if self.queues[at].has_schedules.load(Ordering::Relaxed) {
                     self.clamp(at, &mut round).await;
                 }
             }
         }
-        let queues = self.shared.queues.clone();
-        let topics: BTreeSet<&str> = queues.iter().filter_map(|queue| subscription_at(queue)).map(|(_, topic)| topic).collect();
+        let queues = self.queues.clone();
+        let topics: BTreeSet<&str> = queues.iter().filter_map(|queue| subscription_at(&queue.name)).map(|(_, topic)| topic).collect();
         for topic in topics {
             self.trim(topic, &mut round).await;
         }
@@ -234,13 +237,19 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::Settings;
+    use crate::queues::queues;
+
+    fn janitor(client: &Client, queue: &str, limits: SweepLimits) -> Janitor {
+        let (broker, queues) = (client.broker().clone(), queues([queue]));
+        let history = History::new(broker.clone(), ProcessId::random(), "v7".into(), queues.clone());
+        Janitor::new(broker, queues, history, limits)
+    }
 
     #[tokio::test]
     async fn a_round_removes_what_was_kept_long_enough_and_says_so() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
-        let mut janitor = Janitor::new(Shared::alone(&client, &["swept"], Settings::default()));
+        let mut janitor = janitor(&client, "swept", SweepLimits::default());
         assert_eq!(janitor.tick().await, Round::default());
         client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("swept")).await.unwrap();
         let lane = broker.register(&Register::lane("swept", ProcessId::random(), lease)).await.unwrap().name;
@@ -262,7 +271,7 @@ mod tests {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let broker = client.broker().clone();
         let ours = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
-        let mut janitor = Janitor::new(Shared::alone(&client, &["mail@orders"], Settings { sweep: ours, ..Settings::default() }));
+        let mut janitor = janitor(&client, "mail@orders", ours);
         for _ in 0..PRODUCERS {
             broker.register(&Register::producer("@orders", ProcessId::random())).await.unwrap();
         }
@@ -275,7 +284,7 @@ mod tests {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
         let ours = SweepLimits { remembered: Duration::ZERO, ..SweepLimits::default() };
-        let mut janitor = Janitor::new(Shared::alone(&client, &["swept"], Settings { sweep: ours, ..Settings::default() }));
+        let mut janitor = janitor(&client, "swept", ours);
         for n in 0..IDS {
             let job = RawJob::new("task", vec![0x80]).queue("swept").id(format!("given-{n}"));
             client.enqueue_raw(job).await.unwrap();

@@ -5,6 +5,21 @@
 //! is neither: it streams turns, heartbeats and checks. A crashed pump is not restarted, because
 //! only the pump knows which jobs the worker holds. The heartbeat is part of the pump.
 
+pub(crate) mod declarer;
+#[cfg(feature = "metrics")]
+pub(crate) mod gauges;
+pub(crate) mod hints;
+pub(crate) mod historian;
+pub(crate) mod http;
+pub(crate) mod janitor;
+pub(crate) mod monitor;
+pub(crate) mod operator;
+pub(crate) mod reclaimer;
+#[cfg(feature = "outbox")]
+pub(crate) mod relays;
+pub(crate) mod scribe;
+pub(crate) mod ticker;
+
 use std::{
     collections::BTreeMap,
     panic::AssertUnwindSafe,
@@ -94,13 +109,13 @@ impl Supervisor {
         Supervisor { broker, shutdown, restarts }
     }
 
-    /// Runs a duty until the worker ends. After a panic it is built again from its configuration,
-    /// and restarted.
-    pub(crate) fn start<D: Duty>(&self, make: impl Fn() -> D + Send + 'static) {
-        let (shutdown, over, restarts) = (self.shutdown.clone(), self.shutdown.clone(), self.restarts.clone());
+    /// Runs a duty until the worker ends. After a panic it is built again from `parts`, and
+    /// restarted.
+    pub(crate) fn start<P: Send + Sync + 'static, D: Duty>(&self, parts: &Arc<P>, make: impl Fn(&P) -> D + Send + 'static) {
+        let (shutdown, over, restarts, parts) = (self.shutdown.clone(), self.shutdown.clone(), self.restarts.clone(), parts.clone());
         self.broker.spawn(Box::pin(async move {
             let again_and_again = async move {
-                while let Err(panic) = AssertUnwindSafe(make().run(shutdown.clone())).catch_unwind().await {
+                while let Err(panic) = AssertUnwindSafe(make(&parts).run(shutdown.clone())).catch_unwind().await {
                     restarts.panicked(D::NAME, now());
                     let error = panic_text(panic);
                     tracing::error!(duty = D::NAME, error, "a background duty of the worker panicked and was restarted");
@@ -151,12 +166,9 @@ mod tests {
         let (shutdown, made) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
         let (told, mut passes) = mpsc::unbounded_channel();
         let restarts = Arc::<Restarts>::default();
-        Supervisor::new(client.broker().clone(), shutdown.clone(), restarts.clone()).start({
-            let made = made.clone();
-            move || {
-                made.fetch_add(1, Ordering::Relaxed);
-                Clumsy { passes: 0, told: told.clone() }
-            }
+        Supervisor::new(client.broker().clone(), shutdown.clone(), restarts.clone()).start(&made, move |made| {
+            made.fetch_add(1, Ordering::Relaxed);
+            Clumsy { passes: 0, told: told.clone() }
         });
         assert_eq!((passes.recv().await, passes.recv().await), (Some(1), Some(1)));
         assert!(made.load(Ordering::Relaxed) >= 2);

@@ -16,14 +16,17 @@ use std::{
 use futures_util::future::join_all;
 use queue_core::{
     Error, Result,
-    broker::{Ahead, BuryReason, DynBroker, MAX_ITEMS, OverdueLane, OverdueLanes},
+    broker::{Ahead, BuryReason, CrashRule, DynBroker, MAX_ITEMS, OverdueLane, OverdueLanes},
 };
 
+use super::Pass;
 use crate::{
-    duty::Pass,
-    engine::Shared,
+    config::Settings,
+    connection::Connection,
+    history::History,
     letters, metrics,
     patience::Patience,
+    queues::Queues,
     time::now,
     tuning::{CHECKED_TOGETHER, MOST_OVERDUE, RECLAIM_STEPS, SHORTEST_CHECK},
 };
@@ -45,7 +48,10 @@ impl Sighting {
 }
 
 pub(crate) struct Reclaimer {
-    shared: Arc<Shared>,
+    connection: Arc<Connection>,
+    queues: Queues,
+    history: Arc<History>,
+    crashes: CrashRule,
     /// Between the two checks of a lane.
     confirm: Duration,
     /// Queues are checked in this number of groups, evenly spread over time.
@@ -74,9 +80,9 @@ pub(crate) struct Checked {
 }
 
 impl Reclaimer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let (pass, confirm) = shared.settings.reclaim();
-        let groups = shared.queues.len().div_ceil(CHECKED_TOGETHER).max(1);
+    pub(crate) fn new(connection: Arc<Connection>, queues: Queues, history: Arc<History>, settings: &Settings) -> Self {
+        let (pass, confirm) = settings.reclaim();
+        let groups = queues.len().div_ceil(CHECKED_TOGETHER).max(1);
         Reclaimer {
             confirm,
             groups,
@@ -86,7 +92,10 @@ impl Reclaimer {
             seen: Seen::new(),
             refusals: Patience::new(pass),
             began: false,
-            shared,
+            crashes: settings.crashes,
+            connection,
+            queues,
+            history,
         }
     }
 
@@ -98,12 +107,12 @@ impl Reclaimer {
         }
         let from = self.group * CHECKED_TOGETHER;
         (self.group, self.step_at) = ((self.group + 1) % self.groups, asked + self.step);
-        (from..self.shared.queues.len().min(from + CHECKED_TOGETHER)).collect()
+        (from..self.queues.len().min(from + CHECKED_TOGETHER)).collect()
     }
 
     /// Jobs of this queue could not be reclaimed.
     fn failed(&mut self, queue: usize, error: &Error) {
-        let name = &self.shared.queues[queue];
+        let name = &self.queues[queue].name;
         if error.is_transient() {
             start_over(&mut self.seen);
             tracing::debug!(queue = %name, %error, "the reclaimer restarts its pass");
@@ -115,6 +124,42 @@ impl Reclaimer {
         if self.refusals.is_news() {
             tracing::error!(queue = %name, %error, "the broker rejected the reclaim: this worker does not reclaim jobs of crashed workers");
         }
+    }
+
+    /// Fences the lanes that are confirmed to be dead, reclaims their jobs, and returns the number of
+    /// jobs.
+    async fn reclaim(&self, queue: usize, found: Result<Found>) -> Result<usize> {
+        let name = &*self.queues[queue].name;
+        let Found { confirmed, mut fenced } = found?;
+        // An idle worker polls rarely; this check is frequent enough to detect whether the broker is
+        // reachable.
+        self.connection.answered();
+        for lanes in confirmed.chunks(MAX_ITEMS) {
+            fenced |= self.connection.broker.fence(name, lanes).await?.contains(&true);
+        }
+        let mut all = 0;
+        for _ in 0..RECLAIM_STEPS {
+            if !fenced {
+                break;
+            }
+            let reclaimed = self.connection.broker.reclaim(name, &self.crashes).await?;
+            let moved = reclaimed.moved();
+            all += moved;
+            if moved > 0 {
+                tracing::warn!(
+                    queue = name,
+                    released = reclaimed.released,
+                    charged = reclaimed.charged,
+                    buried = reclaimed.buried.len(),
+                    "reclaimed jobs of crashed workers"
+                );
+            }
+            metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
+            self.history.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
+            letters::buried(&self.connection.broker, name, &reclaimed.buried, BuryReason::Crashed).await;
+            fenced = moved + reclaimed.forgotten > 0;
+        }
+        Ok(all)
     }
 }
 
@@ -135,9 +180,9 @@ impl Pass for Reclaimer {
     async fn tick(&mut self) -> Checked {
         let asked = now();
         let queues = self.next_queues(asked);
-        let (shared, confirm) = (self.shared.clone(), self.confirm);
+        let confirm = self.confirm;
         let mut checked = Checked { queues: queues.len(), ..Checked::default() };
-        let answers = join_all(queues.iter().map(|queue| overdue(&shared.broker, &shared.queues[*queue]))).await;
+        let answers = join_all(queues.iter().map(|queue| overdue(&self.connection.broker, &self.queues[*queue].name))).await;
         // An answer may have left the broker at any time since; the second check comes so long after that.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
@@ -149,8 +194,9 @@ impl Pass for Reclaimer {
             .zip(answers)
             .map(|(queue, overdue)| (queue, overdue.map(|overdue| confirmed(seen, queue, (asked, answered), overdue, confirm))))
             .collect();
-        let taken_back = join_all(found.into_iter().map(async |(queue, found)| (queue, take_back(&shared, queue, found).await))).await;
-        for (queue, outcome) in taken_back {
+        let this = &*self;
+        let reclaimed = join_all(found.into_iter().map(async |(queue, found)| (queue, this.reclaim(queue, found).await))).await;
+        for (queue, outcome) in reclaimed {
             match outcome {
                 Ok(moved) => checked.moved += moved,
                 Err(error) => {
@@ -218,43 +264,6 @@ fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant
     Found { confirmed, fenced }
 }
 
-/// Fences the lanes that are confirmed to be dead, reclaims their jobs, and returns the number of
-/// jobs.
-async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Result<usize> {
-    let name = &*shared.queues[queue];
-    let Found { confirmed, mut fenced } = found?;
-    // An idle worker polls rarely; this check is frequent enough to detect whether the broker is
-    // reachable.
-    shared.heard();
-    for lanes in confirmed.chunks(MAX_ITEMS) {
-        fenced |= shared.broker.fence(name, lanes).await?.contains(&true);
-    }
-    let mut all = 0;
-    for _ in 0..RECLAIM_STEPS {
-        if !fenced {
-            break;
-        }
-        let reclaimed = shared.broker.reclaim(name, &shared.settings.crashes).await?;
-        let moved = reclaimed.moved();
-        all += moved;
-        if moved > 0 {
-            tracing::warn!(
-                queue = name,
-                released = reclaimed.released,
-                charged = reclaimed.charged,
-                buried = reclaimed.buried.len(),
-                "reclaimed jobs of crashed workers"
-            );
-        }
-        metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
-        shared.tallies.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
-        shared.failures.crashed(queue, reclaimed.charged + reclaimed.buried.len());
-        letters::buried(shared, name, &reclaimed.buried, BuryReason::Crashed).await;
-        fenced = moved + reclaimed.forgotten > 0;
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use queue_core::{
@@ -263,7 +272,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::Settings;
+    use crate::queues::queues;
 
     #[tokio::test]
     async fn a_pass_takes_back_what_a_dead_lane_held_at_its_second_look() {
@@ -273,7 +282,9 @@ mod tests {
         let lane = broker.register(&Register::lane("dead", ProcessId::random(), lease)).await.unwrap().name;
         broker.turn(&Turn::new("dead", lane, 1, lease).claim(1)).await.unwrap();
         let settings = Settings { lease: Duration::from_millis(300), ..Settings::default() };
-        let mut reclaimer = Reclaimer::new(Shared::alone(&client, &["dead"], settings));
+        let queues = queues(["dead"]);
+        let history = History::new(broker.clone(), ProcessId::random(), "v7".into(), queues.clone());
+        let mut reclaimer = Reclaimer::new(Connection::new(broker, settings.beat()), queues, history, &settings);
         let mut passes = Vec::new();
         while passes.last().is_none_or(|checked: &Checked| checked.moved == 0) {
             tokio::time::sleep(reclaimer.pause()).await;

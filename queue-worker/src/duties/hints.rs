@@ -2,29 +2,29 @@
 //! for results or have cancelled running jobs. It has no passes, because an announcement that waits
 //! for a pass would be late.
 
-use std::sync::Arc;
-
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use queue_core::broker::WATCHED;
+use queue_core::broker::{DynBroker, WATCHED};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{duty::Duty, engine::Shared, pump::Event, time::now};
+use super::Duty;
+use crate::{messages::Event, queues::Queues, time::now};
 
 pub(crate) struct Hints {
-    shared: Arc<Shared>,
+    broker: DynBroker,
+    queues: Queues,
     events: mpsc::UnboundedSender<Event>,
 }
 
 impl Hints {
-    pub(crate) fn new(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) -> Self {
-        Hints { shared, events }
+    pub(crate) fn new(broker: DynBroker, queues: Queues, events: mpsc::UnboundedSender<Event>) -> Self {
+        Hints { broker, queues, events }
     }
 
     /// Until there is no listener any more.
     async fn forward(self) {
-        let of_each = self.shared.queues.iter().enumerate().map(|(queue, name)| {
-            let (mut hints, events) = (self.shared.broker.hints(name), self.events.clone());
+        let of_each = self.queues.iter().enumerate().map(|(queue, served)| {
+            let (mut hints, events) = (self.broker.hints(&served.name), self.events.clone());
             async move {
                 loop {
                     let hint = hints.next().await;
@@ -34,12 +34,12 @@ impl Hints {
                 }
             }
         });
-        let watches = self.shared.queues.iter().zip(&self.shared.watched).map(|(name, watched)| {
-            let (mut hints, events) = (self.shared.broker.watch_hints(name), self.events.clone());
+        let watches = self.queues.iter().map(|queue| {
+            let (mut hints, events) = (self.broker.watch_hints(&queue.name), self.events.clone());
             async move {
                 loop {
                     hints.next().await;
-                    watched.set(now() + WATCHED);
+                    queue.watched.set(now() + WATCHED);
                     if events.send(Event::News).is_err() {
                         return;
                     }

@@ -1,4 +1,5 @@
-//! How runs have failed since the last report, by fingerprint. A run that did not fail costs nothing here; [`Historian`](crate::historian::Historian) sends.
+//! How runs have failed since the last report, by fingerprint. A run that did not fail costs
+//! nothing here.
 
 use std::{
     collections::HashMap,
@@ -16,7 +17,7 @@ use queue_core::{
 };
 
 /// By queue and fingerprint.
-pub(crate) struct Failures {
+pub(super) struct Failures {
     release: Arc<str>,
     queues: Mutex<Vec<Kinds>>,
 }
@@ -24,12 +25,12 @@ pub(crate) struct Failures {
 type Kinds = HashMap<Fingerprint, FailureKind>;
 
 impl Failures {
-    pub(crate) fn new(queues: usize, release: Arc<str>) -> Self {
+    pub(super) fn new(queues: usize, release: Arc<str>) -> Self {
         Failures { release, queues: Mutex::new((0..queues).map(|_| Kinds::new()).collect()) }
     }
 
     /// A delivery has its ending. `task` is absent if no handler had begun.
-    pub(crate) fn ended(&self, queue: usize, task: Option<&str>, job: &JobId, ending: &Ending) {
+    pub(super) fn ended(&self, queue: usize, task: Option<&str>, job: &JobId, ending: &Ending) {
         let (text, task) = match ending {
             Ending::Nack { error, .. } | Ending::Bury { error: Some(error), .. } => (error, task),
             Ending::Unreadable { error, task, .. } => (error, Some(task.as_str())),
@@ -39,7 +40,7 @@ impl Failures {
     }
 
     /// Jobs of dead workers were charged with a crash.
-    pub(crate) fn crashed(&self, queue: usize, jobs: usize) {
+    pub(super) fn crashed(&self, queue: usize, jobs: usize) {
         if jobs > 0 {
             self.add(queue, jobs as u64, CRASHED, OTHERS, None);
         }
@@ -57,7 +58,7 @@ impl Failures {
     }
 
     /// Takes how runs of a queue have failed.
-    pub(crate) fn take(&self, queue: usize) -> Vec<FailureKind> {
+    pub(super) fn take(&self, queue: usize) -> Vec<FailureKind> {
         mem::take(&mut self.lock()[queue]).into_values().collect()
     }
 

@@ -8,7 +8,8 @@ use queue_outbox::Relay;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{duty::Restarts, time::now, tuning::RESTART};
+use super::Restarts;
+use crate::{time::now, tuning::RESTART};
 
 const NAME: &str = "relay";
 

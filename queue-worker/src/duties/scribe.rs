@@ -8,61 +8,29 @@ use std::{sync::Arc, time::Instant};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobContext,
-    broker::{MAX_BYTES, MAX_ITEMS, Remarks},
+    broker::{DynBroker, MAX_BYTES, MAX_ITEMS, Remarks},
 };
-use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::Duty;
 use crate::{
-    duty::Duty,
-    engine::Shared,
+    remarks::PendingRemarks,
     time::now,
-    tuning::{LAST_WORDS, REMARK_PATIENCE, REMARKED},
+    tuning::{REMARK_PATIENCE, REMARKED},
 };
 
-/// What reaches the scribe. It outlives a duty that panics.
-pub(crate) struct Desk {
-    told: Mutex<mpsc::UnboundedReceiver<JobContext>>,
-    send_last: mpsc::UnboundedSender<Last>,
-    last: Mutex<mpsc::UnboundedReceiver<Last>>,
-}
-
-/// A handler has ended: its progress and log lines are stored at once.
-struct Last {
-    context: JobContext,
-    stored: oneshot::Sender<()>,
-}
-
-impl Desk {
-    /// A desk, and where contexts are named that have something to store.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedSender<JobContext>) {
-        let (tell, told) = mpsc::unbounded_channel();
-        let (send_last, last) = mpsc::unbounded_channel();
-        (Desk { told: Mutex::new(told), send_last, last: Mutex::new(last) }, tell)
-    }
-
-    /// Stores the progress and log lines of an ended handler, if the broker answers in time. Its
-    /// ending does not wait for longer.
-    pub(crate) async fn store(&self, context: &JobContext) {
-        let (stored, done) = oneshot::channel();
-        if self.send_last.send(Last { context: context.clone(), stored }).is_ok() {
-            let _ = tokio::time::timeout(LAST_WORDS, done).await;
-        }
-    }
-}
-
 pub(crate) struct Scribe {
-    shared: Arc<Shared>,
+    broker: DynBroker,
+    pending: Arc<PendingRemarks>,
 }
 
 impl Scribe {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Scribe { shared }
+    pub(crate) fn new(broker: DynBroker, pending: Arc<PendingRemarks>) -> Self {
+        Scribe { broker, pending }
     }
 
     async fn work(&self) {
-        let desk = &self.shared.scribe;
-        let (mut told, mut last) = (desk.told.lock().await, desk.last.lock().await);
+        let (mut waiting, mut last) = (self.pending.jobs.lock().await, self.pending.last.lock().await);
         let (mut jobs, mut next): (Vec<JobContext>, Instant) = (Vec::new(), now());
         loop {
             tokio::select! {
@@ -73,16 +41,16 @@ impl Scribe {
                         lasts.push(more);
                     }
                     let (contexts, stored): (Vec<_>, Vec<_>) = lasts.into_iter().map(|last| (last.context, last.stored)).unzip();
-                    send(&self.shared, contexts).await;
+                    send(&self.broker, contexts).await;
                     for stored in stored {
                         // Whoever has waited for too long has gone.
                         let _ = stored.send(());
                     }
                 }
-                Some(job) = told.recv() => jobs.push(job),
+                Some(job) = waiting.recv() => jobs.push(job),
                 () = tokio::time::sleep_until(next.into()), if !jobs.is_empty() => {
                     next = now() + REMARKED;
-                    send(&self.shared, std::mem::take(&mut jobs)).await;
+                    send(&self.broker, std::mem::take(&mut jobs)).await;
                 }
             }
         }
@@ -98,7 +66,7 @@ impl Duty for Scribe {
 }
 
 /// Stores progress and log lines of these jobs, as much of each as fits into one request.
-async fn send(shared: &Shared, contexts: Vec<JobContext>) {
+async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
     // With about how many bytes each has.
     let (mut requests, mut bytes): (Vec<Remarks>, Vec<usize>) = (Vec::new(), Vec::new());
     for context in &contexts {
@@ -120,7 +88,7 @@ async fn send(shared: &Shared, contexts: Vec<JobContext>) {
         bytes[at] += more;
         requests[at].jobs.push(told);
     }
-    let answers = join_all(requests.iter().map(|request| tokio::time::timeout(REMARK_PATIENCE, shared.broker.remark(request)))).await;
+    let answers = join_all(requests.iter().map(|request| tokio::time::timeout(REMARK_PATIENCE, broker.remark(request)))).await;
     for (request, answer) in requests.into_iter().zip(answers) {
         let (queue, jobs) = (request.queue.clone(), request.jobs.len());
         match answer {

@@ -7,18 +7,20 @@ use std::{
 
 use queue_core::broker::{Condition, Trouble};
 
-use crate::{duty::Pass, engine::Shared, time::now, tuning::TOLD_AGAIN};
+use super::Pass;
+use crate::{connection::Connection, time::now, tuning::TOLD_AGAIN};
 
 pub(crate) struct Monitor {
-    shared: Arc<Shared>,
+    connection: Arc<Connection>,
+    beat: Duration,
     told: Told,
     /// Whether there was a look.
     began: bool,
 }
 
 impl Monitor {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Monitor { shared, told: Told::default(), began: false }
+    pub(crate) fn new(connection: Arc<Connection>, beat: Duration) -> Self {
+        Monitor { connection, beat, told: Told::default(), began: false }
     }
 }
 
@@ -32,16 +34,16 @@ impl Pass for Monitor {
         if !std::mem::replace(&mut self.began, true) {
             return Duration::ZERO;
         }
-        self.shared.settings.beat().mul_f64(0.75 + fastrand::f64() / 4.0)
+        self.beat.mul_f64(0.75 + fastrand::f64() / 4.0)
     }
 
     /// One look.
     async fn tick(&mut self) -> Option<News> {
-        let broker = self.shared.broker.info().location;
-        match self.shared.broker.condition().await {
+        let broker = self.connection.broker.info().location;
+        match self.connection.broker.condition().await {
             Ok(condition) => {
                 let news = self.told.tell(&broker, &condition, now());
-                self.shared.note(condition);
+                self.connection.set_condition(condition);
                 news
             }
             Err(error) => {
@@ -105,17 +107,16 @@ mod tests {
     use queue_core::Client;
 
     use super::*;
-    use crate::config::Settings;
 
     #[tokio::test]
     async fn a_look_at_a_broker_that_is_well_is_no_news_and_is_noted() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
-        let shared = Shared::alone(&client, &[], Settings::default());
+        let connection = Connection::new(client.broker().clone(), Duration::from_secs(5));
         let mut full = Condition::default();
         full.trouble = Some(Trouble::Full(String::new()));
-        shared.note(full);
-        assert_eq!(Monitor::new(shared.clone()).tick().await, None);
-        assert_eq!(shared.condition().trouble, None);
+        connection.set_condition(full);
+        assert_eq!(Monitor::new(connection.clone(), Duration::from_secs(5)).tick().await, None);
+        assert_eq!(connection.condition().trouble, None);
     }
 
     #[test]

@@ -9,56 +9,55 @@
 //! with the one that was read, and stores the job in the same transition.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use queue_core::schedule::{DueTicks, Ticks, tick_due};
+use queue_core::{
+    broker::DynBroker,
+    schedule::{DueTicks, Ticks, tick_due},
+};
 use tokio_util::sync::CancellationToken;
 
+use super::Duty;
 use crate::{
-    duty::Duty,
-    engine::Shared,
     metrics,
+    queues::Queues,
     time::now,
     tuning::{SCHEDULES_ASKED, SCHEDULES_SOUGHT, TICK_PATIENCE, TICKS_TOGETHER, TOLD_AGAIN},
 };
 
 pub(crate) struct Ticker {
-    shared: Arc<Shared>,
-    queues: Vec<Queue>,
+    broker: DynBroker,
+    queues: Queues,
+    /// When the schedules of each queue are asked for next.
+    next: Vec<Instant>,
     /// When a problem was last logged.
     told: Option<Instant>,
 }
 
-/// What is known of the schedules of a queue.
-struct Queue {
-    /// It is asked then.
-    at: Instant,
-}
-
 impl Ticker {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let queues = shared.queues.iter().map(|_| Queue { at: now() }).collect();
-        Ticker { shared, queues, told: None }
+    pub(crate) fn new(broker: DynBroker, queues: Queues) -> Self {
+        let next = queues.iter().map(|_| now()).collect();
+        Ticker { broker, queues, next, told: None }
     }
 
     async fn forever(mut self) {
-        let broker = self.shared.broker.clone();
+        let broker = self.broker.clone();
         let alarm = broker.alarm();
         let listen = |queue: usize, mut hints: queue_core::broker::Hints| async move {
             let hint = hints.next().await;
             (queue, hints, hint)
         };
-        let names = self.shared.queues.clone();
-        let mut hints: FuturesUnordered<_> = names.iter().enumerate().map(|(queue, name)| listen(queue, broker.tick_hints(name))).collect();
+        let hints = self.queues.iter().enumerate().map(|(at, queue)| listen(at, broker.tick_hints(&queue.name)));
+        let mut hints: FuturesUnordered<_> = hints.collect();
         loop {
-            let earliest = self.queues.iter().map(|queue| queue.at).min();
+            let earliest = self.next.iter().copied().min();
             tokio::select! {
                 Some((queue, again, hint)) = hints.next() => {
                     let due = hint.due.unwrap_or_else(now);
-                    self.queues[queue].at = self.queues[queue].at.min(due);
+                    self.next[queue] = self.next[queue].min(due);
                     hints.push(listen(queue, again));
                 }
                 () = wait(&alarm, earliest) => drop(self.tick().await),
@@ -69,7 +68,7 @@ impl Ticker {
     /// Asks the queues that are to be asked by now. Gives how many ticks were made.
     pub(crate) async fn tick(&mut self) -> usize {
         let now = now();
-        let due: Vec<usize> = (0..self.queues.len()).filter(|queue| self.queues[*queue].at <= now).collect();
+        let due: Vec<usize> = (0..self.next.len()).filter(|queue| self.next[*queue] <= now).collect();
         let mut made = 0;
         for some in due.chunks(TICKS_TOGETHER) {
             let this = &*self;
@@ -83,12 +82,12 @@ impl Ticker {
 
     /// A call that never returns must not stop the ticks of other queues.
     async fn ask(&self, queue: usize) -> Option<DueTicks> {
-        let asked = tick_due(&self.shared.broker, &self.shared.queues[queue], TICKS_TOGETHER);
+        let asked = tick_due(&self.broker, &self.queues[queue].name, TICKS_TOGETHER);
         match tokio::time::timeout(TICK_PATIENCE, asked).await {
             Ok(Ok(ticks)) => Some(ticks),
             // Other duties report an outage.
             Ok(Err(error)) => {
-                tracing::debug!(queue = &*self.shared.queues[queue], %error, "cannot read the schedules of the queue");
+                tracing::debug!(queue = &*self.queues[queue].name, %error, "cannot read the schedules of the queue");
                 None
             }
             Err(_) => None,
@@ -98,21 +97,21 @@ impl Ticker {
     fn answered(&mut self, queue: usize, answer: Option<DueTicks>) -> usize {
         let asked_at = now();
         let Some(DueTicks { schedules, next_due }) = answer else {
-            self.queues[queue].at = asked_at + Duration::from_secs(1);
+            self.next[queue] = asked_at + Duration::from_secs(1);
             return 0;
         };
         let is_known = !schedules.is_empty() || next_due.is_some();
         if is_known {
-            self.shared.has_schedules[queue].store(true, Ordering::Relaxed);
+            self.queues[queue].has_schedules.store(true, Ordering::Relaxed);
         }
         // Others may have been defined whose announcement was lost.
         let most = if is_known { SCHEDULES_ASKED } else { SCHEDULES_SOUGHT }.mul_f64(0.75 + fastrand::f64() / 4.0);
-        self.queues[queue].at = asked_at + next_due.map_or(most, |due| due.min(most));
+        self.next[queue] = asked_at + next_due.map_or(most, |due| due.min(most));
         schedules.iter().map(|ticks| self.tell(queue, ticks)).sum()
     }
 
     fn tell(&mut self, queue: usize, ticks: &Ticks) -> usize {
-        let (name, queue) = (&*ticks.name, &*self.shared.queues[queue]);
+        let (name, queue) = (&*ticks.name, &*self.queues[queue].name);
         metrics::ticked(queue, &ticks.late, ticks.skipped);
         if ticks.skipped > 0 {
             tracing::info!(
@@ -154,19 +153,19 @@ mod tests {
     use queue_core::{Client, RawJob, schedule::Schedule};
 
     use super::*;
-    use crate::config::Settings;
+    use crate::queues::queues;
 
     #[tokio::test]
     async fn what_is_due_is_made_once_by_many_workers() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let job = RawJob::new("report", vec![0x80]).queue("reports");
         client.schedules().upsert(Schedule::every("often", Duration::from_secs(1)).raw_job(job)).await.unwrap();
-        let shared = Shared::alone(&client, &["reports"], Settings::default());
-        let mut tickers = [Ticker::new(shared.clone()), Ticker::new(shared)];
+        let ticker = || Ticker::new(client.broker().clone(), queues(["reports"]));
+        let mut tickers = [ticker(), ticker()];
         let mut made = 0;
         while made < 2 {
             for ticker in &mut tickers {
-                ticker.queues[0].at = now();
+                ticker.next[0] = now();
                 made += ticker.tick().await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,0 +1,38 @@
+//! Progress and log lines of handlers that are not stored yet, on their way to the scribe.
+
+use queue_core::JobContext;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::tuning::LAST_WORDS;
+
+/// It outlives a scribe that panics.
+pub(crate) struct PendingRemarks {
+    /// Jobs that have something to store.
+    pub(crate) jobs: Mutex<mpsc::UnboundedReceiver<JobContext>>,
+    send_last: mpsc::UnboundedSender<Last>,
+    pub(crate) last: Mutex<mpsc::UnboundedReceiver<Last>>,
+}
+
+/// A handler has ended: its progress and log lines are stored at once.
+pub(crate) struct Last {
+    pub(crate) context: JobContext,
+    pub(crate) stored: oneshot::Sender<()>,
+}
+
+impl PendingRemarks {
+    /// No remarks, and the sender for jobs that have some.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedSender<JobContext>) {
+        let (send, jobs) = mpsc::unbounded_channel();
+        let (send_last, last) = mpsc::unbounded_channel();
+        (PendingRemarks { jobs: Mutex::new(jobs), send_last, last: Mutex::new(last) }, send)
+    }
+
+    /// Stores the progress and log lines of an ended handler, if the broker answers in time. Its
+    /// ending does not wait for longer.
+    pub(crate) async fn store(&self, context: &JobContext) {
+        let (stored, done) = oneshot::channel();
+        if self.send_last.send(Last { context: context.clone(), stored }).is_ok() {
+            let _ = tokio::time::timeout(LAST_WORDS, done).await;
+        }
+    }
+}
