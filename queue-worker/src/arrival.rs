@@ -88,7 +88,7 @@ async fn declare_once(broker: &DynBroker, release: &str, declarations: &Declarat
 }
 
 /// Logs which failures the broker's jobs survive.
-pub(crate) async fn tell_durability(broker: &DynBroker) {
+pub(crate) async fn log_durability(broker: &DynBroker) {
     let asked = broker.clone();
     match on_broker(broker, async move { asked.durability().await }).await {
         Ok(Ok(Durability::Volatile)) => {
@@ -113,8 +113,8 @@ async fn try_until_reached(connection: &Connection) -> queue_core::Result<()> {
                 return Ok(());
             }
             Err(error) if error.is_transient() => {
-                waiting.get_or_insert_with(|| connection.outage.met(sent, &error));
-                connection.outage.look(now());
+                waiting.get_or_insert_with(|| connection.outage.begin_waiting(sent, &error));
+                connection.outage.log_if_lasting(now());
                 patience.failed();
                 patience.pause().await;
             }

@@ -138,7 +138,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         // It has a stop request, or the sender of such requests is gone.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
-    arrival::tell_durability(&broker).await;
+    arrival::log_durability(&broker).await;
     shared.connection.answered();
     shared.status.pulse.set(now());
     shared.status.reached.store(true, Ordering::Relaxed);

@@ -73,10 +73,10 @@ fn host() -> String {
 /// A digest of this process's executable, which is read once: two builds of a program are two releases.
 fn digest() -> String {
     static DIGEST: OnceLock<String> = OnceLock::new();
-    DIGEST.get_or_init(|| told(executable().and_then(digest_of))).clone()
+    DIGEST.get_or_init(|| release_of(executable().and_then(digest_of))).clone()
 }
 
-fn told(digest: io::Result<u64>) -> String {
+fn release_of(digest: io::Result<u64>) -> String {
     digest.map_or_else(|_| UNKNOWN.to_owned(), |digest| format!("exe-{digest:016x}"))
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_executable_that_cannot_be_read_is_an_unknown_release() {
-        assert_eq!(told(Err(io::Error::other("gone"))), "unknown");
+        assert_eq!(release_of(Err(io::Error::other("gone"))), "unknown");
         let known = digest();
         assert!(known.starts_with("exe-") && known.len() == 20, "{known}");
         assert_eq!(known, digest());

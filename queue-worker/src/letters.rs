@@ -36,19 +36,19 @@ pub(crate) struct Burial {
 }
 
 /// Tells which of these endings have made dead letters; the broker has taken them in, but for the `stale`.
-pub(crate) fn confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
+pub(crate) fn log_confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
     for (position, finish) in finishes.iter().enumerate() {
         let Ending::Bury { reason, error } = &finish.ending else { continue };
         let Some(at) = burials.iter().position(|burial| burial.claim == finish.claim && burial.id == finish.id) else { continue };
         let burial = burials.swap_remove(at);
         if !stale.contains(&position) {
-            tell(queue, &burial.id, burial.task.as_deref(), *reason, burial.attempts, None, error.as_deref());
+            log(queue, &burial.id, burial.task.as_deref(), *reason, burial.attempts, None, error.as_deref());
         }
     }
 }
 
 /// The broker has not answered, and will not be asked again.
-pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
+pub(crate) fn log_unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
     for Burial { id, task, attempts, .. } in burials.drain(..) {
         tracing::error!(
             job = %address(queue, &id),
@@ -60,18 +60,18 @@ pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
 }
 
 /// Tells of jobs that the broker has buried by itself.
-pub(crate) async fn buried(broker: &DynBroker, queue: &str, ids: &[JobId], reason: BuryReason) {
+pub(crate) async fn log_buried(broker: &DynBroker, queue: &str, ids: &[JobId], reason: BuryReason) {
     for id in ids {
         // Without an answer, or if somebody has removed it since, the address has to do.
         let record = broker.show(queue, id).await.ok().flatten();
         let task = record.as_ref().and_then(|record| Some(Envelope::decode(&record.envelope).ok()?.task.into_owned()));
         let (attempts, crashes) = record.as_ref().map_or((0, None), |record| (record.attempts, Some(record.crashes)));
         let error = record.as_ref().and_then(|record| Some(record.failures.last()?.message.as_str()));
-        tell(queue, id, task.as_deref(), reason, attempts, crashes.filter(|crashes| *crashes > 0), error);
+        log(queue, id, task.as_deref(), reason, attempts, crashes.filter(|crashes| *crashes > 0), error);
     }
 }
 
-fn tell(queue: &str, id: &JobId, task: Option<&str>, reason: BuryReason, attempts: u32, crashes: Option<u32>, error: Option<&str>) {
+fn log(queue: &str, id: &JobId, task: Option<&str>, reason: BuryReason, attempts: u32, crashes: Option<u32>, error: Option<&str>) {
     tracing::error!(
         job = %address(queue, id),
         task,

@@ -52,7 +52,7 @@ impl Outage {
     }
 
     /// A request was sent at this time and has no answer; it will be sent again.
-    pub(crate) fn met(self: &Arc<Self>, sent: Instant, error: &Error) -> Waiting {
+    pub(crate) fn begin_waiting(self: &Arc<Self>, sent: Instant, error: &Error) -> Waiting {
         let mut state = self.lock();
         state.waiting += 1;
         // A request that was sent during the latest outage and fails now does not start a new one.
@@ -62,8 +62,8 @@ impl Outage {
         Waiting(self.clone())
     }
 
-    /// Tells that there is one, if that is so for long enough.
-    pub(crate) fn look(&self, now: Instant) {
+    /// Logs an outage that has lasted long enough.
+    pub(crate) fn log_if_lasting(&self, now: Instant) {
         if !self.is_on.load(Ordering::Relaxed) {
             return;
         }
@@ -96,7 +96,7 @@ impl Outage {
 
     /// The broker does not know a lane whose lease has not expired. One line for all lanes and
     /// queues.
-    pub(crate) fn data_lost(&self, now: Instant) {
+    pub(crate) fn log_data_loss(&self, now: Instant) {
         if self.lock().loss_told.replace(now).is_some_and(|told| now.saturating_duration_since(told) < TOLD_AGAIN) {
             return;
         }
@@ -129,7 +129,7 @@ mod tests {
         let outage = Outage::new(client.broker().clone());
         let is_over = || outage.lock().begun.is_none();
         let problem = Error::Internal("no answer".to_owned());
-        let (one, other) = (outage.met(now(), &problem), outage.met(now(), &problem));
+        let (one, other) = (outage.begin_waiting(now(), &problem), outage.begin_waiting(now(), &problem));
         drop(one);
         outage.answered();
         assert!(!is_over(), "the broker answers some requests, and others wait");

@@ -327,8 +327,9 @@ impl Worker {
         self
     }
 
-    /// What may be meant, and is more often a mistake: a queue is free to hold jobs of tasks that call another one their own.
-    fn tell_what_is_odd(&self, queues: &[QueueConfig]) {
+    /// A queue may hold jobs of tasks whose own queue is another one, but it is more often a typing
+    /// error.
+    fn warn_of_unknown_queues(&self, queues: &[QueueConfig]) {
         let known: BTreeSet<&str> = self.registry.tasks().map(|task| task.queue).collect();
         for queue in queues.iter().filter(|queue| !known.contains(queue.name.as_str())) {
             let near = queue_core::__private::nearest(&queue.name, known.iter().copied());
@@ -410,7 +411,7 @@ impl Worker {
             subscriptions: self.subscriptions().map_err(WorkerError::Setup)?,
         };
         let queues = self.served();
-        self.tell_what_is_odd(&queues);
+        self.warn_of_unknown_queues(&queues);
         let mut settings = self.settings;
         settings.crashes.tasks = crashes_of(&self.registry);
         let client = metrics::observed(&self.client);

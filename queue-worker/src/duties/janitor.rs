@@ -46,8 +46,9 @@ pub(crate) struct Round {
     pub(crate) left: bool,
 }
 
-/// A call has left something that is over. Gives the broker as much time as the call took; true: this queue has had its time in this round.
-async fn rests(began: Instant, asked: Instant, round: &mut Round) -> bool {
+/// Whether a queue has had its time in this round. If not, waits as long as the last call took, so
+/// that the broker has half of its time for jobs.
+async fn time_is_over(began: Instant, asked: Instant, round: &mut Round) -> bool {
     let answered = now();
     let is_over = answered.saturating_duration_since(began) >= SWEPT_FOR;
     if !is_over {
@@ -73,11 +74,11 @@ impl Janitor {
             match self.broker.sweep(queue, &self.limits).await {
                 Ok(swept) if swept.is_empty() || swept.elsewhere => return,
                 Ok(swept) => {
-                    letters::buried(&self.broker, queue, &swept.buried, BuryReason::Undecodable).await;
+                    letters::log_buried(&self.broker, queue, &swept.buried, BuryReason::Undecodable).await;
                     self.history.buried(at, swept.buried.len());
                     round.removed += swept.removed();
                     tracing::debug!(queue, ?swept, "sweep done");
-                    if !swept.more || rests(began, asked, round).await {
+                    if !swept.more || time_is_over(began, asked, round).await {
                         return;
                     }
                 }
@@ -132,7 +133,7 @@ impl Janitor {
                 Ok(swept) if swept.elsewhere => return,
                 Ok(swept) => {
                     round.removed += swept.removed();
-                    if !swept.more || rests(began, asked, round).await {
+                    if !swept.more || time_is_over(began, asked, round).await {
                         break;
                     }
                 }
@@ -156,7 +157,7 @@ impl Janitor {
                             "events were removed before slow subscriptions read them; `topics show` lists the subscriptions"
                         );
                     }
-                    if !trimmed.more || rests(began, asked, round).await {
+                    if !trimmed.more || time_is_over(began, asked, round).await {
                         return;
                     }
                 }

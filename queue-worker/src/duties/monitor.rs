@@ -42,7 +42,7 @@ impl Pass for Monitor {
         let broker = self.connection.broker.info().location;
         match self.connection.broker.condition().await {
             Ok(condition) => {
-                let news = self.told.tell(&broker, &condition, now());
+                let news = self.told.log(&broker, &condition, now());
                 self.connection.set_condition(condition);
                 news
             }
@@ -70,8 +70,8 @@ pub(crate) enum News {
 }
 
 impl Told {
-    /// Tells of trouble when it begins, once in a while as long as it lasts, and when it ends.
-    fn tell(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
+    /// Logs trouble when it begins, once in a while as long as it lasts, and when it ends.
+    fn log(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
         let Condition { used, limit, free, trouble, .. } = condition;
         let was_evicting = self.0.is_some_and(|(name, _)| name == EVICTING);
         let news = self.news(trouble.as_ref(), now);

@@ -156,7 +156,7 @@ impl Reclaimer {
             }
             metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
             self.history.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
-            letters::buried(&self.connection.broker, name, &reclaimed.buried, BuryReason::Crashed).await;
+            letters::log_buried(&self.connection.broker, name, &reclaimed.buried, BuryReason::Crashed).await;
             fenced = moved + reclaimed.forgotten > 0;
         }
         Ok(all)

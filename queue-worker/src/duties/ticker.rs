@@ -43,7 +43,7 @@ impl Ticker {
         Ticker { broker, queues, next, told: None }
     }
 
-    async fn forever(mut self) {
+    async fn make_ticks(mut self) {
         let broker = self.broker.clone();
         let alarm = broker.alarm();
         let listen = |queue: usize, mut hints: queue_core::broker::Hints| async move {
@@ -107,10 +107,10 @@ impl Ticker {
         // Others may have been defined whose announcement was lost.
         let most = if is_known { SCHEDULES_ASKED } else { SCHEDULES_SOUGHT }.mul_f64(0.75 + fastrand::f64() / 4.0);
         self.next[queue] = asked_at + next_due.map_or(most, |due| due.min(most));
-        schedules.iter().map(|ticks| self.tell(queue, ticks)).sum()
+        schedules.iter().map(|ticks| self.log_ticks(queue, ticks)).sum()
     }
 
-    fn tell(&mut self, queue: usize, ticks: &Ticks) -> usize {
+    fn log_ticks(&mut self, queue: usize, ticks: &Ticks) -> usize {
         let (name, queue) = (&*ticks.name, &*self.queues[queue].name);
         metrics::ticked(queue, &ticks.late, ticks.skipped);
         if ticks.skipped > 0 {
@@ -144,7 +144,7 @@ impl Duty for Ticker {
     const NAME: &'static str = "ticker";
 
     async fn run(self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(self.forever()).await;
+        shutdown.run_until_cancelled(self.make_ticks()).await;
     }
 }
 

@@ -8,11 +8,12 @@ use queue_core::{
 };
 
 use super::{
-    Held, Pump,
+    Pump,
     clock::poll_interval,
-    lane::{LaneId, TurnEnd, give_back},
+    lane::{LaneId, TurnEnd, release_claims},
     reason::{Latest, Reason},
     shares::served,
+    slots::Held,
 };
 use crate::{
     letters::{self, address},
@@ -33,27 +34,27 @@ impl Pump {
     /// Releases the reservations of turns that are not answered in time, so a slow server of one
     /// queue does not affect the others. Jobs that such an answer brings in the end, and that find
     /// no slot or may not run, are released at once.
-    pub(super) fn look_at_turns(&mut self, now: Instant) {
-        for (index, queue) in self.queues.iter_mut().enumerate() {
+    pub(super) fn release_late_turns(&mut self, now: Instant) {
+        for (index, queue) in self.queues.all.iter_mut().enumerate() {
             for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
                 if lane.sent.is_some_and(|sent| now >= sent + LATE) {
                     lane.late = true;
-                    self.unanswered -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
+                    self.slots.unanswered -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
                     if lane.reserved > 0 {
-                        self.reserved -= mem::take(&mut lane.reserved);
+                        self.slots.reserved -= mem::take(&mut lane.reserved);
                         queue.claiming -= 1;
                         self.suspects.answered(LaneId { queue: index, lane: number });
                     }
                 }
             }
         }
-        self.look_for_suspects();
+        self.poll_for_suspect();
     }
 
     pub(super) fn turn_ended(&mut self, done: TurnDone) {
         let TurnDone { lane: id, generation, claim, end } = done;
         self.suspects.answered(id);
-        self.soil(id.queue);
+        self.queues.mark_dirty(id.queue);
         let state = &mut self.queues[id.queue];
         state.used -= claim;
         let lane = &mut state.lanes[id.lane];
@@ -61,26 +62,26 @@ impl Pump {
             self.pace.answered(id, now().saturating_duration_since(sent));
         }
         state.claiming -= usize::from(lane.reserved > 0);
-        self.reserved -= mem::take(&mut lane.reserved);
+        self.slots.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
         lane.sending = 0;
-        self.unanswered -= mem::take(&mut lane.in_doubt);
+        self.slots.unanswered -= mem::take(&mut lane.in_doubt);
         if mem::take(&mut lane.late) {
-            self.unanswered += lane.finishes.len();
+            self.slots.unanswered += lane.finishes.len();
         }
-        state.introduced = true;
+        state.registered = true;
         if lane.generation != generation {
             // It was abandoned while this turn was in flight.
             state.work.ask(Reason::Lost);
-            give_back(&self.shared.connection.broker, end);
-            return self.look_for_suspects();
+            release_claims(&self.shared.connection.broker, end);
+            return self.poll_for_suspect();
         }
         match end {
             TurnEnd::Answered { name, turn, answer, sent } => {
                 (lane.name, lane.lost) = (Some(name), false);
                 lane.answered = turn.seq;
                 lane.lease.set(sent + turn.lease);
-                self.answered(id, claim, &turn, answer, sent);
+                self.process_answer(id, claim, &turn, answer, sent);
             }
             TurnEnd::Registered { name, sent } => {
                 (lane.name, lane.lost) = (Some(name), false);
@@ -88,14 +89,14 @@ impl Pump {
             }
             TurnEnd::Forgotten => {
                 state.work.ask(Reason::Lost);
-                self.forgotten(id);
+                self.lane_forgotten(id);
             }
         }
-        self.speak_first();
-        self.look_for_suspects();
+        self.send_first_heartbeat();
+        self.poll_for_suspect();
     }
 
-    fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
+    fn process_answer(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
         for position in &answer.stale {
             if let Some(finish) = turn.finishes.get(*position)
                 && !matches!(finish.ending, Ending::Void | Ending::Release | Ending::Stopped { .. })
@@ -106,7 +107,7 @@ impl Pump {
         }
         let burials = &mut self.queues[id.queue].lanes[id.lane].burials;
         if !burials.is_empty() {
-            letters::confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
+            letters::log_confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
         }
         for of in &answer.resumed {
             tracing::info!(queue = %turn.queue, %of, "pause expired, resumed");
@@ -129,13 +130,13 @@ impl Pump {
             };
             state.workers = answer.lanes;
             state.work.answered(latest, answer.as_of, nothing && !answer.paused);
-            self.suspects.told(id.queue, answer.suspects);
+            self.suspects.set_waiting(id.queue, answer.suspects);
             let poll = poll_interval(answer.lanes);
             let due = answer.next_due;
             // The broker read its clock about half-way. Never later than the time of a hint
             // received in the meantime: this answer may be older than the hint.
             let looked = sent + now.saturating_duration_since(sent) / 2;
-            self.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
+            self.queues.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
         }
         let mut jobs = Vec::with_capacity(answer.deliveries.len());
         for delivery in answer.deliveries {
@@ -145,7 +146,7 @@ impl Pump {
                 // Revoked since, or claimed by a turn whose slots were reassigned, or by one that
                 // was in flight when the worker got its stop request.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
-                self.unanswered += 1;
+                self.slots.unanswered += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
             }
         }
@@ -173,16 +174,14 @@ impl Pump {
     }
 
     fn take_slot(&mut self, id: LaneId, delivery: &Delivery, since: Instant) -> Option<SlotId> {
-        if delivery.void || self.stopping.is_some() {
+        if delivery.void || self.stop.times.is_some() {
             return None;
         }
         let suspect = delivery.crashes > 0;
         if suspect && self.suspects.runs() {
             return None;
         }
-        let index = self.free.pop()?;
-        self.next_generation += 1;
-        let slot = SlotId { index, generation: self.next_generation };
+        let slot = self.slots.take()?;
         let queue = &mut self.queues[id.queue];
         let lane = &mut queue.lanes[id.lane];
         lane.held += 1;
@@ -192,7 +191,7 @@ impl Pump {
             let lasts = Some(delivery.suspected_for).filter(|lasts| !lasts.is_zero());
             self.suspects.began(lasts.and_then(|lasts| since.checked_add(lasts + self.shared.settings.beat())));
         }
-        self.slots[index] = Some(Held {
+        self.slots.jobs[slot.index] = Some(Held {
             generation: slot.generation,
             lane: id,
             lane_generation: lane.generation,
@@ -203,7 +202,7 @@ impl Pump {
             since,
             suspect,
             handler: None,
-            told: None,
+            cancelled: None,
             stuck: false,
             polls: (0, since),
         });
@@ -213,12 +212,12 @@ impl Pump {
     /// R11. A lane whose lease had run out is alone concerned. If its lease should not have
     /// expired, the broker is an older copy of itself, and its answers to the other lanes are
     /// equally doubtful.
-    pub(super) fn forgotten(&mut self, id: LaneId) {
+    pub(super) fn lane_forgotten(&mut self, id: LaneId) {
         let state = &mut self.queues[id.queue];
         let lane = &state.lanes[id.lane];
         let concerned: Vec<usize> = if lane.held > 0 || lane.is_leased() { (0..state.lanes.len()).collect() } else { vec![id.lane] };
         if lane.is_leased() {
-            self.shared.connection.outage.data_lost(now());
+            self.shared.connection.outage.log_data_loss(now());
         }
         let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
         if lost > 0 {
@@ -227,9 +226,9 @@ impl Pump {
         for lane in &concerned {
             let lane = &mut state.lanes[*lane];
             if !lane.late {
-                self.unanswered -= lane.finishes.len();
+                self.slots.unanswered -= lane.finishes.len();
             }
-            letters::unconfirmed(&state.name, &mut lane.burials);
+            letters::log_unconfirmed(&state.name, &mut lane.burials);
             lane.forget();
         }
         state.work.ask(Reason::Lost);

@@ -1,20 +1,158 @@
 //! Renews the leases of all lanes, and receives the cancels of jobs. It runs with the pump, on the
 //! broker's I/O thread, so a handler that blocks every thread of its runtime does not lose its job.
-//! It is not a separate duty, because the pump owns the lanes: the pump collects the heartbeats
-//! that are [`due`], [`send`]s them, and processes their answers.
+//! It is not a separate duty, because the pump owns the lanes.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures_util::{future::BoxFuture, stream::FuturesUnordered};
 use queue_core::{
-    Error,
-    broker::{Extend, Extended, WorkerLoad, WorkerMode},
+    CancelCause, Error,
+    broker::{Extend, Extended, WorkerAsk, WorkerLoad, WorkerMode},
 };
 
-use super::{QueueState, lane::LaneId};
-use crate::{connection::Connection, time::now};
+use super::{Pump, lane::LaneId, queues::QueueState};
+use crate::{connection::Connection, metrics, outage::Waiting, time::now, tuning::NEWS_APART, usage::Usage};
+
+pub(super) struct Heartbeat {
+    /// When the next heartbeats are sent.
+    pub(super) at: Instant,
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
+    /// The latest heartbeats have no answer.
+    unanswered: Option<Waiting>,
+    /// Since when the broker rejects heartbeats with an error that does not pass by itself.
+    refused: Option<Instant>,
+    /// The lane that reports the load of the worker.
+    pub(super) speaker: Option<LaneId>,
+    usage: Usage,
+}
+
+impl Heartbeat {
+    pub(super) fn new(now: Instant, beat: Duration) -> Self {
+        Heartbeat {
+            at: now + beat,
+            in_flight: FuturesUnordered::new(),
+            unanswered: None,
+            refused: None,
+            speaker: None,
+            usage: Usage::begin(now),
+        }
+    }
+
+    /// Sends the next heartbeats at once, unless the last ones were sent just before.
+    pub(super) fn send_soon(&mut self, now: Instant, beat: Duration) {
+        let last = self.at.checked_sub(beat).unwrap_or(now);
+        self.at = self.at.min(now.max(last + NEWS_APART));
+    }
+}
+
+impl Pump {
+    /// Sends the heartbeats that are due.
+    pub(super) fn send_heartbeats(&mut self, now: Instant) {
+        if now < self.heartbeat.at {
+            return;
+        }
+        self.heartbeat.at = now + self.shared.settings.beat();
+        let due = self.due_heartbeats(now);
+        // A heartbeat that still has no answer is not sent again: it ends at its deadline.
+        if due.is_empty() {
+            self.heartbeat.unanswered = None;
+        } else if self.heartbeat.in_flight.len() < 2 {
+            self.heartbeat.in_flight.push(Box::pin(send(self.shared.connection.clone(), due)));
+        }
+    }
+
+    fn due_heartbeats(&mut self, now: Instant) -> Vec<(LaneId, u32, Extend)> {
+        self.heartbeat.speaker = speaker(&self.queues.all, self.heartbeat.speaker);
+        let load = self.load(now);
+        let speakers = speakers(&self.queues.all, self.heartbeat.speaker, load.mode);
+        due(&self.queues.all, self.shared.settings.lease, &speakers, load)
+    }
+
+    /// The record of the worker.
+    pub(super) fn load(&mut self, now: Instant) -> WorkerLoad {
+        let load = self.heartbeat.usage.load(self.slots.busy(), self.slots.len(), now).working(self.mode(), self.request.number);
+        metrics::used(&load);
+        load
+    }
+
+    /// The first heartbeat follows the first registration, and is that of the speaker alone: a
+    /// worker cannot be controlled before its first report.
+    pub(super) fn send_first_heartbeat(&mut self) {
+        if self.heartbeat.speaker.is_none() && self.stop.times.is_none() {
+            let mut due = self.due_heartbeats(now());
+            due.retain(|(_, _, extend)| extend.load.is_some());
+            if !due.is_empty() {
+                self.heartbeat.in_flight.push(Box::pin(send(self.shared.connection.clone(), due)));
+            }
+        }
+    }
+
+    pub(super) fn heartbeats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {
+        let (lanes, mut unanswered, mut asked) = (beats.len(), None, None);
+        let turns = self.request.mode == WorkerMode::Works;
+        for Beat { lane: id, generation, said, answer } in beats {
+            if let (Some(mode), true) = (said, answer.is_ok()) {
+                self.queues[id.queue].reported_mode = mode;
+            }
+            let lane = &mut self.queues[id.queue].lanes[id.lane];
+            if lane.generation != generation {
+                continue;
+            }
+            match answer {
+                Ok(extended) => {
+                    // An idle lane is kept alive by its turns, which also report new jobs of its
+                    // queue.
+                    if lane.is_used() || !turns {
+                        lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    }
+                    // It may have been asked in several queues, in each of which it has spoken.
+                    asked = asked.into_iter().chain(extended.asked).max_by_key(|ask: &WorkerAsk| ask.number);
+                    for (job, claim) in extended.cancelled {
+                        self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
+                    }
+                }
+                Err(Error::Forgotten(_)) => self.lane_forgotten(id),
+                Err(error) => {
+                    let (count, _) = unanswered.get_or_insert((0, error));
+                    *count += 1;
+                }
+            }
+        }
+        if let Some(ask) = asked {
+            self.apply_request(&ask);
+        }
+        // One line, however many lanes there are.
+        match unanswered {
+            Some((count, error)) if error.is_transient() => {
+                self.heartbeat.unanswered.get_or_insert_with(|| self.shared.connection.outage.begin_waiting(sent, &error));
+                tracing::debug!(leases = count, of = lanes, %error, "leases were not renewed");
+            }
+            Some((count, error)) => {
+                self.heartbeat.unanswered = None;
+                self.shared.connection.outage.answered();
+                let broker = self.shared.connection.broker.info().location;
+                match self.heartbeat.refused {
+                    Some(_) => tracing::debug!(broker, leases = count, of = lanes, %error, "leases were not renewed"),
+                    None => {
+                        self.heartbeat.refused = Some(now());
+                        tracing::warn!(broker, leases = count, of = lanes, %error, "leases were not renewed; the worker retries with each heartbeat");
+                    }
+                }
+            }
+            None => {
+                self.heartbeat.unanswered = None;
+                self.shared.connection.outage.answered();
+                if let Some(since) = self.heartbeat.refused.take() {
+                    let lasted = now().saturating_duration_since(since);
+                    tracing::warn!(broker = self.shared.connection.broker.info().location, ?lasted, "leases are renewed again");
+                }
+            }
+        }
+    }
+}
 
 /// One beat of one lane, and what came of it.
 pub(super) struct Beat {
@@ -29,7 +167,7 @@ pub(super) struct Beat {
 /// carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
 /// registers again when it is needed. One lane, the speaker, always sends heartbeats, which carry
 /// the load of the worker: `speakers` has its number, by queue.
-pub(super) fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
+fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut beats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
@@ -47,7 +185,7 @@ pub(super) fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usi
 }
 
 /// The lane that speaks for the worker: the one that has done so last, as long as it is registered, else the first that is.
-pub(super) fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
+fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
     let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
     let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();
     last.filter(is_named).or_else(|| queues.iter().enumerate().flat_map(lanes).find(is_named))
@@ -56,17 +194,17 @@ pub(super) fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<Lan
 /// The lanes whose heartbeats carry a mode, by queue: that of the speaker, and one of every queue
 /// in which the worker is not, or was last not, working. Its idle lanes there would lapse, as it
 /// sends no turns.
-pub(super) fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
+fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
     let of = |(queue, state): (usize, &QueueState)| match speaker {
         Some(speaker) if speaker.queue == queue => Some(speaker.lane),
-        _ if mode == WorkerMode::Works && state.said == WorkerMode::Works => None,
+        _ if mode == WorkerMode::Works && state.reported_mode == WorkerMode::Works => None,
         _ => state.lanes.iter().position(|lane| lane.name.is_some()),
     };
     queues.iter().enumerate().map(of).collect()
 }
 
 /// Sends the beats of one tick. Its answers have the time from which the renewed leases count.
-pub(super) async fn send(connection: Arc<Connection>, beats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<Beat>) {
+async fn send(connection: Arc<Connection>, beats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<Beat>) {
     let sent = now();
     let requests: Vec<Extend> = beats.iter().map(|(_, _, extend)| extend.clone()).collect();
     let answers = connection.broker.extend(&requests).await;

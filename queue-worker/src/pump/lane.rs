@@ -129,7 +129,7 @@ pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost
 /// Releases the jobs that a turn has claimed for a lane that was abandoned in the meantime, so they
 /// do not wait for the end of its lease. This is sent once. If it does not arrive, the jobs come
 /// back when the lease has run out.
-pub(super) fn give_back(broker: &DynBroker, end: TurnEnd) {
+pub(super) fn release_claims(broker: &DynBroker, end: TurnEnd) {
     let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
     let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
     let finishes: Vec<Finish> = claimed.map(|delivery| Finish::new(delivery, Ending::Release)).collect();
@@ -151,8 +151,8 @@ async fn wait(connection: &Connection, waiting: &mut Option<Waiting>, patience: 
     patience.failed();
     let tries = patience.tries();
     if error.is_transient() {
-        waiting.get_or_insert_with(|| connection.outage.met(sent, error));
-        connection.outage.look(now());
+        waiting.get_or_insert_with(|| connection.outage.begin_waiting(sent, error));
+        connection.outage.log_if_lasting(now());
         tracing::debug!(queue, tries, %error, "the broker does not answer, retrying");
         return patience.pause().await;
     }

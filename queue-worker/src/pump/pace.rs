@@ -21,11 +21,13 @@ pub(super) struct Pace {
     young: VecDeque<(Instant, LaneId)>,
     /// When waiting queues are checked again if none of the turns is answered.
     waits: Option<Instant>,
+    /// Since when the distribution of a few free slots is postponed.
+    sharing_waits: Option<Instant>,
 }
 
 impl Pace {
     pub(super) fn new(slots: usize) -> Self {
-        Pace { slots, held: UNKNOWN_HELD, turn: 0.0, young: VecDeque::new(), waits: None }
+        Pace { slots, held: UNKNOWN_HELD, turn: 0.0, young: VecDeque::new(), waits: None, sharing_waits: None }
     }
 
     /// A job has given back its slot.
@@ -59,7 +61,7 @@ impl Pace {
     /// Whether a turn with `items` items of a queue with at most `most` at a time is sent now: if
     /// it is large, if no other turn of its queue (`idle`) or of others is in flight, or if it has
     /// waited long enough, since `waits`.
-    pub(super) fn goes(&mut self, items: usize, most: usize, idle: bool, waits: &mut Option<Instant>, now: Instant) -> bool {
+    pub(super) fn may_send(&mut self, items: usize, most: usize, idle: bool, waits: &mut Option<Instant>, now: Instant) -> bool {
         let much = self.part().max(self.slots.div_ceil(8)).min(most);
         let until = waits.unwrap_or(now) + PATIENCE;
         if items >= much || (idle && self.has_room(items)) || until <= now {
@@ -69,6 +71,14 @@ impl Pace {
         waits.get_or_insert(now);
         self.waits = Some(self.waits.map_or(until, |other| other.min(until)));
         false
+    }
+
+    /// Whether the free slots are shared among the queues now.
+    pub(super) fn may_share(&mut self, free: usize, now: Instant) -> bool {
+        let mut waits = self.sharing_waits;
+        let may = self.may_send(free, usize::MAX, true, &mut waits, now);
+        self.sharing_waits = waits;
+        may
     }
 
     /// Whether fewer turns are in flight than at this rate per second; with a nearby server, none.
@@ -110,7 +120,7 @@ mod tests {
         assert!((7..=8).contains(&pace.part()), "{}", pace.part());
         let beside = (0..40).take_while(|_| {
             pace.sent(now, lane);
-            pace.goes(1, 256, true, &mut None, now)
+            pace.may_send(1, 256, true, &mut None, now)
         });
         assert!((29..=31).contains(&beside.count()), "and more of them are under way");
     }
@@ -125,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_little_waits_for_turns_that_are_young() {
         let now = Instant::now();
-        let goes = |pace: &mut Pace, items| pace.goes(items, 256, true, &mut None, now);
+        let goes = |pace: &mut Pace, items| pace.may_send(items, 256, true, &mut None, now);
         assert!(goes(&mut after(200, Duration::from_micros(100)), 1));
         let mut pace = busy(now);
         assert!(!goes(&mut pace, 127) && goes(&mut pace, 128));
@@ -143,27 +153,27 @@ mod tests {
     #[test]
     fn all_that_a_queue_may_have_is_much() {
         let now = Instant::now();
-        assert!(busy(now).goes(2, 2, false, &mut None, now));
-        assert!(!busy(now).goes(1, 2, false, &mut None, now));
+        assert!(busy(now).may_send(2, 2, false, &mut None, now));
+        assert!(!busy(now).may_send(1, 2, false, &mut None, now));
     }
 
     #[test]
     fn nothing_waits_for_long() {
         let (now, mut waits) = (Instant::now(), None);
         let mut pace = busy(now);
-        assert!(!pace.goes(1, 256, true, &mut waits, now));
+        assert!(!pace.may_send(1, 256, true, &mut waits, now));
         assert_eq!(pace.next(), Some(now + PATIENCE));
         pace.begin(now);
         assert_eq!(pace.next(), None);
-        assert!(!pace.goes(1, 256, true, &mut waits, now + PATIENCE / 2));
+        assert!(!pace.may_send(1, 256, true, &mut waits, now + PATIENCE / 2));
         assert_eq!(pace.next(), Some(now + PATIENCE), "it waits since then");
-        assert!(pace.goes(1, 256, true, &mut waits, now + PATIENCE) && waits.is_none());
+        assert!(pace.may_send(1, 256, true, &mut waits, now + PATIENCE) && waits.is_none());
     }
 
     #[test]
     fn a_turn_for_each_of_some_long_jobs_waits_for_nothing() {
         let (now, mut pace) = (Instant::now(), after(200, Duration::from_secs(1)));
         (0..100).for_each(|queue| pace.sent(now, LaneId { queue, lane: 0 }));
-        assert!(pace.goes(1, 256, true, &mut None, now));
+        assert!(pace.may_send(1, 256, true, &mut None, now));
     }
 }

@@ -8,8 +8,8 @@ pub(super) enum Reason {
     Began,
     /// A job is due, or it is time for a poll.
     Clock,
-    /// A look at the queue has found something, or was not answered.
-    Looked,
+    /// A poll of the queue has found something, or was not answered.
+    Polled,
     /// Suspects wait in it, and one may run now.
     Suspects,
     /// A lane was lost or abandoned: its jobs are in the queue again.
@@ -76,7 +76,7 @@ impl Work {
         if as_of.is_some() && as_of < self.found_all {
             return;
         }
-        self.stirs();
+        self.end_calm();
         self.news = match self.news {
             None => Some(Reason::Announced(as_of)),
             Some(Reason::Announced(known)) => Some(Reason::Announced(known.zip(as_of).map(|(one, other)| one.max(other)))),
@@ -84,15 +84,15 @@ impl Work {
         };
     }
 
-    /// Somebody does something in the queue: it is calm no longer.
-    pub(super) fn stirs(&mut self) {
+    /// The queue has new jobs, or will have some: it is not calm any more.
+    pub(super) fn end_calm(&mut self) {
         if self.is_calm() {
             self.latest = Latest::Other;
         }
     }
 
     /// A claim is sent.
-    pub(super) fn spend(&mut self) {
+    pub(super) fn claim_sent(&mut self) {
         self.news = None;
     }
 
@@ -116,7 +116,7 @@ mod tests {
     /// After a claim that was answered so.
     fn after(latest: Latest, as_of: i64, found_all: bool) -> Work {
         let mut work = Work::new();
-        work.spend();
+        work.claim_sent();
         work.answered(latest, Some(as_of), found_all);
         work
     }
@@ -125,12 +125,12 @@ mod tests {
     fn a_reason_is_spent_by_a_claim_and_a_backlog_by_its_answer() {
         let mut work = Work::new();
         assert_eq!(work.reason(), Some(Reason::Began));
-        work.spend();
+        work.claim_sent();
         assert_eq!(work.reason(), None);
         let mut work = after(Latest::Backlog, 5, false);
         work.ask(Reason::Clock);
         assert_eq!(work.reason(), Some(Reason::Clock));
-        work.spend();
+        work.claim_sent();
         assert_eq!(work.reason(), Some(Reason::Backlog));
         work.answered(Latest::Other, Some(6), true);
         assert_eq!(work.reason(), None);

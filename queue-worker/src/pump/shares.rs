@@ -36,10 +36,10 @@ impl Pump {
         let strict = self.shared.settings.strict_order;
         let mut least = None;
         let mut claimants = Vec::new();
-        for (index, queue) in self.queues.iter_mut().enumerate() {
+        for (index, queue) in self.queues.all.iter_mut().enumerate() {
             // A queue whose server hangs takes no slots from the others; in strict order no queue
             // is skipped.
-            let hungry = queue.is_hungry() && (strict || queue.can_send());
+            let hungry = queue.may_have_work() && (strict || queue.can_send());
             let claiming = queue.claiming > 0;
             if !hungry && !claiming {
                 continue;
@@ -47,14 +47,14 @@ impl Pump {
             let room = queue.limit - queue.used;
             if hungry && room > 0 {
                 // Whoever had nothing to do has saved up nothing.
-                queue.served = queue.served.max(self.least_served);
+                queue.served = queue.served.max(self.queues.least_served);
                 least = Some(least.map_or(queue.served, |least: Served| least.min(queue.served)));
             }
             // Endings travel with the next claim: a queue that has some stays for a few turns.
             let lead = if queue.dirty { served(part * LEAD, queue.weight) } else { 0 };
             claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
         }
-        self.least_served = least.unwrap_or(self.least_served);
+        self.queues.least_served = least.unwrap_or(self.queues.least_served);
         if strict { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
     }
 }

@@ -16,6 +16,7 @@ use queue_core::{
     CancelCause,
     broker::{Extend, Turn, WorkerMode},
 };
+use tokio::sync::watch;
 
 use super::Pump;
 use crate::{
@@ -37,22 +38,36 @@ pub(super) struct Stopping {
     gave_up: bool,
 }
 
+pub(super) struct Stop {
+    /// The requested stage.
+    pub(super) stage: watch::Receiver<Stage>,
+    /// The times of the stop. `None`: the worker is not stopping.
+    pub(super) times: Option<Stopping>,
+    pub(super) result: Stopped,
+}
+
+impl Stop {
+    pub(super) fn new(stage: watch::Receiver<Stage>) -> Self {
+        Stop { stage, times: None, result: Stopped::default() }
+    }
+}
+
 impl Pump {
-    /// Whether there is a further stage to report.
-    pub(super) fn listens(&self) -> bool {
-        self.stopping.as_ref().is_none_or(|stopping| stopping.hurried.is_none())
+    /// Whether another stage can follow.
+    pub(super) fn awaits_stage(&self) -> bool {
+        self.stop.times.as_ref().is_none_or(|stopping| stopping.hurried.is_none())
     }
 
-    pub(super) fn look_at_stage(&mut self) {
-        let stage = *self.stage.borrow_and_update();
-        let gone = self.stage.has_changed().is_err();
-        if stage == Stage::Running && !gone && self.mode != WorkerMode::Stopping {
+    pub(super) fn check_stage(&mut self) {
+        let stage = *self.stop.stage.borrow_and_update();
+        let gone = self.stop.stage.has_changed().is_err();
+        if stage == Stage::Running && !gone && self.request.mode != WorkerMode::Stopping {
             return;
         }
         let now = now();
         let settings = &self.shared.settings;
         let notice = now + (settings.grace - settings.notice());
-        let stopping = self.stopping.get_or_insert(Stopping { notice, hurried: None, idle: None, gave_up: false });
+        let stopping = self.stop.times.get_or_insert(Stopping { notice, hurried: None, idle: None, gave_up: false });
         self.shared.status.stopping.store(true, Ordering::Relaxed);
         if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.notice) {
             stopping.hurried = Some(now + settings.notice() + STUCK);
@@ -62,20 +77,20 @@ impl Pump {
 
     /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or cannot be.
     pub(super) fn is_done(&mut self) -> bool {
-        if self.stopping.is_none() {
+        if self.stop.times.is_none() {
             return false;
         }
-        let running = self.slots.iter().any(Option::is_some);
+        let running = self.slots.busy() > 0;
         let (owes, waits) = (self.unconfirmed() > 0, !self.turns.is_empty());
-        let Some(stopping) = &mut self.stopping else { return false };
+        let Some(stopping) = &mut self.stop.times else { return false };
         let now = now();
         let idle = if running { None } else { Some(*stopping.idle.get_or_insert(now)) };
         stopping.idle = idle;
         let given_up = stopping.hurried.is_some_and(|end| now >= end);
         if running && given_up && !mem::replace(&mut stopping.gave_up, true) {
-            self.give_up();
+            self.abandon_stuck_handlers();
         }
-        let Some(stopping) = &self.stopping else { return false };
+        let Some(stopping) = &self.stop.times else { return false };
         // A process that is about to exit has less time.
         if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + self.last_turns()) {
             return !running || given_up;
@@ -88,7 +103,7 @@ impl Pump {
     /// [`leave`](Self::leave) takes, it ends before it is [ended](crate::shutdown::stop_at).
     fn last_turns(&self) -> Duration {
         match self.shared.settings.exit {
-            Some(_) if self.stopping.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
+            Some(_) if self.stop.times.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
             Some(_) => LAST_TURNS / 2,
             None => LAST_TURNS,
         }
@@ -96,11 +111,11 @@ impl Pump {
 
     /// Names the handlers that do not stop. If the process is to exit without them, the exit is now
     /// scheduled.
-    fn give_up(&self) {
+    fn abandon_stuck_handlers(&self) {
         if let Some(code) = self.shared.settings.exit {
             exit_soon(LAST_DEEDS, code);
         }
-        for held in self.slots.iter().flatten() {
+        for held in self.slots.iter() {
             let Some(handler) = &held.handler else { continue };
             let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
             tracing::error!(%job, task, "stuck: the handler did not stop, and the worker exits without it; the job runs again, uncharged, when its lease expires");
@@ -108,8 +123,8 @@ impl Pump {
     }
 
     /// The time of the next check.
-    pub(super) fn next_step_of_stop(&self) -> Option<Instant> {
-        let stopping = self.stopping.as_ref()?;
+    pub(super) fn next_stop_check(&self) -> Option<Instant> {
+        let stopping = self.stop.times.as_ref()?;
         let now = now();
         let steps = [
             Some(stopping.notice).filter(|_| stopping.hurried.is_none()),
@@ -122,23 +137,23 @@ impl Pump {
 
     /// Endings that the broker has not confirmed.
     fn unconfirmed(&self) -> usize {
-        self.queues.iter().flat_map(|queue| &queue.lanes).map(|lane| lane.finishes.len() + lane.sending).sum()
+        self.queues.all.iter().flat_map(|queue| &queue.lanes).map(|lane| lane.finishes.len() + lane.sending).sum()
     }
 
     /// Ends the leases of lanes without jobs, so that no reclaimer waits for them. The other lanes
     /// report that their worker leaves: when their leases expire, no crash is charged.
     pub(super) async fn leave(mut self) -> Stopped {
-        for held in self.slots.iter().flatten() {
+        for held in self.slots.iter() {
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
-            self.stopped.stuck += u64::from(lane.generation == held.lane_generation);
+            self.stop.result.stuck += u64::from(lane.generation == held.lane_generation);
         }
-        self.stopped.unconfirmed = self.unconfirmed() as u64;
-        for queue in &mut self.queues {
-            queue.lanes.iter_mut().for_each(|lane| letters::unconfirmed(&queue.name, &mut lane.burials));
+        self.stop.result.unconfirmed = self.unconfirmed() as u64;
+        for queue in &mut self.queues.all {
+            queue.lanes.iter_mut().for_each(|lane| letters::log_unconfirmed(&queue.name, &mut lane.burials));
         }
-        let (load, mut speaks_in) = (self.load(now()), self.speaker.map(|speaker| speaker.queue));
+        let (load, mut speaks_in) = (self.load(now()), self.heartbeat.speaker.map(|speaker| speaker.queue));
         let last = FuturesUnordered::new();
-        for (index, queue) in self.queues.iter().enumerate() {
+        for (index, queue) in self.queues.all.iter().enumerate() {
             for lane in &queue.lanes {
                 let Some(name) = &lane.name else { continue };
                 let (broker, is_used) = (self.shared.connection.broker.clone(), lane.is_used());
@@ -159,6 +174,6 @@ impl Pump {
         // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
         let left = last.for_each(|()| std::future::ready(()));
         let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, self.shared.history.send())).await;
-        self.stopped
+        self.stop.result
     }
 }

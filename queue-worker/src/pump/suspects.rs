@@ -44,8 +44,8 @@ impl Suspects {
         self.asked = self.asked.filter(|asked| *asked != lane);
     }
 
-    /// Whether some wait in a queue.
-    pub(super) fn told(&mut self, queue: usize, wait: bool) {
+    /// Notes whether some wait in a queue.
+    pub(super) fn set_waiting(&mut self, queue: usize, wait: bool) {
         match self.waiting.iter().position(|known| *known == queue) {
             None if wait => self.waiting.push_back(queue),
             Some(at) if !wait => drop(self.waiting.remove(at)),
@@ -78,16 +78,16 @@ impl Suspects {
 
 impl Pump {
     /// A suspect that has run for long enough is a job like others.
-    pub(super) fn look_at_suspects(&mut self, now: Instant) {
+    pub(super) fn clear_suspect(&mut self, now: Instant) {
         if self.suspects.is_cleared(now) {
-            self.slots.iter_mut().flatten().for_each(|held| held.suspect = false);
+            self.slots.iter_mut().for_each(|held| held.suspect = false);
             self.suspects.ended();
-            self.look_for_suspects();
+            self.poll_for_suspect();
         }
     }
 
     /// If a suspect may run now, lets a queue ask in which some wait.
-    pub(super) fn look_for_suspects(&mut self) {
+    pub(super) fn poll_for_suspect(&mut self) {
         let queues = &self.queues;
         if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit && queues[queue].can_send()) {
             self.queues[queue].work.ask(Reason::Suspects);
@@ -134,7 +134,7 @@ mod tests {
     fn queues_in_which_some_wait_take_turns_and_others_leave_them_the_right() {
         let mut suspects = Suspects::default();
         for queue in [3, 5, 5, 7] {
-            suspects.told(queue, true);
+            suspects.set_waiting(queue, true);
         }
         assert!(!suspects.ask(lane(0)));
         let turns: Vec<_> = (0..4).map(|_| suspects.next(|queue| queue != 5)).collect();
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(suspects.next(|_| true), None, "one is asked for");
         suspects.answered(lane(5));
         for queue in [3, 5, 7, 9] {
-            suspects.told(queue, false);
+            suspects.set_waiting(queue, false);
         }
         assert_eq!(suspects.next(|_| true), None);
         assert!(suspects.ask(lane(0)));

@@ -19,11 +19,11 @@ impl Pump {
     /// Sends what can be sent.
     pub(super) fn plan(&mut self) {
         let now = now();
-        self.introduce(now);
+        self.register_first_lanes(now);
         self.register_quiet();
         self.pace.begin(now);
-        let free = self.free.len().saturating_sub(self.reserved);
-        if self.mode() == WorkerMode::Works && free > 0 && self.pace.goes(free, usize::MAX, true, &mut self.sharing_waits, now) {
+        let free = self.slots.unreserved();
+        if self.mode() == WorkerMode::Works && free > 0 && self.pace.may_share(free, now) {
             for (queue, share) in self.shares(free) {
                 if !self.send_claims(queue, share, now) && self.shared.settings.strict_order {
                     break;
@@ -31,35 +31,36 @@ impl Pump {
             }
         }
         // What is not worth a turn yet comes to its end again.
-        let n_dirty = self.dirty.len();
+        let n_dirty = self.queues.dirty.len();
         for at in 0..n_dirty {
-            let queue = self.dirty[at];
+            let queue = self.queues.dirty[at];
             self.queues[queue].dirty = false;
             for lane in 0..self.queues[queue].lanes.len() {
                 let entry = &self.queues[queue].lanes[lane];
                 if entry.in_flight || entry.finishes.is_empty() {
                     continue;
                 }
-                if self.is_worth(queue, entry.finishes.len(), now) {
+                if self.may_send_turn(queue, entry.finishes.len(), now) {
                     self.send(LaneId { queue, lane }, 0);
                 } else {
-                    self.soil(queue);
+                    self.queues.mark_dirty(queue);
                 }
             }
         }
-        self.dirty.drain(..n_dirty);
+        self.queues.dirty.drain(..n_dirty);
     }
 
     /// Registers the first lanes of many queues together: a slot that is given to a queue does not wait for that.
-    fn introduce(&mut self, now: Instant) {
-        if self.strangers.is_empty() || self.stopping.is_some() {
+    fn register_first_lanes(&mut self, now: Instant) {
+        if self.queues.unregistered.is_empty() || self.stop.times.is_some() {
             return;
         }
         // Here, too, the server of one queue must not affect the others.
-        self.introducing.retain(|(since, queue)| !self.queues[*queue].introduced && now < *since + LATE);
-        while self.introducing.len() < MOST_INTRODUCED {
-            let Some(queue) = self.strangers.pop() else { return };
-            self.introducing.push((now, queue));
+        let all = &self.queues.all;
+        self.queues.registering.retain(|(since, queue)| !all[*queue].registered && now < *since + LATE);
+        while self.queues.registering.len() < MOST_INTRODUCED {
+            let Some(queue) = self.queues.unregistered.pop() else { return };
+            self.queues.registering.push((now, queue));
             self.register(queue);
         }
     }
@@ -70,9 +71,9 @@ impl Pump {
         if self.mode() != WorkerMode::Quiet {
             return;
         }
-        for queue in 0..self.queues.len() {
+        for queue in 0..self.queues.all.len() {
             let state = &self.queues[queue];
-            if state.introduced && state.lanes.iter().all(|lane| lane.name.is_none() && !lane.in_flight) {
+            if state.registered && state.lanes.iter().all(|lane| lane.name.is_none() && !lane.in_flight) {
                 self.register(queue);
             }
         }
@@ -81,7 +82,7 @@ impl Pump {
     /// Registers the first lane of a queue, and claims nothing.
     fn register(&mut self, queue: usize) {
         let (shared, state) = (self.shared.clone(), &mut self.queues[queue]);
-        let turn = Turn::new(state.name.clone(), nobody(), 1, shared.settings.lease);
+        let turn = Turn::new(state.name.clone(), no_name(), 1, shared.settings.lease);
         if state.lanes.is_empty() {
             state.lanes.push(Lane::default());
         }
@@ -94,23 +95,23 @@ impl Pump {
         }));
     }
 
-    /// When the next ones may be introduced, independent of the ones before.
-    pub(super) fn next_introduction(&self) -> Option<Instant> {
-        self.introducing.first().filter(|_| !self.strangers.is_empty()).map(|(since, _)| *since + LATE)
+    /// When the next first lanes are registered, even if the ones before have no answer.
+    pub(super) fn next_registration(&self) -> Option<Instant> {
+        self.queues.registering.first().filter(|_| !self.queues.unregistered.is_empty()).map(|(since, _)| *since + LATE)
     }
 
     /// Whether a turn of this queue with `items` items is sent now.
-    fn is_worth(&mut self, queue: usize, items: usize, now: Instant) -> bool {
+    fn may_send_turn(&mut self, queue: usize, items: usize, now: Instant) -> bool {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().all(|lane| !lane.in_flight);
-        self.pace.goes(items, state.limit, idle, &mut state.waits, now)
+        self.pace.may_send(items, state.limit, idle, &mut state.waits, now)
     }
 
     /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
     /// of one run, the turn of another is on its way. False: not all of it could be, or should be now.
     fn send_claims(&mut self, queue: usize, share: usize, now: Instant) -> bool {
         let mut left = share;
-        while left > 0 && self.queues[queue].is_hungry() {
+        while left > 0 && self.queues[queue].may_have_work() {
             let part = if self.queues[queue].work.has_backlog() { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
             let claim = left.min(part).min(MOST_WORK);
             if !self.send_claim(queue, claim, now) {
@@ -134,10 +135,10 @@ impl Pump {
             None => return false,
         };
         let finishes = state.lanes[lane].finishes.len();
-        // The broker never holds more jobs for this worker than it can run: what is claimed takes the place of what is ended.
-        let room = self.free.len().saturating_sub(self.unanswered) + state.lanes[lane].fitting();
+        // Claimed jobs also take the place of those that this turn ends.
+        let room = self.slots.claimable() + state.lanes[lane].fitting();
         let part = claim.min(room);
-        if part == 0 || !self.is_worth(queue, part.max(finishes), now) {
+        if part == 0 || !self.may_send_turn(queue, part.max(finishes), now) {
             return false;
         }
         self.send(LaneId { queue, lane }, part);
@@ -152,10 +153,10 @@ impl Pump {
         let finishes = lane.take_finishes();
         let (worker, lost) = (lane.name.clone(), lane.lost);
         // An unregistered lane's name is filled in by `send_turn`.
-        let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(nobody), lane.answered + 1, shared.settings.lease);
+        let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(no_name), lane.answered + 1, shared.settings.lease);
         lane.sending = finishes.len();
         lane.in_doubt = finishes.len().max(claim);
-        self.unanswered += lane.in_doubt - finishes.len();
+        self.slots.unanswered += lane.in_doubt - finishes.len();
         turn.finishes = finishes;
         turn.claim = claim;
         turn.suspect = asked;
@@ -172,15 +173,15 @@ impl Pump {
         if claim > 0 {
             state.claiming += 1;
             tracing::trace!(queue = %state.name, claim, reason = ?state.work.reason(), "asks for work");
-            state.work.spend();
+            state.work.claim_sent();
         }
         lane.reserved = claim;
         lane.sent = Some(sent);
         self.pace.sent(sent, id);
         if rest {
-            self.soil(id.queue);
+            self.queues.mark_dirty(id.queue);
         }
-        self.reserved += claim;
+        self.slots.reserved += claim;
         let (lane, generation) = (id, self.queues[id.queue].lanes[id.lane].generation);
         self.turns.push(Box::pin(async move {
             let end = send_turn(shared, worker, lost, turn).await;
@@ -189,6 +190,6 @@ impl Pump {
     }
 }
 
-fn nobody() -> PartyName {
+fn no_name() -> PartyName {
     PartyName::new("")
 }

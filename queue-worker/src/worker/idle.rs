@@ -48,7 +48,7 @@ async fn idle(inspector: Inspector, queues: Vec<String>) {
     let mut before = None;
     loop {
         // A broker that does not answer reports nothing.
-        let found = looked(&inspector, &queues).await.ok().flatten();
+        let found = enqueued_if_idle(&inspector, &queues).await.ok().flatten();
         if found.is_some() && found == before {
             return;
         }
@@ -59,7 +59,7 @@ async fn idle(inspector: Inspector, queues: Vec<String>) {
 }
 
 /// Whether this is the queue of a subscription that has something to read.
-async fn has_to_read(inspector: &Inspector, queue: &str) -> Result<bool, Error> {
+async fn has_unread_events(inspector: &Inspector, queue: &str) -> Result<bool, Error> {
     let Some((name, topic)) = subscription_at(queue) else { return Ok(false) };
     let topic = inspector.topic(topic).await?;
     let subscription = topic.iter().flat_map(|topic| &topic.subscriptions).find(|subscription| subscription.name == name);
@@ -67,7 +67,7 @@ async fn has_to_read(inspector: &Inspector, queue: &str) -> Result<bool, Error> 
 }
 
 /// How many jobs were ever enqueued, if none is ready or running.
-async fn looked(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
+async fn enqueued_if_idle(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
     let mut enqueued = 0;
     for queue in queues {
         let stats = match inspector.stats(queue).await {
@@ -78,7 +78,7 @@ async fn looked(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>,
         if stats.count(JobState::Active) > 0 || (stats.count(JobState::Ready) > 0 && !stats.paused) {
             return Ok(None);
         }
-        if has_to_read(inspector, queue).await? {
+        if has_unread_events(inspector, queue).await? {
             return Ok(None);
         }
         enqueued += stats.total(Counter::Enqueued) + stats.total(Counter::Requeued);
