@@ -214,6 +214,25 @@ pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
     assert!(ahead.iter().any(|ahead| ahead.lane.name == lane.name), "{ahead:?}");
 }
 
+/// A page of lanes that live beyond its deadline says that there are more.
+pub async fn a_lane_behind_a_page_of_longer_leases_is_on_the_next_page(bed: Bed) {
+    let mut alive = Vec::new();
+    for _ in 0..4 {
+        alive.push(bed.lane_of(ProcessId::random(), 3 * LONG).await);
+    }
+    let lane = bed.dying_lane().await;
+    assert!(bed.broker.extend(&[lane.beat(2 * LONG)]).await[0].is_ok());
+    let (mut ahead, mut skip, mut has_more) = (Vec::new(), 0, true);
+    while has_more {
+        let page = bed.broker.overdue(&bed.queue, skip, 2).await.unwrap();
+        assert_eq!(page.expired, []);
+        (skip, has_more) = (skip + 2, page.has_more);
+        ahead.extend(page.ahead);
+    }
+    let [found] = &ahead[..] else { panic!("one lane is ahead: {ahead:?}") };
+    assert_eq!(found.lane.name, lane.name);
+}
+
 /// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline is the one that was seen.
 pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     bed.put(1).await;

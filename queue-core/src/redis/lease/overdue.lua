@@ -1,5 +1,5 @@
 -- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
--- terms of lanes whose deadline lies further ahead than their lease is long.
+-- terms of lanes whose deadline lies further ahead than their lease is long; 1 if more lanes follow, else 0.
 --- include script/prelude, script/clock, lease/terms
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
@@ -8,10 +8,11 @@ for i = 2, #expired, 2 do
 end
 -- While the clock is right and all leases are equally long, no lane lies beyond the shortest term. The farthest come first: lanes with
 -- longer leases, which are alive, hide none that lies beyond the longest term.
-local ahead, shortest = {}, call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
+local ahead, more, shortest = {}, #expired == 2 * ARGV[1], call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
   local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', ARGV[2], ARGV[1], 'WITHSCORES')
+  more = more or #far == 2 * ARGV[1]
   for i = 1, #far, 2 do
     local term = is_ahead(far[i], far[i + 1])
     if term then
@@ -19,4 +20,4 @@ if shortest then
     end
   end
 end
-return { expired, call('HLEN', K.fenced), ahead }
+return { expired, call('HLEN', K.fenced), ahead, more and 1 or 0 }

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::overdue::UNREADABLE;
 use crate::{
     broker::OverdueLane,
     sqlite::connection::{
@@ -14,7 +15,9 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; overdue.len()]) };
     let mut answers = Vec::with_capacity(overdue.len());
     for lane in overdue {
-        let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, lane.name.as_str(), lane.deadline_ms, tx.now])?;
+        let name = lane.name.as_str();
+        let number: Option<i64> = name.strip_prefix(UNREADABLE).and_then(|number| number.parse().ok());
+        let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, name, lane.deadline_ms, tx.now, number])?;
         if fenced == 1 {
             deregister(tx, &queue, lane.name.process())?;
         }

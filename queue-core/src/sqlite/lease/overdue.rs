@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::params;
+use rusqlite::{Row, params, types::ValueRef};
 
 use crate::{
     broker::{Ahead, OverdueLane, OverdueLanes, PartyName},
@@ -12,28 +12,34 @@ use crate::{
     },
 };
 
+/// What the name of a lane begins with whose own name is not UTF-8. Behind it is its number.
+pub(super) const UNREADABLE: &str = "unreadable.";
+
 pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes, Failed> {
     /// Lanes whose lease is over, the longest first.
-    const EXPIRED: &str = "SELECT name, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 \
+    const EXPIRED: &str = "SELECT name, lane, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 \
             ORDER BY deadline, name LIMIT ?3 OFFSET ?4";
     /// Lanes whose lease ends later than its term allows: the clock was put back.
-    const AHEAD: &str = "SELECT name, deadline, term FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term \
+    const AHEAD: &str = "SELECT name, lane, deadline, term FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term \
             ORDER BY deadline DESC, name LIMIT ?3 OFFSET ?4";
     const FENCED: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND fenced";
     let Some(queue) = tx.queue(queue)? else { return Ok(OverdueLanes::default()) };
-    let mut lanes = tx.sql(EXPIRED)?;
-    let expired = lanes
-        .query_map(params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)], |row| {
-            Ok(OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? })
-        })?
-        .collect::<rusqlite::Result<_>>()?;
+    let page = params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)];
+    let expired: Vec<OverdueLane> = tx.sql(EXPIRED)?.query_map(page, lane)?.collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(AHEAD)?;
-    let ahead = lanes
-        .query_map(params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)], |row| {
-            let lane = OverdueLane { name: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get::<_, i64>(1)? };
-            Ok(Ahead { lane, term: Duration::from_millis(row.get::<_, i64>(2)?.max(0).unsigned_abs()) })
-        })?
+    let ahead: Vec<Ahead> = lanes
+        .query_map(page, |row| Ok(Ahead { lane: lane(row)?, term: Duration::from_millis(row.get::<_, i64>(3)?.max(0).unsigned_abs()) }))?
         .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
-    Ok(OverdueLanes::new(expired, fenced).ahead(ahead))
+    let has_more = expired.len().max(ahead.len()) == limit;
+    Ok(OverdueLanes { has_more, ..OverdueLanes::new(expired, fenced).ahead(ahead) })
+}
+
+fn lane(row: &Row<'_>) -> rusqlite::Result<OverdueLane> {
+    let name = match row.get_ref(0)? {
+        ValueRef::Text(name) => str::from_utf8(name).ok().map(str::to_owned),
+        _ => None,
+    };
+    let name = if let Some(name) = name { name } else { format!("{UNREADABLE}{}", row.get::<_, i64>(1)?) };
+    Ok(OverdueLane { name: PartyName::new(name), deadline_ms: row.get(2)? })
 }

@@ -44,8 +44,8 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
         JobState::Active => {
-            let lane: Option<String> = tx.sql(LANE)?.query_row([row.get::<_, i64>(10)?], |row| row.get::<_, String>(0)).optional()?;
-            record.tag = lane.map(|lane| format!("{lane}:{pos}"));
+            let lane: Option<Text> = tx.sql(LANE)?.query_row([row.get::<_, i64>(10)?], |row| row.get(0)).optional()?;
+            record.tag = lane.map(|Text(lane)| format!("{lane}:{pos}"));
         }
         JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
         // What is noted of releases that could not read it.

@@ -9,6 +9,7 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
+            text::Text,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -32,7 +33,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     const LANES: &str = "SELECT count(*), count(DISTINCT process) FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2";
     let Some(queue) = tx.queue(queue)? else { return Ok(QueueStats::default()) };
     let mut counters = tx.sql(COUNTERS)?;
-    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.max(0).unsigned_abs()));
+    let read = |row: &Row<'_>| Ok((row.get::<_, Text>(0)?.0, row.get::<_, i64>(1)?.max(0).unsigned_abs()));
     let mut stats = QueueStats::default();
     for (state, jobs) in ready::depth(tx, &queue)? {
         stats.set_count(state, jobs);
