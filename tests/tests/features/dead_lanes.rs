@@ -1,12 +1,16 @@
 //! Thousands of workers die together: one worker removes their lanes after one wait for the second check.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt, stream::iter};
 use queue_conformance::conformance::{Bed, Storage};
 use queue_core::{
-    Registry,
-    broker::{ProcessId, Register},
+    Registry, Result,
+    broker::{Broker, DynBroker, MAX_ITEMS, OverdueLane, OverdueLanes, PartyName, ProcessId, Register, Wrapper},
     prelude::*,
 };
 use queue_tests::{
@@ -21,6 +25,33 @@ const LANES: usize = 5_000;
 
 #[task(queue = "dead")]
 async fn run() {}
+
+/// Notes which lanes have been listed before the first of them is fenced.
+#[derive(Debug)]
+struct Notes {
+    inner: DynBroker,
+    listed: Mutex<BTreeSet<PartyName>>,
+    fences: Mutex<usize>,
+}
+
+impl Wrapper for Notes {
+    fn inner(&self) -> &dyn Broker {
+        &*self.inner
+    }
+
+    async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
+        let overdue = self.inner.overdue(queue, skip, limit).await?;
+        if *self.fences.lock().unwrap() == 0 {
+            self.listed.lock().unwrap().extend(overdue.expired.iter().map(|lane| lane.name.clone()));
+        }
+        Ok(overdue)
+    }
+
+    async fn fence(&self, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>> {
+        *self.fences.lock().unwrap() += 1;
+        self.inner.fence(queue, overdue).await
+    }
+}
 
 #[tokio::test]
 async fn thousands_of_dead_lanes_are_removed_from_sqlite() {
@@ -39,7 +70,8 @@ async fn are_removed(storage: Box<dyn Storage>) {
         bed.broker.register(&lane).await.expect("a lane registers");
     };
     iter(0..LANES).map(register).buffer_unordered(16).collect::<Vec<()>>().await;
-    let client = Client::with_broker(bed.broker.clone()).watched();
+    let notes = Arc::new(Notes { inner: bed.broker.clone(), listed: Mutex::default(), fences: Mutex::default() });
+    let client = Client::with_broker(notes.clone()).watched();
     let shutdown = Shutdown::new();
     let began = Instant::now();
     let worker = Worker::new(client).registry(Registry::empty()).register::<run>().lease(Duration::from_secs(3));
@@ -50,6 +82,8 @@ async fn are_removed(storage: Box<dyn Storage>) {
     })
     .await;
     println!("{LANES} dead lanes were removed in {:?}, of which 600 ms are the wait for the second check", began.elapsed());
+    assert_eq!(notes.listed.lock().unwrap().len(), LANES, "all have their first check before the first is fenced");
+    assert!(*notes.fences.lock().unwrap() <= 2 * LANES / MAX_ITEMS, "they are fenced page by page: {}", notes.fences.lock().unwrap());
     shutdown.drain();
     running.await.expect("the worker has not panicked").expect("the worker ends in order");
 }

@@ -34,7 +34,7 @@ local REPAIRS = {
     call('ZADD', K.leases, ms(now + term), lane)
   end,
   records = function(worker)
-    for _, key in ipairs({ K.workers, K.loads, K.asked }) do
+    for _, key in ipairs({ K.knows, K.workers, K.loads, K.asked }) do
       call('HDEL', key, worker)
     end
   end,

@@ -1,18 +1,9 @@
--- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is stored of the worker.
+-- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is stored of the worker. `knows` has how many lanes a worker has.
 --- include script/tools
 
 -- The worker of a lane: the first part of its name.
 local function worker_of(lane)
   return string.match(lane, '^[^.]*')
-end
-
--- The workers that have a lane, as a set.
-local function with_lanes()
-  local workers = {}
-  for _, lane in ipairs(call('HKEYS', K.lanes)) do
-    workers[worker_of(lane)] = true
-  end
-  return workers
 end
 
 local function deregister(lanes)
@@ -21,12 +12,15 @@ local function deregister(lanes)
       many(command, key, lanes)
     end
   end
-  local stay = #lanes > 0 and with_lanes()
   for _, lane in ipairs(lanes) do
-    if not stay[worker_of(lane)] then
-      call('HDEL', K.workers, worker_of(lane))
-      call('HDEL', K.loads, worker_of(lane))
-      call('HDEL', K.asked, worker_of(lane))
+    local worker = worker_of(lane)
+    local left = whole(call('HGET', K.knows, worker) or '') - 1
+    if left > 0 then
+      call('HSET', K.knows, worker, ms(left))
+    else
+      for _, key in ipairs({ K.knows, K.workers, K.loads, K.asked }) do
+        call('HDEL', key, worker)
+      end
     end
   end
 end

@@ -229,7 +229,6 @@ mod tests {
             ("history/report", "counters", "the kinds of events, and OUTBOXES"),
             ("history/report", "reporters", "the workers of a day"),
             ("history/report", "tasks", "TASKS"),
-            ("lease/deregister", "lanes", "the workers that are up"),
             ("lease/register", "deployed", "RELEASES_SEEN"),
             ("limits/list", "limits", "LIMIT_RULES"),
             ("operation/set", "operations", "OPERATIONS_KEPT"),
