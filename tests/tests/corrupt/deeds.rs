@@ -5,8 +5,9 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId, Result,
     broker::{
-        Audit, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf, Pausing, Priority,
-        ProcessId, Register, Scan, SetPause, SweepLimits,
+        Audit, Begin, BuryReason, Delivery, Due, DynBroker, Ending, Enqueue, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf,
+        Pausing, Priority, ProcessId, Register, Retention, Rewind, RewindStep, Scan, SetPause, Subscribe, SweepLimits, Turn, Unknown,
+        subscription_address, topic_address,
     },
 };
 
@@ -34,6 +35,8 @@ pub(crate) enum Deed {
     Pause,
     People,
     Register,
+    /// Of a topic beside the queue. It is not tried on servers, where topics have keys of their own.
+    Topic,
 }
 
 impl Deed {
@@ -148,6 +151,7 @@ impl Deed {
             }
             Deed::People => people(case).await,
             Deed::Register => broker.register(&Register::lane(queue.clone(), ProcessId::random(), LONG)).await.map(drop),
+            Deed::Topic => topic(broker).await,
         }
     }
 }
@@ -183,6 +187,28 @@ async fn people(case: &Case) -> Result<()> {
         note(case.broker.show(&case.queue, id).await.map(drop));
     }
     first.map_or(Ok(()), Err)
+}
+
+/// Publishes to a topic, reads its log for a subscription, and trims and lists it.
+pub(crate) async fn topic(broker: &DynBroker) -> Result<()> {
+    const TOPIC: &str = "events";
+    let subscribe = Subscribe::new(TOPIC, "billing", Begin::Start).types(vec!["a.task".into()]).unknown(Unknown::Skip);
+    broker.subscribe(&subscribe).await?;
+    let address = topic_address(TOPIC);
+    let producer = broker.register(&Register::producer(address.clone(), ProcessId::random())).await?.name;
+    let mut grouped = job("grouped");
+    grouped.group = Some(GroupName::new("g")?);
+    broker.enqueue(&Enqueue::new(address, producer, 1, vec![job("published"), grouped, given("given", "given")])).await?;
+    let queue = subscription_address("billing", TOPIC);
+    let lane = broker.register(&Register::lane(queue.clone(), ProcessId::random(), LONG)).await?.name;
+    broker.turn(&Turn::new(queue, lane, 1, LONG).claim(2)).await?;
+    let look = Rewind::new(TOPIC, "billing", RewindStep::Look(Begin::Start.into()));
+    broker.rewind(&look).await?;
+    broker.set_retention(TOPIC, Retention { lag: Some(LONG), ..Retention::default() }).await?;
+    broker.trim_topic(TOPIC).await?;
+    broker.topics().await?;
+    broker.topic(TOPIC).await?;
+    broker.read_topic(TOPIC, None, 100).await.map(drop)
 }
 
 pub(crate) fn finish(delivery: &Delivery, ending: Ending) -> Finish {

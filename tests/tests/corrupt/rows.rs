@@ -13,13 +13,13 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::{
     HANDS,
-    deeds::Deed,
+    deeds::{self, Deed},
     none_of,
     state::{Case, Hands, Scene},
     verdict::{self, Harm},
 };
 
-/// Every column that is no key.
+/// Every column that is no key, and names.
 const COLUMNS: &[(&str, &[&str])] = &[
     ("queue_queues", &["claim", "registrations", "head", "tail"]),
     (
@@ -42,18 +42,21 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "note",
         ],
     ),
-    ("queue_lanes", &["process", "seq", "deadline", "fenced", "answer"]),
+    ("queue_lanes", &["name", "process", "seq", "deadline", "fenced", "answer"]),
     ("queue_workers", &["record"]),
     ("queue_loads", &["load", "number", "asked"]),
     ("queue_gone", &["id"]),
     ("queue_producers", &["seq", "seen", "answers"]),
     ("queue_remembered", &["digest", "ended"]),
-    ("queue_counters", &["value"]),
+    ("queue_counters", &["name", "value"]),
+    ("queue_topics", &["added", "size", "age", "most", "bytes", "lag"]),
+    ("queue_log", &["at", "grouped", "digest", "envelope"]),
+    ("queue_subscriptions", &["cursor", "lost", "made", "begin", "types", "unknown", "skipped", "rewind", "upto"]),
 ];
 
 /// Requests that between them read and write every column.
-const DEEDS: [Deed; 8] =
-    [Deed::Endings, Deed::Replay, Deed::Enqueue, Deed::Extend, Deed::Cancel, Deed::SweepFenced, Deed::Sweep, Deed::People];
+const DEEDS: [Deed; 9] =
+    [Deed::Endings, Deed::Replay, Deed::Enqueue, Deed::Extend, Deed::Cancel, Deed::SweepFenced, Deed::Sweep, Deed::People, Deed::Topic];
 
 /// What is put there, in SQL. Sums in the columns end at 2^32 - 1 or at 2^53; the last is a text that is not UTF-8.
 const VALUES: [&str; 8] =
@@ -138,7 +141,9 @@ async fn in_a_sqlite_file_no_strange_row_loses_doubles_or_wedges_a_job() {
     let folder = folder();
     let scene = {
         let broker: DynBroker = SqliteBroker::open_path(folder.path().join("scene.db")).expect("a file can be made");
-        Arc::new(Scene::build_on(&broker).await)
+        let scene = Scene::build_on(&broker).await;
+        deeds::topic(&broker).await.expect("a topic can be made");
+        Arc::new(scene)
     };
     // What the last writer left in its log is part of it.
     let written = Connection::open(folder.path().join("scene.db")).expect("the file is there");

@@ -8,6 +8,7 @@ use crate::{
     envelope::Envelope,
     sqlite::{
         connection::{
+            text::Text,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -22,12 +23,13 @@ use crate::{
 /// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more to read; in a queue that is no subscription's there is not.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
     const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
-    const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = skipped + ?4 WHERE topic = ?1 AND name = ?2";
+    const READ_UP_TO: &str =
+        "UPDATE queue_subscriptions SET cursor = ?3, skipped = min(skipped + ?4, 9007199254740992) WHERE topic = ?1 AND name = ?2";
     const MORE: &str = "SELECT EXISTS (SELECT 1 FROM queue_log WHERE topic = ?1 AND seq > ?2)";
     let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
     let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(false) };
     let found = tx.sql(CURSOR)?.query_row(params![topic, name], |row| {
-        let (cursor, unknown, types): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (cursor, Text(unknown), Text(types)): (i64, Text, Text) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok((cursor, Unknown::of_stored(&unknown) == Unknown::Skip, types))
     });
     let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
@@ -67,12 +69,12 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob
         .sql(NEXT)?
         .query_row([topic, seq], |row| {
             let (id, envelope): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(4)?);
-            Ok((row.get(0)?, id, row.get::<_, Option<String>>(2)?, row.get::<_, Option<i64>>(3)?, envelope))
+            Ok((row.get(0)?, id, row.get::<_, Option<Text>>(2)?, row.get::<_, Option<i64>>(3)?, envelope))
         })
         .optional()?;
     let Some((seq, id, group, digest, envelope)) = found else { return Ok(None) };
     let mut event = NewJob::new(JobId::from_bytes(&id)?, envelope);
-    event.group = group.and_then(|group| GroupName::new(group).ok());
+    event.group = group.and_then(|Text(group)| GroupName::new(group).ok());
     event.digest = digest.map_or(0, |digest| digest.cast_unsigned());
     Ok(Some((seq, event)))
 }

@@ -17,6 +17,7 @@ use crate::{
     },
     error::Error,
     sqlite::connection::{
+        text::Text,
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
     },
@@ -33,7 +34,8 @@ pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -
         let digest = event.id.is_given().then(|| event.digest.cast_signed());
         tx.sql(APPEND)?.execute(params![address.key, seq, tx.now, event.id.as_bytes(), group, digest, event.envelope])?;
     }
-    tx.sql("UPDATE queue_topics SET added = ?2, size = size + ?3 WHERE topic = ?1")?.execute(params![address.key, seq, size])?;
+    tx.sql("UPDATE queue_topics SET added = min(?2, 9007199254740992), size = min(size + ?3, 9007199254740992) WHERE topic = ?1")?
+        .execute(params![address.key, seq, size])?;
     let topic = topic_at(address.name).unwrap_or_default();
     let subscriptions = subscriptions(tx, address.key)?;
     for (name, ..) in &subscriptions {
@@ -56,8 +58,10 @@ fn size_of(id: usize, envelope: usize) -> i64 {
 
 /// How many entries were ever added. The row of the topic is made if it is missing.
 fn added(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
+    const ADDED: &str =
+        "SELECT max(added, ifnull((SELECT max(seq) FROM queue_log WHERE topic = ?1), 0)) FROM queue_topics WHERE topic = ?1";
     tx.sql("INSERT OR IGNORE INTO queue_topics (topic) VALUES (?1)")?.execute([topic])?;
-    tx.sql("SELECT added FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, i64>(0))
+    tx.sql(ADDED)?.query_row([topic], |row| row.get(0))
 }
 
 /// How many bytes the log has.
@@ -68,7 +72,7 @@ fn size(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
 /// Names and cursors.
 fn subscriptions(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut found = tx.sql("SELECT name, cursor FROM queue_subscriptions WHERE topic = ?1 ORDER BY name")?;
-    found.query_map([topic], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?.collect()
+    found.query_map([topic], |row| Ok((row.get::<_, Text>(0)?.0, row.get::<_, i64>(1)?)))?.collect()
 }
 
 pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Failed> {
@@ -81,7 +85,7 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
     let address = topic_address(&request.topic);
     let topic = tx.queue_made(&address)?;
     let (added, types) = (added(tx, topic.key)?, request.types.join(","));
-    let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
+    let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Text>(0)?.0, row.get::<_, Text>(1)?.0)));
     if let Some((known, unknown)) = found.optional()? {
         let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
         // No type is forgotten, as it may be passed over later: workers of an older release know fewer.
@@ -165,7 +169,7 @@ pub(crate) fn trim(tx: &mut Tx<'_>, topic: &str) -> Result<Trimmed, Failed> {
 fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
     const OLDEST: &str = "SELECT seq, at, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT ?2";
     const REMOVE: &str = "DELETE FROM queue_log WHERE topic = ?1 AND seq <= ?2";
-    const LOSE: &str = "UPDATE queue_subscriptions SET lost = lost + ?3 - max(cursor, ?2), cursor = ?3 WHERE topic = ?1 AND cursor < ?3";
+    const LOSE: &str = "UPDATE queue_subscriptions SET lost = min(lost + ?3 - max(cursor, ?2), 9007199254740992), cursor = ?3 WHERE topic = ?1 AND cursor < ?3";
     let (kept, subscriptions, added) = (retention(tx, topic)?, subscriptions(tx, topic)?, added(tx, topic)?);
     const SIZE: &str = "UPDATE queue_topics SET size = max(size - ?2, 0) WHERE topic = ?1";
     let oldest: Vec<(i64, i64, i64)> = tx
@@ -221,14 +225,14 @@ pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, 
     let mut found = tx.sql(SUBSCRIPTIONS)?;
     let mut rows = found.query([key])?;
     while let Some(row) = rows.next()? {
-        let (name, cursor, lost, made): (String, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let (begin, types): (String, String) = (row.get(4)?, row.get(5)?);
+        let (Text(name), cursor, lost, made): (Text, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (Text(begin), Text(types)): (Text, Text) = (row.get(4)?, row.get(5)?);
         let mut subscription = StoredSubscription::new(name, cursor.to_string(), Begin::of_stored(&begin), made);
         subscription.types = types.split(',').filter(|event| !event.is_empty()).map(str::to_owned).collect();
         subscription.behind = Some((added - cursor).max(0).unsigned_abs());
         subscription.lost = lost.max(0).unsigned_abs();
         subscription.rewinding = row.get(6)?;
-        let (unknown, skipped): (String, i64) = (row.get(7)?, row.get(8)?);
+        let (Text(unknown), skipped): (Text, i64) = (row.get(7)?, row.get(8)?);
         (subscription.unknown, subscription.skipped) = (Unknown::of_stored(&unknown), skipped.max(0).unsigned_abs());
         subscription.next_ms = tx.sql(NEXT)?.query_row([key, cursor], |row| row.get(0)).optional()?;
         stored.subscriptions.push(subscription);
@@ -253,8 +257,8 @@ pub(crate) fn read(tx: &mut Tx<'_>, topic: &str, after: Option<&str>, limit: usi
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let (position, at): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (id, group, envelope): (Vec<u8>, _, Vec<u8>) = (row.get(2)?, row.get::<_, Option<String>>(3)?, row.get(4)?);
-        let group = group.and_then(|group| GroupName::new(group).ok());
+        let (id, group, envelope): (Vec<u8>, _, Vec<u8>) = (row.get(2)?, row.get::<_, Option<Text>>(3)?, row.get(4)?);
+        let group = group.and_then(|Text(group)| GroupName::new(group).ok());
         events.push(StoredEvent::of_envelope(position.to_string(), at, JobId::from_bytes(&id)?, group.as_ref(), &envelope));
     }
     Ok(events)

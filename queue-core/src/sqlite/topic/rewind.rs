@@ -7,6 +7,7 @@ use crate::{
     broker::{Begin, Mark, Rewind, RewindStep, Rewound, TRIM_STEP},
     sqlite::{
         connection::{
+            text::Text,
             tx::{Failed, Queue, Tx},
             unsigned::Unsigned,
         },
@@ -26,7 +27,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         .sql(FIND)?
         .query_row(params![topic, name], |row| {
             let cursor: i64 = row.get(0)?;
-            Ok((cursor, row.get::<_, Option<String>>(1)?, row.get::<_, Option<i64>>(2)?))
+            Ok((cursor, row.get::<_, Option<Text>>(1)?.map(|Text(token)| token), row.get::<_, Option<i64>>(2)?))
         })
         .optional()?;
     let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
