@@ -171,15 +171,29 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   put_all(K.records, records)
   local term, beside = known_lapse()
   local own = whole(keep_ms)
-  if term ~= own and (not term or call('EXISTS', K.ended) == 0) then
-    term = own
-    note_lapse(term, beside)
+  -- The list is for what most jobs are kept for: those that are done take it over from fewer others.
+  if term ~= own and state == 'done' then
+    local fewer = call('LLEN', K.ended) < #ids
+    for _, line in ipairs(fewer and call('LRANGE', K.ended, 0, -1) or {}) do
+      local upto, other = string.match(line, '^(%d+):(.*)$')
+      local record = unpacked(call('HGET', K.records, other or line) or '')
+      -- A line of which this is not so belongs to an earlier record of its id.
+      if record and (upto or record.u) == record.u then
+        call('ZADD', K.lapsing, ms(whole(record.u)), other or line)
+        beside = true
+      end
+    end
+    if fewer then
+      call('LTRIM', K.ended, 1, 0)
+      term = own
+      note_lapse(term, beside)
+    end
   end
   if term == own then
     many('RPUSH', K.ended, lines)
   else
     if not beside then
-      note_lapse(term, true)
+      note_lapse(term or 0, true)
     end
     local members = {}
     for i, id in ipairs(ids) do
