@@ -175,6 +175,7 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => vec(prop_oneof![step(), ordinary_step()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(tagged).collect()),
         1 => vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()),
         3 => with_limits(most),
+        2 => blocked(most),
         1 => aging(with_limits(most)),
         1 => aging(vec(step(), 1..=most)),
         1 => aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
@@ -244,6 +245,20 @@ fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
         });
         // Predicates are checked where all jobs cost the same.
         let steps = steps.enumerate().map(|(n, step)| if kind == 0 { step } else { rated(n, step, kind == 1) });
+        first.into_iter().chain(steps).collect()
+    })
+}
+
+/// Ordinary jobs, most of which wait: one of each group runs at a time, or their limits have rates that let few start before the story is over.
+fn blocked(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    (vec(ordinary_step(), 1..=most), any::<bool>(), 1..3u32).prop_map(|(steps, by_rate, number)| {
+        let mut rule = GroupRule::new();
+        rule.cap = Some(number);
+        let first = match by_rate {
+            true => [true, false].map(|all| Step::SetLimit { all, concurrency: None, burst: Some(number) }).to_vec(),
+            false => vec![Step::SetGroup { group: None, rule }],
+        };
+        let steps = steps.into_iter().enumerate().map(|(n, step)| if by_rate { limited(n, step) } else { grouped((n, step)) });
         first.into_iter().chain(steps).collect()
     })
 }

@@ -46,18 +46,14 @@ pub(crate) fn starts_no_blocked(reports: &[JobRecord], now: SystemTime, claim: &
     Ok(())
 }
 
-/// A ready job is reported as blocked if it may not start, and only then. Of an ordered group whose line nobody holds, those behind the first are reported as behind it.
+/// A ready job is reported as blocked if it may not start, and only then. Of an ordered group whose line nobody holds, those behind the first are not.
 pub(crate) fn agree(reports: &[JobRecord], now: SystemTime, snapshot: &Snapshot) -> Result<(), String> {
-    let may_start: BTreeSet<&JobId> = snapshot.may_start(true).into_iter().map(|job| &job.id).collect();
     for job in &snapshot.ready {
         let report = reports.iter().find(|report| report.address.id == job.id).ok_or_else(|| format!("{job:?} is not reported"))?;
         let is_blocked = report.waiting.iter().any(|reason| blocks(reason, now, None));
-        match may_start.contains(&job.id) {
-            true if is_blocked => return Err(format!("a job may start, and is reported as {:?}", report.waiting)),
-            false if !is_blocked && !snapshot.is_ordered(job) => {
-                return Err(format!("a job may not start, and is reported as {:?}", report.waiting));
-            }
-            _ => {}
+        if is_blocked == snapshot.is_open(job) {
+            let may = if is_blocked { "may start" } else { "may not start" };
+            return Err(format!("{job:?} {may}, and is reported as {:?}", report.waiting));
         }
     }
     Ok(())

@@ -171,38 +171,42 @@ impl Snapshot {
 
     /// The jobs that may start: those that wait for nothing but their turn.
     pub(crate) fn may_start(&self, suspects: bool) -> Vec<&Job> {
-        if self.paused {
-            return Vec::new();
+        // Of jobs of one group that differ in their limits the listing has not the order: while one of them may not start, it may be the first.
+        let mut jobs: BTreeMap<&GroupName, Vec<&Job>> = BTreeMap::new();
+        for (group, job) in self.ready.iter().filter(|job| !job.suspect).filter_map(|job| Some((job.group.as_ref()?, job))) {
+            jobs.entry(group).or_default().push(job);
         }
-        // Of jobs of one group that differ in their limits the listing has not the order.
-        let mut limits: BTreeMap<&GroupName, BTreeSet<&[LimitKey]>> = BTreeMap::new();
-        for (group, job) in self.ready.iter().filter_map(|job| Some((job.group.as_ref()?, job))) {
-            limits.entry(group).or_default().insert(&job.limits);
-        }
-        let mut first: BTreeSet<&GroupName> = limits.into_iter().filter(|(_, limits)| limits.len() > 1).map(|(group, _)| group).collect();
+        jobs.retain(|_, jobs| jobs.iter().any(|job| job.limits != jobs[0].limits) && !jobs.iter().all(|job| self.is_open(job)));
+        let mut first: BTreeSet<&GroupName> = jobs.into_keys().collect();
         let mut may = Vec::new();
         for job in &self.ready {
-            let in_line = job.group.as_ref().is_none_or(|group| {
-                let (rule, holder) = (self.rule(group), self.groups.get(group).and_then(|(_, holder)| holder.as_ref()));
-                let room = rule.cap.is_none_or(|cap| self.running.get(group).copied().unwrap_or_default() < cap);
-                // Of an ordered group who holds the line goes first, or else the first that is no suspect.
-                let is_next = match holder {
-                    _ if !self.is_ordered(job) => true,
-                    Some(holder) => *holder == job.id,
-                    None => job.suspect || first.insert(group),
-                };
-                !rule.paused && room && is_next
+            // Of an ordered group who holds the line goes first, or else the first that is no suspect.
+            let is_next = job.group.as_ref().is_none_or(|group| {
+                !self.is_ordered(job)
+                    || self.groups.get(group).is_some_and(|(_, holder)| holder.is_some())
+                    || job.suspect
+                    || first.insert(group)
             });
-            let limits_let = job.limits.iter().all(|key| {
-                let rule = self.limits.iter().find(|(name, _)| key.is_of(name)).map(|(_, rule)| *rule).unwrap_or_default();
-                let held = self.holding.get(key).copied().unwrap_or_default();
-                rule.concurrency.is_none_or(|most| held < most) && !self.closed.contains(key)
-            });
-            if in_line && limits_let && (suspects || !job.suspect) && !self.tasks.contains(&job.task) {
+            if is_next && (suspects || !job.suspect) && self.is_open(job) {
                 may.push(job);
             }
         }
         may
+    }
+
+    /// Whether neither a pause nor a group nor a limit keeps a job from starting. In an ordered group whose line nobody holds it may stand behind another one.
+    pub(crate) fn is_open(&self, job: &Job) -> bool {
+        let group_lets = job.group.as_ref().is_none_or(|group| {
+            let (rule, holder) = (self.rule(group), self.groups.get(group).and_then(|(_, holder)| holder.as_ref()));
+            let room = rule.cap.is_none_or(|cap| self.running.get(group).copied().unwrap_or_default() < cap);
+            !rule.paused && room && (!self.is_ordered(job) || holder.is_none_or(|holder| *holder == job.id))
+        });
+        let limits_let = job.limits.iter().all(|key| {
+            let rule = self.limits.iter().find(|(name, _)| key.is_of(name)).map(|(_, rule)| *rule).unwrap_or_default();
+            let held = self.holding.get(key).copied().unwrap_or_default();
+            rule.concurrency.is_none_or(|most| held < most) && !self.closed.contains(key)
+        });
+        !self.paused && group_lets && limits_let && !self.tasks.contains(&job.task)
     }
 }
 

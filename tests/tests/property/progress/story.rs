@@ -134,7 +134,7 @@ impl<'a> Story<'a> {
         self.workers.push(Worker { lane, held: Vec::new() });
     }
 
-    /// Jobs of groups and of none, with limits and without; those of an ordered group have the same.
+    /// Jobs of groups and of none, with limits and without.
     async fn enqueue(&mut self, jobs: usize) {
         let stored = self.bed.stats().await.jobs();
         let jobs = jobs.min(JOBS.saturating_sub(usize::try_from(stored).unwrap_or(JOBS)));
@@ -152,7 +152,7 @@ impl<'a> Story<'a> {
             job.priority = if has_group && !group.is_multiple_of(10) { Priority::Normal } else { Priority::ALL[self.rng.usize(..4)] };
             let value = (of % KEYS).to_string();
             let key = |name| LimitKey::of(name, value.as_bytes());
-            // Of a group that may be ordered all jobs have the same, whatever the mix.
+            // Of other groups all jobs have the same, whatever the mix.
             let mix = if has_group && !group.is_multiple_of(10) { group / 4 % 4 } else { mix };
             let keys = match (mix, of % 4) {
                 (0 | 1, 0) | (_, 1) => vec![],
@@ -242,13 +242,11 @@ impl<'a> Story<'a> {
         let of: Vec<RuleOf> = if kind == 0 { vec![RuleOf::Others] } else { self.groups().into_iter().map(RuleOf::Group).collect() };
         self.tell_of(format!("rule {kind} with {number} for {} groups", of.len()));
         for of in of {
-            // A group whose jobs differ in their limits is not ordered: of these the listing has not the order.
-            let may_be_ordered = matches!(&of, RuleOf::Group(group) if !group.as_str().ends_with('0'));
             let change = |rule: &mut GroupRule| match kind {
                 0 => rule.cap = (number > 0).then_some(number),
                 1..4 => (rule.cap, rule.order) = (Some(number), None),
                 4 => rule.cap = None,
-                5 | 6 if may_be_ordered => (rule.cap, rule.order) = (None, Some(GroupOrder::Ordered)),
+                5 | 6 if of != RuleOf::Others => (rule.cap, rule.order) = (None, Some(GroupOrder::Ordered)),
                 _ => rule.order = None,
             };
             self.bed.inspector().set_group_rule(&self.bed.queue, &of, change).await.expect("the rule is set");
