@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, cut, held_back, write},
+    output::{Place, Said, below, cut, held_back, size, write},
     stop::asked_to_stop,
 };
 
@@ -129,18 +129,6 @@ fn fitting(answer: &str, columns: usize, rows: usize) -> String {
         text += &format!("… {} more lines\n", lines - shown);
     }
     text
-}
-
-/// The columns and rows of the terminal.
-#[cfg(unix)]
-fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    size.map_or((usize::MAX, usize::MAX), |size| (size.ws_col.into(), size.ws_row.into()))
-}
-
-#[cfg(not(unix))]
-fn size() -> (usize, usize) {
-    (usize::MAX, usize::MAX)
 }
 
 impl Failure {

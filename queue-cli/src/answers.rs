@@ -1,4 +1,6 @@
-//! The output of commands that change several things: a line for each, or with `--json` one list.
+//! The output of commands that change several things: a line for each, or with `--json` an object with one list.
+
+use std::collections::BTreeMap;
 
 use queue_core::Error;
 use serde_json::Value;
@@ -11,6 +13,7 @@ use super::{
 
 /// Does it to each, until one is refused: a line and a row of those before are printed all the same.
 pub(super) async fn each<T>(
+    name: &str,
     items: &[T],
     format: &Format,
     change: impl AsyncFn(&T) -> Result<(String, Value), Error>,
@@ -31,7 +34,7 @@ pub(super) async fn each<T>(
         }
     }
     if format.json {
-        print_json(&rows)?;
+        print_json(&BTreeMap::from([(name, rows)]))?;
     }
     ended
 }

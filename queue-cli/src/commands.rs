@@ -33,7 +33,7 @@ pub(super) enum Command {
     /// List the tasks in this program, with their queues and parameters; pause and resume tasks
     #[command(after_help = "Examples:
   {bin} tasks
-  {bin} tasks --json | jq -r '.[].name'
+  {bin} tasks --json | jq -r '.tasks[].name'
   {bin} tasks pause send_mail --queue mail --reason 'the server is down' --until 30m
   {bin} tasks list                             list the paused tasks")]
     Tasks(TasksArgs),
@@ -59,7 +59,7 @@ pub(super) enum Command {
     #[command(after_help = "Examples:
   {bin} workers
   {bin} workers --queue orders
-  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    progress of a deployment
+  {bin} workers --json | jq -r '.workers[].release' | sort | uniq -c    progress of a deployment
   {bin} workers show 5f0c3a9d2b7e6418                             running jobs of one worker")]
     Workers(super::workers::WorkersArgs),
     /// List failures, grouped by their message without numbers, ids and quoted values
@@ -68,7 +68,7 @@ pub(super) enum Command {
   {bin} failures --queue orders --task close_order
   {bin} failures 5f0c3a9d2b7e6418               details of one, and commands to handle it
   {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again
-  {bin} failures --json | jq '.[] | select(.count > 100) | .pattern'")]
+  {bin} failures --json | jq '.failures[] | select(.count > 100) | .pattern'")]
     Failures(super::failures::FailuresArgs),
     /// Check the broker and search the queues for damage; repair it with --repair
     #[command(after_help = "Examples:

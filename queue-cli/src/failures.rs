@@ -6,13 +6,17 @@ use queue_core::{
     Client,
     inspect::{FailureKind, Fingerprint},
 };
-use serde::Serialize;
 
 use super::{
     args::Format,
-    exit::{Exit, Failure, note},
-    output::{plain, print, print_json, relative, short, table, utc},
+    exit::{Exit, Failure},
+    output::{plain, print, relative, short, utc},
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Field, Made},
+        Of,
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -30,27 +34,17 @@ pub(super) struct FailuresArgs {
     pub(super) format: Format,
 }
 
-#[derive(Serialize)]
-struct Row {
-    queue: String,
-    #[serde(flatten)]
-    kind: FailureKind,
-}
-
 pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
     let (kinds, unreadable) = queues::of_each(queues, async |queue| inspector.failures(queue).await).await?;
-    let of_queue = |(queue, kinds): (String, Vec<FailureKind>)| kinds.into_iter().map(move |kind| Row { queue: queue.clone(), kind });
-    let mut rows: Vec<Row> = kinds.into_iter().flat_map(of_queue).collect();
-    rows.retain(|Row { kind, .. }| {
+    let mut rows = Of::each(kinds);
+    rows.retain(|Of { record: kind, .. }: &Of<FailureKind>| {
         args.fingerprint.is_none_or(|print| print == kind.fingerprint)
             && args.task.as_ref().is_none_or(|task| kind.tasks.iter().any(|(name, _)| name == task))
     });
-    rows.sort_by_key(|row| std::cmp::Reverse(row.kind.last_at));
-    if args.format.json {
-        print_json(&rows)?;
-    } else if let Some(print) = args.fingerprint {
+    rows.sort_by_key(|row| std::cmp::Reverse(row.record.last_at));
+    if let Some(print) = args.fingerprint.filter(|_| !args.format.json) {
         let texts: Vec<String> = rows.iter().map(|row| text(row, bin)).collect();
         match texts.is_empty() {
             true if unreadable.is_empty() => {
@@ -61,12 +55,8 @@ pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) ->
             }
             _ => print_all(&texts)?,
         }
-    } else if rows.is_empty() && unreadable.is_empty() {
-        note("there are no failures");
-    } else {
-        let now = SystemTime::now();
-        let headings = ["fingerprint", "queue", "#count", "last", "first", "tasks", "releases", "failure"];
-        print(&table(headings, rows.iter().map(|row| cells(row, now))))?;
+    } else if args.format.json || unreadable.is_empty() || !rows.is_empty() {
+        table::list(&args.format, "failures", &rows, &COLUMNS, "there are no failures")?;
     }
     Unreadable::tell(&unreadable)
 }
@@ -75,18 +65,16 @@ fn print_all(texts: &[String]) -> Result<(), Failure> {
     Ok(print(&texts.join("\n\n"))?)
 }
 
-fn cells(Row { queue, kind }: &Row, now: SystemTime) -> [String; 8] {
-    [
-        kind.fingerprint.to_string(),
-        short(queue, 40),
-        kind.count.to_string(),
-        relative(kind.last_at, now),
-        relative(kind.first_at, now),
-        latest(&kind.tasks),
-        latest(&kind.releases),
-        short(pattern(kind), 80),
-    ]
-}
+const COLUMNS: [Column<Of<FailureKind>>; 8] = [
+    Field("fingerprint"),
+    Field("queue"),
+    Field("count"),
+    Field("last_at"),
+    Field("first_at"),
+    Made("tasks", |row| latest(&row.record.tasks)),
+    Made("releases", |row| latest(&row.record.releases)),
+    Made("failure", |row| pattern(&row.record).to_owned()),
+];
 
 fn pattern(kind: &FailureKind) -> &str {
     if kind.fingerprint == Fingerprint::OTHERS { "(other failures with too many different messages)" } else { &kind.pattern }
@@ -98,7 +86,7 @@ fn latest(names: &[(String, u64)]) -> String {
     if names.len() > 1 { format!("{} and {} more", short(name, 30), names.len() - 1) } else { short(name, 30) }
 }
 
-fn text(Row { queue, kind }: &Row, bin: &str) -> String {
+fn text(Of { queue, record: kind }: &Of<FailureKind>, bin: &str) -> String {
     let now = SystemTime::now();
     let time = |time| format!("{}{}", relative(time, now), utc(time).map(|time| format!(" ({time})")).unwrap_or_default());
     let names = |names: &[(String, u64)]| {

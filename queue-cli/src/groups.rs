@@ -1,13 +1,13 @@
 //! `groups`: which there are, their rules, pause and resume.
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
 use clap::Subcommand;
 use queue_core::{
     __private::check_queue,
     Client,
     broker::MAX_ITEMS,
-    inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup},
+    inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, PauseOf, RuleOf, StoredGroup},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -16,9 +16,14 @@ use super::{
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{coarse, exact, plain, print, print_json, short, table},
+    output::{exact, plain, print, print_json},
     pauses::{self, PauseArgs},
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Field, Made},
+        Of,
+    },
     terms,
 };
 
@@ -173,51 +178,45 @@ fn one_group(name: &str) -> Result<GroupName, queue_core::Error> {
     Err(queue_core::Error::Invalid { field: "group", value: name.to_owned(), problem: problem.to_owned() })
 }
 
-/// A group or its rule, as JSON.
+/// A line of the list: a group, or a rule that is not that of one group.
 #[derive(Serialize)]
-struct Row {
-    group: String,
-    ready: u64,
-    active: u64,
-    #[serde(flatten)]
-    rule: Rule,
-    pause: Option<Pause>,
-    held_by: Option<String>,
-    oldest_ms: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Rule {
-    weight: Option<u32>,
-    cap: Option<u32>,
-    max_size: Option<u64>,
-    order: Option<&'static str>,
-    paused: bool,
-}
-
-#[derive(Serialize)]
-struct Listed {
+struct Line {
     queue: String,
-    groups: Vec<Row>,
-    /// What a person has set of all groups, and what code declares of them.
-    others: Rule,
-    declared: Rule,
-    plain: Rule,
-    next: Option<String>,
+    name: String,
+    #[serde(flatten)]
+    rule: GroupRule,
+    group: Option<StoredGroup>,
 }
 
-impl From<GroupRule> for Rule {
-    fn from(rule: GroupRule) -> Self {
-        let GroupRule { weight, cap, max_size, order, paused, .. } = rule;
-        Rule { weight, cap, max_size, order: order.map(GroupOrder::name), paused }
-    }
-}
+const COLUMNS: [Column<Line>; 11] = [
+    Field("queue"),
+    Made("group", |line| line.name.clone()),
+    Field("group.ready"),
+    Field("group.oldest_ms"),
+    Field("group.active"),
+    Field("weight"),
+    Field("cap"),
+    Field("max_size"),
+    Field("order"),
+    Field("paused"),
+    Field("group.held_by"),
+];
 
-fn row(group: StoredGroup) -> Row {
-    let held_by = group.held_by.map(|job| job.to_string());
-    let oldest_ms = group.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-    let StoredGroup { name, ready, active, rule, pause, .. } = group;
-    Row { group: name.to_string(), ready, active, rule: rule.into(), pause, held_by, oldest_ms }
+const RULE: [Column<Line>; 6] = [
+    Made("group", |line| line.name.clone()),
+    Field("weight"),
+    Field("cap"),
+    Field("max_size"),
+    Field("order"),
+    Field("paused"),
+];
+
+/// The rules, then the groups.
+fn lines(Of { queue, record: page }: &Of<GroupPage>) -> Vec<Line> {
+    let line = |name: String, rule, group| Line { queue: queue.clone(), name, rule, group };
+    let rules = [("*", page.others), ("* (code)", page.declared()), ("-", page.plain)];
+    let rules = rules.into_iter().filter(|(_, rule)| !rule.is_empty()).map(|(name, rule)| line(name.to_owned(), rule, None));
+    rules.chain(page.groups.iter().map(|group| line(group.name.to_string(), group.rule, Some(group.clone())))).collect()
 }
 
 pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
@@ -238,7 +237,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             for group in &groups {
                 tell_if_new(client, &queue, group).await?;
             }
-            each(&groups, &format, async |group| {
+            each("groups", &groups, &format, async |group| {
                 inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
                 let json = json!({ "queue": queue, "group": group.as_str(), "paused": true });
                 Ok((format!("{queue} {group} is paused{}", pause.end()), json))
@@ -252,7 +251,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
                     return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(group, &page))));
                 }
             }
-            each(&groups, &format, async |group| {
+            each("groups", &groups, &format, async |group| {
                 inspector.resume_group(&queue, group).await?;
                 Ok((format!("{queue} {group} is resumed"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
             })
@@ -298,13 +297,6 @@ async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<
     Ok(())
 }
 
-#[derive(Serialize)]
-struct Total {
-    queue: String,
-    group: String,
-    cancelled: u64,
-}
-
 async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
     let inspector = client.inspector().because(args.reason);
     queues::chosen(client, Some(&args.queue)).await?;
@@ -328,20 +320,20 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
             print(&plain(&format!("{} {group}: {cancelled} {jobs} cancelled", args.queue)))?;
         }
         ended?;
-        totals.push(Total { queue: args.queue.clone(), group: group.to_string(), cancelled });
+        totals.push(json!({ "queue": args.queue, "group": group, "cancelled": cancelled }));
     }
-    if args.format.json { Ok(print_json(&totals)?) } else { Ok(()) }
+    if args.format.json { Ok(print_json(&json!({ "groups": totals }))?) } else { Ok(()) }
 }
 
 async fn list(client: &Client, queue: Option<String>, limit: usize, after: Option<&GroupName>, format: &Format) -> Result<(), Failure> {
     let chosen = queues::of_list(client, queue.as_deref()).await?;
     let (of_each, unreadable) = queues::of_each(chosen, async |queue| read(client, queue, limit, after.cloned()).await).await?;
-    let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
+    let listed: Vec<_> = of_each.into_iter().map(|(queue, record)| Of { queue, record }).collect();
     if format.json {
         print_json(&json!({ "queues": listed }))?;
         return Unreadable::tell(&unreadable);
     }
-    let rows: Vec<_> = listed.iter().flat_map(Listed::rows).collect();
+    let rows: Vec<Line> = listed.iter().flat_map(lines).collect();
     if rows.is_empty() {
         if queue.is_some() {
             queues::chosen(client, queue.as_deref()).await?;
@@ -349,48 +341,28 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
         note("no group has ready or running jobs, or a rule");
         return Unreadable::tell(&unreadable);
     }
-    print(&table(["queue", "group", "#ready", "#oldest", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"], rows))?;
-    for Listed { queue, next, .. } in &listed {
-        if let Some(next) = next {
-            note(&format!("there are more: `groups list {queue}` with {}", behind(next)));
+    print(&table::text(&rows, &COLUMNS))?;
+    for Of { queue, record: page } in &listed {
+        if let Some(next) = &page.next {
+            note(&format!("there are more: `groups list {queue}` with {}", behind(next.as_str())));
         }
     }
     Unreadable::tell(&unreadable)
 }
 
-async fn read(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>) -> queue_core::Result<Listed> {
-    let (mut groups, mut rules) = (Vec::new(), [GroupRule::default(); 3]);
-    while groups.len() < limit {
-        let page = client.inspector().groups(queue, after.take(), PAGE.min(limit - groups.len())).await?;
-        rules = [page.others, page.declared(), page.plain];
-        groups.extend(page.groups.into_iter().map(row));
-        after = page.next;
-        if after.is_none() {
+async fn read(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>) -> queue_core::Result<GroupPage> {
+    let mut whole = GroupPage::default();
+    whole.next = after.take();
+    while whole.groups.len() < limit {
+        let page = client.inspector().groups(queue, whole.next.take(), PAGE.min(limit - whole.groups.len())).await?;
+        let groups = [whole.groups, page.groups.clone()].concat();
+        whole = page;
+        whole.groups = groups;
+        if whole.next.is_none() {
             break;
         }
     }
-    let [others, declared, plain] = rules.map(Rule::from);
-    Ok(Listed { queue: queue.to_owned(), groups, others, declared, plain, next: after.map(|after| after.to_string()) })
-}
-
-impl Listed {
-    /// The rules, then the groups.
-    fn rows(&self) -> impl Iterator<Item = [String; 11]> {
-        let rules = [("*", &self.others), ("* (code)", &self.declared), ("-", &self.plain)];
-        let rules = rules.into_iter().filter(|(_, rule)| !rule.is_empty());
-        let rules = rules.map(|(name, rule)| cells(&self.queue, name, [String::new(), String::new(), String::new()], rule, None));
-        rules.chain(self.groups.iter().map(|row| {
-            let oldest = row.oldest_ms.map(|age| coarse(Duration::from_millis(age))).unwrap_or_default();
-            let counts = [row.ready.to_string(), oldest, row.active.to_string()];
-            cells(&self.queue, &short(&row.group, 60), counts, &row.rule, row.held_by.clone())
-        }))
-    }
-}
-
-impl Rule {
-    fn is_empty(&self) -> bool {
-        self.weight.is_none() && self.cap.is_none() && self.max_size.is_none() && self.order.is_none() && !self.paused
-    }
+    Ok(whole)
 }
 
 /// How the page behind a group is asked for in a shell.
@@ -401,41 +373,20 @@ fn behind(group: &str) -> String {
     format!("--after '{}'", group.replace('\'', r"'\''"))
 }
 
-fn cells(queue: &str, name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by: Option<String>) -> [String; 11] {
-    let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-    let [weight, cap] = [rule.weight, rule.cap].map(|number| text(number.map(u64::from)));
-    let paused = if rule.paused { "yes" } else { "" };
-    let order = rule.order.unwrap_or_default().to_owned();
-    [
-        queue.to_owned(),
-        name.to_owned(),
-        ready,
-        oldest,
-        active,
-        weight,
-        cap,
-        text(rule.max_size),
-        order,
-        paused.to_owned(),
-        held_by.unwrap_or_default(),
-    ]
-}
-
 /// A group, what holds for it, and what is set and declared of all groups.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    group: Row,
-    holds: Rule,
-    others: Rule,
-    declared: Rule,
+    group: StoredGroup,
+    holds: GroupRule,
+    others: GroupRule,
+    declared: GroupRule,
 }
 
 fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Failure> {
     let holds = group.rule.over(page.defaults());
     if format.json {
-        let (others, declared) = (page.others.into(), page.declared().into());
-        return Ok(print_json(&Shown { group: row(group), holds: holds.into(), others, declared })?);
+        return Ok(print_json(&Shown { group, holds, others: page.others, declared: page.declared() })?);
     }
     let said = |value: String, field: fn(&GroupRule) -> bool| match page.said_by(&group.rule, field) {
         "group" | "default" => value,
@@ -488,10 +439,8 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         })
         .await?;
     if args.format.json {
-        return Ok(print_json(&Rule::from(rule))?);
+        return Ok(print_json(&rule)?);
     }
-    let rule = Rule::from(rule);
-    let row = cells(&args.queue, &of.to_string(), [String::new(), String::new(), String::new()], &rule, None);
-    let [_, group, _, _, _, weight, cap, max_size, order, paused, _] = row;
-    Ok(print(&table(["group", "#weight", "#cap", "#max size", "order", "paused"], [[group, weight, cap, max_size, order, paused]]))?)
+    let line = Line { queue: args.queue, name: of.to_string(), rule, group: None };
+    Ok(print(&table::text(&[line], &RULE))?)
 }

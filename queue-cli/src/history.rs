@@ -68,7 +68,7 @@ fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
     }
     rows.push(cells("all".to_owned(), &all.total()));
     let headings = ["since", "#enqueued", "#started", "#done", "#failed", "#dead", "#ready", "run p50, p95"];
-    format!("{of}, each line {}\n{}", exact(all.step), table(headings, rows))
+    format!("{of}, each line {}\n{}", exact(all.step), table(&headings, rows))
 }
 
 fn time(at: SystemTime) -> String {

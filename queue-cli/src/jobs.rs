@@ -14,12 +14,17 @@ use super::{
     edit::{self, DuplicateArgs, EditArgs},
     exit::{Exit, Failure, note},
     logs,
-    output::{coarse, print, relative, short, table, write},
+    output::{coarse, print, relative, write},
     progress::Line,
     queues::{self, Unreadable},
     repair::{self, Select},
     search::{self, SearchArgs},
-    show, terms,
+    show,
+    table::{
+        self,
+        Column::{self, Made},
+    },
+    terms,
 };
 
 #[derive(Debug, Subcommand)]
@@ -33,7 +38,7 @@ pub(super) enum JobsCommand {
   {bin} jobs list --state ready 'group=acme'   the jobs of a group
   {bin} jobs list 'tag.order=17'               the jobs with a tag
   {bin} jobs list 'waiting=no_worker_for_task' jobs blocked for one reason
-  {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
+  {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.jobs[].job'")]
     List(ListArgs),
     /// Search all queues for jobs, page by page; a job that does not move is found exactly once
     #[command(after_help = "Examples:
@@ -62,7 +67,7 @@ Exit code 5: a master of a cluster is unreachable, and its queues were left out"
     /// Show why a job does not run: all reasons, their expected end, and the blocking jobs
     #[command(after_help = "Examples:
   {bin} jobs why orders/close-17
-  {bin} jobs why orders/close-17 --json | jq -r '.[].reason'
+  {bin} jobs why orders/close-17 --json | jq -r '.waiting[].reason'
   {bin} jobs list 'waiting=group_full'         all jobs that wait for this reason")]
     Why {
         /// The job
@@ -74,7 +79,7 @@ Exit code 5: a master of a cluster is unreachable, and its queues were left out"
     /// Wait until jobs have ended, and print their outcome
     #[command(after_help = "Examples:
   {bin} jobs wait orders/close-17
-  {bin} jobs wait orders/close-17 --timeout 10m --json | jq '.[0].result'
+  {bin} jobs wait orders/close-17 --timeout 10m --json | jq '.jobs[0].result'
   {bin} jobs wait $({bin} enqueue cleanup --retention 1h)
 
 Exit codes: 0 all are done; 3 no such job, or the job or its result was not kept; 4 a job ended in another way, or did not end in time")]
@@ -321,13 +326,12 @@ impl Pages {
         if self.json {
             let mut text = String::new();
             for (i, row) in rows.iter().enumerate() {
-                text.push_str(if self.printed + i == 0 { "[\n  " } else { ",\n  " });
+                text.push_str(if self.printed + i == 0 { "{\"jobs\": [\n  " } else { ",\n  " });
                 text.push_str(&serde_json::to_string(row).map_err(std::io::Error::other)?);
             }
             write(&text)?;
         } else {
-            let now = SystemTime::now();
-            let text = table(HEADINGS, rows.iter().map(|row| cells(row, now)));
+            let text = table::text(&rows, &COLUMNS);
             // The heading stands once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
@@ -340,38 +344,36 @@ impl Pages {
         self.print()?;
         match (self.json, self.printed) {
             (false, _) => {}
-            (true, 0) => print("[]")?,
-            (true, _) => print("\n]")?,
+            (true, 0) => print("{\"jobs\": []}")?,
+            (true, _) => print("\n]}")?,
         }
         Ok(self.printed)
     }
 }
 
-/// The headings of [`cells`].
-pub(super) const HEADINGS: [&str; 8] = ["job", "task", "state", "#failures", "enqueued", "when", "waiting", "error"];
-
-pub(super) fn cells(record: &JobRecord, now: SystemTime) -> [String; 8] {
-    let when = match &record.running {
-        Some(running) => runs(running, now),
-        None => record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),
-    };
-    let reason = record.reason.map(|reason| reason.name());
-    let error = match (record.note.as_deref().or(reason), record.last_error()) {
-        (Some(why), Some(error)) => format!("{why}: {error}"),
-        (why, error) => why.or(error).unwrap_or_default().to_owned(),
-    };
-    [
-        record.address.to_string(),
-        record.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
-        record.state.to_string(),
-        record.failures.to_string(),
-        record.enqueued_at.map_or_else(String::new, |time| relative(time, now)),
-        when,
-        // What runs says so in its column of times.
-        record.waiting.first().filter(|_| record.running.is_none()).map_or_else(String::new, |reason| short(&reason.brief(), 40)),
-        short(&error, 60),
-    ]
-}
+/// The columns of a list of jobs.
+pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
+    Made("job", |job| job.address.to_string()),
+    Made("task", |job| job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned())),
+    Made("state", |job| job.state.to_string()),
+    Made("#failures", |job| job.failures.to_string()),
+    Made("enqueued", |job| job.enqueued_at.map_or_else(String::new, |time| relative(time, SystemTime::now()))),
+    Made("when", |job| match &job.running {
+        Some(running) => runs(running, SystemTime::now()),
+        None => job.due_at.or(job.ended_at).map_or_else(String::new, |time| relative(time, SystemTime::now())),
+    }),
+    // What runs says so in its column of times.
+    Made("waiting", |job| {
+        job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief().to_string())
+    }),
+    Made("error", |job| {
+        let reason = job.reason.map(|reason| reason.name());
+        match (job.note.as_deref().or(reason), job.last_error()) {
+            (Some(why), Some(error)) => format!("{why}: {error}"),
+            (why, error) => why.or(error).unwrap_or_default().to_owned(),
+        }
+    }),
+];
 
 /// Since when a job runs and where: `for 3m 2s on web-1 (4711)`.
 pub(super) fn runs(running: &Running, now: SystemTime) -> String {

@@ -13,8 +13,9 @@ use serde_json::json;
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{print, print_json, table, utc},
+    output::{print, print_json, utc},
     queues::{self, Unreadable},
+    table::{self, Column::Field, Of},
 };
 
 #[derive(Debug, Subcommand)]
@@ -116,16 +117,9 @@ async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<
         print_json(&json!({ "queues": listed }))?;
         return Unreadable::tell(&unreadable);
     }
-    let rows = listed.iter().flat_map(|Listed { queue, keys, .. }| {
-        let cell = |text: &Option<String>| text.clone().unwrap_or_default();
-        keys.iter().map(move |row| [queue.clone(), row.key.clone(), row.job.clone(), cell(&row.until), cell(&row.next)])
-    });
-    let rows: Vec<_> = rows.collect();
-    if rows.is_empty() {
-        note("no job holds a key");
-    } else {
-        print(&table(["queue", "key", "held by", "until", "next"], rows))?;
-    }
+    let rows: Vec<_> =
+        listed.iter().flat_map(|Listed { queue, keys, .. }| keys.iter().map(|record| Of { queue: queue.clone(), record })).collect();
+    table::list(format, "keys", &rows, &[Field("queue"), Field("key"), Field("job"), Field("until"), Field("next")], "no job holds a key")?;
     for Listed { queue, next, .. } in &listed {
         if let Some(next) = next {
             note(&format!("there are more: `keys list {queue} --after {next}`"));

@@ -44,6 +44,7 @@ mod search;
 mod show;
 mod status;
 mod stop;
+mod table;
 mod tasks;
 mod terms;
 mod topics;

@@ -14,8 +14,13 @@ use serde_json::json;
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, relative, short, table, utc},
+    output::{print, print_json, relative},
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Field, Made},
+        Of,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -24,7 +29,7 @@ pub(super) enum LimitsCommand {
     #[command(after_help = "Examples:
   {bin} limits list
   {bin} limits list orders
-  {bin} limits list --json | jq -r '.limits[] | select(.waiting > 0) | .limit'")]
+  {bin} limits list --json | jq -r '.limits[] | select(.full + .rated > 0) | .limit'")]
     List {
         /// Only this queue
         #[arg(value_parser = queue)]
@@ -114,72 +119,12 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
     check_queue(name).map(|()| name.to_owned())
 }
 
-/// A limit, as JSON.
-#[derive(Serialize)]
-struct Row {
-    queue: String,
-    limit: String,
-    #[serde(flatten)]
-    rule: Rule,
-    declared: Option<Rule>,
-    set: Option<Rule>,
-    held: u64,
-    waiting: u64,
-}
-
-#[derive(Serialize)]
-struct Rule {
-    concurrency: Option<u32>,
-    rate: Option<String>,
-    burst: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Key {
-    key: String,
-    by: Option<String>,
-    held: u64,
-    holders: Vec<String>,
-    waiting: u64,
-    next: Option<String>,
-    until: Option<String>,
-}
-
+/// A limit with its keys, as JSON.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    limit: Row,
-    keys: Vec<Key>,
-}
-
-impl From<LimitRule> for Rule {
-    fn from(rule: LimitRule) -> Self {
-        Rule { concurrency: rule.concurrency, rate: rule.rate.map(|rate| rate.to_string()), burst: rule.rate.map(|_| rule.burst()) }
-    }
-}
-
-fn row(queue: &str, limit: LimitInfo) -> Row {
-    Row {
-        queue: queue.to_owned(),
-        limit: limit.name,
-        rule: limit.rule.into(),
-        declared: limit.declared.map(Rule::from),
-        set: limit.set.map(Rule::from),
-        held: limit.held,
-        waiting: limit.full + limit.rated,
-    }
-}
-
-fn key(key: LimitKeyInfo) -> Key {
-    Key {
-        key: key.key.to_string(),
-        by: key.text,
-        held: key.held,
-        holders: key.holders.iter().map(ToString::to_string).collect(),
-        waiting: key.waiting,
-        next: key.next.map(|next| next.to_string()),
-        until: key.until.and_then(utc),
-    }
+    limit: Of<LimitInfo>,
+    keys: Vec<LimitKeyInfo>,
 }
 
 pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<(), Failure> {
@@ -188,12 +133,12 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
         LimitsCommand::List { queue, format } => {
             let chosen = queues::of_list(client, queue.as_deref()).await?;
             let (of_each, unreadable) = queues::of_each(chosen, async |queue| inspector.limits(queue).await).await?;
-            let rows: Vec<Row> =
-                of_each.into_iter().flat_map(|(queue, limits)| limits.into_iter().map(move |limit| row(&queue, limit))).collect();
+            let rows = Of::each(of_each);
             if rows.is_empty() && queue.is_some() {
                 queues::chosen(client, queue.as_deref()).await?;
             }
-            list(&rows, &format)?;
+            let none = "there are no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`";
+            table::list(&format, "limits", &rows, &COLUMNS, none)?;
             Unreadable::tell(&unreadable)
         }
         LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
@@ -210,7 +155,6 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             let (set, declared) = before.map_or((None, None), |before| (before.set, before.declared));
             if format.json {
                 let is_gone = set.is_none() || declared.is_none();
-                let declared = declared.map(Rule::from);
                 return Ok(print_json(&json!({ "queue": queue, "limit": limit, "removed": is_gone, "declared": declared }))?);
             }
             match (set, declared) {
@@ -241,31 +185,45 @@ async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Fa
     Failure::new(Exit::NotFound, format!("queue `{queue}` has no limit `{limit}`; {there}{way_out}"))
 }
 
-fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
-    if format.json {
-        return Ok(print_json(&json!({ "limits": rows }))?);
-    }
-    if rows.is_empty() {
-        note("there are no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`");
-        return Ok(());
-    }
-    let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
-    let rows = rows.iter().map(|row| {
-        let said = match (&row.set, &row.declared) {
+/// How many jobs wait for it.
+fn waiting(limit: &LimitInfo) -> String {
+    (limit.full + limit.rated).to_string()
+}
+
+const COLUMNS: [Column<Of<LimitInfo>>; 8] = [
+    Field("queue"),
+    Field("limit"),
+    Field("concurrency"),
+    Field("rate"),
+    Field("burst"),
+    Field("held"),
+    Made("#waiting", |row| waiting(&row.record)),
+    Made("source", |row| {
+        let source = match (row.record.set, row.record.declared) {
             (Some(_), Some(_)) => "set, over code",
             (Some(_), None) => "set",
             (None, _) => "code",
         };
-        let rate = row.rule.rate.clone().unwrap_or_default();
-        let [held, waiting] = [row.held, row.waiting].map(|count| count.to_string());
-        [row.queue.clone(), row.limit.clone(), text(row.rule.concurrency), rate, text(row.rule.burst), held, waiting, said.to_owned()]
-    });
-    Ok(print(&table(["queue", "limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "source"], rows))?)
-}
+        source.to_owned()
+    }),
+];
+
+const KEYS: [Column<LimitKeyInfo>; 5] = [
+    Made("by", |key| match key.text.as_deref() {
+        Some("") => "(the queue)".to_owned(),
+        Some(text) => text.to_owned(),
+        None => key.key.to_string(),
+    }),
+    Field("held"),
+    Field("waiting"),
+    Made("opens", |key| key.until.map(|until| relative(until, SystemTime::now())).unwrap_or_default()),
+    Made("first holder", |key| key.holders.first().map(|holder| holder.id.to_string()).unwrap_or_default()),
+];
 
 fn show(queue: &str, limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {
     if format.json {
-        return Ok(print_json(&Shown { limit: row(queue, limit), keys: keys.into_iter().map(key).collect() })?);
+        let limit = Of { queue: queue.to_owned(), record: limit };
+        return Ok(print_json(&Shown { limit, keys })?);
     }
     let said = |rule: Option<LimitRule>| rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string());
     let lines = [
@@ -274,25 +232,14 @@ fn show(queue: &str, limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format)
         ("declared", said(limit.declared)),
         ("set", said(limit.set)),
         ("held", limit.held.to_string()),
-        ("waiting", (limit.full + limit.rated).to_string()),
+        ("waiting", waiting(&limit)),
     ];
     let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
     print(&text.join("\n"))?;
     if keys.is_empty() {
         return Ok(());
     }
-    let now = SystemTime::now();
-    let rows = keys.into_iter().map(|key| {
-        let by = match key.text.as_deref() {
-            Some("") => "(the queue)".to_owned(),
-            Some(text) => short(text, 40),
-            None => key.key.to_string(),
-        };
-        let until = key.until.map(|until| relative(until, now)).unwrap_or_default();
-        let holder = key.holders.first().map(|holder| holder.id.to_string()).unwrap_or_default();
-        [by, key.held.to_string(), key.waiting.to_string(), until, holder]
-    });
-    Ok(print(&format!("\n{}", table(["by", "#held", "#waiting", "opens", "first holder"], rows)))?)
+    Ok(print(&format!("\n{}", table::text(&keys, &KEYS)))?)
 }
 
 async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
@@ -311,7 +258,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         })
         .await?;
     if args.format.json {
-        return Ok(print_json(&row(&queue, set))?);
+        return Ok(print_json(&Of { queue, record: set })?);
     }
     Ok(print(&format!("{queue}/{limit}: {}", set.rule))?)
 }

@@ -14,11 +14,15 @@ use super::{
     again::Listing,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, relative, short, table},
+    output::{print, print_json, relative, table},
     person,
     progress::Line,
     queues::{self, Unreadable},
     stop::asked_to_stop,
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -26,7 +30,7 @@ pub(super) enum OperationsCommand {
     /// List the running operations, and the last ones that have ended, of all queues or of one
     #[command(after_help = "Examples:
   {bin} operations list
-  {bin} operations list --queue orders --json | jq '.[] | select(.state == \"running\") | .operation'")]
+  {bin} operations list --queue orders --json | jq '.operations[] | select(.state == \"running\") | .operation'")]
     List {
         /// Only this queue
         #[arg(long, value_name = "QUEUE")]
@@ -118,28 +122,20 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
     let (found, unreadable) = queues::of_each(queues, async |queue| inspector.operations(queue).await).await?;
     let mut all: Vec<Operation> = found.into_iter().flat_map(|(_, operations)| operations).collect();
     all.sort_by_key(|operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
-    if format.json {
-        print_json(&all)?;
-    } else if all.is_empty() {
-        note("there are no operations");
-    } else {
-        let now = SystemTime::now();
-        let rows = all.iter().map(|operation| {
-            [
-                operation.address(),
-                operation.kind.to_string(),
-                short(&operation.filter, 60),
-                operation.state.to_string(),
-                format!("{}%", operation.percent()),
-                operation.changed.to_string(),
-                operation.started_at().map_or_else(String::new, |at| relative(at, now)),
-                operation.by.clone().unwrap_or_default(),
-            ]
-        });
-        print(&table(["operation", "what", "which", "state", "#done", "#changed", "started", "by"], rows))?;
-    }
+    table::list(format, "operations", &all, &COLUMNS, "there are no operations")?;
     Unreadable::tell(&unreadable)
 }
+
+const COLUMNS: [Column<Operation>; 8] = [
+    Field("operation"),
+    Field("kind"),
+    Field("filter"),
+    Field("state"),
+    Made("#done", |operation| format!("{}%", operation.percent())),
+    Field("changed"),
+    Field("started_at"),
+    Field("by"),
+];
 
 fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
     if format.json {
@@ -165,7 +161,7 @@ fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
         ("problem", operation.problem.clone().unwrap_or_default()),
     ];
     let rows = lines.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| [name.to_owned(), value]);
-    let text = table(["", ""], rows);
+    let text = table(&["", ""], rows);
     Ok(print(text.split_once('\n').map_or("", |(_, rows)| rows))?)
 }
 

@@ -24,7 +24,7 @@ pub(super) enum OutboxCommand {
   {bin} outbox list --database postgres://shop@db/shop
   {bin} outbox list --database shop.db --queue mail             its rows, in the order to send in
   {bin} outbox list --database shop.db --queue mail --refused   only those that can never be sent
-  {bin} outbox list --database shop.db --json | jq '.[].waiting'
+  {bin} outbox list --database shop.db --json | jq '.queues[].waiting'
 
 It needs the database and no broker. PostgreSQL is connected to without TLS")]
     List {
@@ -160,14 +160,18 @@ pub(super) async fn outbox(command: OutboxCommand) -> Result<(), Failure> {
         OutboxCommand::List { database, queue: None, format, .. } => {
             let queues = database.relay()?.queues().await.map_err(|error| failure(&error))?;
             if format.json {
-                Ok(print_json(&queues.iter().map(json_of_queue).collect::<Vec<_>>())?)
+                Ok(print_json(&json!({ "queues": queues.iter().map(json_of_queue).collect::<Vec<_>>() }))?)
             } else {
                 Ok(print(&text_of_queues(&queues))?)
             }
         }
         OutboxCommand::List { database, queue: Some(queue), refused, limit, format } => {
             let rows = database.relay()?.rows(&queue, refused, limit).await.map_err(|error| failure(&error))?;
-            if format.json { Ok(print_json(&rows.iter().map(json_of_row).collect::<Vec<_>>())?) } else { Ok(print(&text_of_rows(&rows))?) }
+            if format.json {
+                Ok(print_json(&json!({ "rows": rows.iter().map(json_of_row).collect::<Vec<_>>() }))?)
+            } else {
+                Ok(print(&text_of_rows(&rows))?)
+            }
         }
         OutboxCommand::Retry { database, queue, rows, format } => {
             change(&database, &queue, &OutboxChange::Retry(rows), "to be sent again", &format).await
@@ -246,7 +250,7 @@ fn text_of_queues(queues: &[OutboxQueue]) -> String {
             queue.broker.clone().unwrap_or_default(),
         ]
     });
-    table(["queue", "#waiting", "#oldest", "#in flight", "#refused", "full", "relay", "broker"], rows)
+    table(&["queue", "#waiting", "#oldest", "#in flight", "#refused", "full", "relay", "broker"], rows)
 }
 
 fn json_of_queue(queue: &OutboxQueue) -> serde_json::Value {
@@ -264,7 +268,7 @@ fn text_of_rows(rows: &[OutboxRow]) -> String {
         None => "waiting".to_owned(),
     };
     let rows = rows.iter().map(|row| [row.id.to_string(), row.task.clone().unwrap_or_default(), coarse(row.age), state(row)]);
-    table(["row", "task", "#age", "state"], rows)
+    table(&["row", "task", "#age", "state"], rows)
 }
 
 fn json_of_row(row: &OutboxRow) -> serde_json::Value {

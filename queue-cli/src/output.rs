@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, presets};
 use queue_core::__private::is_obeyed;
 pub(super) use queue_core::__private::plain;
 use serde::Serialize;
@@ -109,18 +109,33 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&serde_json::to_string_pretty(value).map_err(io::Error::other)?)
 }
 
-/// A table without lines. Columns whose heading begins with `#` hold numbers, and are set to the right.
-pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+/// A table without lines, which fits the terminal. Columns whose heading begins with `#` hold numbers, and are set to the right.
+pub(super) fn table<R: IntoIterator<Item = String>>(headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
+    let columns = if io::stdout().is_terminal() { size().0 } else { usize::MAX };
+    table_within(columns, headings, rows)
+}
+
+fn table_within<R: IntoIterator<Item = String>>(columns: usize, headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(headings.map(|heading| heading.trim_start_matches('#')));
+    table.load_style(presets::NOTHING).set_truncation_indicator("…");
+    table.set_header(headings.iter().map(|heading| heading.as_ref().trim_start_matches('#')));
     for row in rows {
-        table.add_row(row.map(|cell| plain(&cell)));
+        let mut row = Row::from(row.into_iter().map(|cell| plain(&cell)));
+        row.max_height(1);
+        table.add_row(row);
     }
-    for (column, heading) in table.column_iter_mut().zip(headings) {
+    if let Ok(columns) = u16::try_from(columns) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    }
+    for (at, (column, heading)) in table.column_iter_mut().zip(headings).enumerate() {
         column.set_padding((0, 2));
-        if heading.starts_with('#') {
+        let is_number = heading.as_ref().starts_with('#');
+        if is_number {
             column.set_cell_alignment(CellAlignment::Right);
+        }
+        // An address is copied, and a number has no part that could be left out.
+        if at == 0 || is_number {
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
@@ -130,6 +145,18 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator
 /// A text of one or several lines, without what a terminal would obey.
 pub(super) fn harmless(text: &str) -> String {
     text.replace(|c| is_obeyed(c) && c != '\n', " ")
+}
+
+/// The columns and rows of the terminal.
+#[cfg(unix)]
+pub(super) fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((usize::MAX, usize::MAX), |size| (size.ws_col.into(), size.ws_row.into()))
+}
+
+#[cfg(not(unix))]
+pub(super) fn size() -> (usize, usize) {
+    (usize::MAX, usize::MAX)
 }
 
 /// A text of at most `max` characters on a terminal, and all of it elsewhere.
@@ -179,11 +206,21 @@ mod tests {
 
     #[test]
     fn numbers_stand_to_the_right_and_terminals_are_not_obeyed() {
-        let text = table(["queue", "#ready"], [["a\u{1b}[31m".to_owned(), "7".to_owned()], ["mail".to_owned(), "12345".to_owned()]]);
+        let text = table(&["queue", "#ready"], [["a\u{1b}[31m".to_owned(), "7".to_owned()], ["mail".to_owned(), "12345".to_owned()]]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[1].ends_with("    7"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal_and_is_whole_elsewhere() {
+        let row = || [["orders/1".to_owned(), "an error that is far too long for it".to_owned(), "17".to_owned()]];
+        let within = |columns| table_within(columns, &["job", "error", "#count"], row());
+        let narrow = within(40);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
+        assert!(narrow.lines().count() == 2 && narrow.contains("orders/1") && narrow.contains('…') && narrow.contains("17"), "{narrow}");
+        assert!(within(usize::MAX).contains("an error that is far too long for it"));
     }
 
     #[tokio::test]

@@ -15,9 +15,12 @@ use super::{
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, table},
     pauses::{self, PauseArgs},
     queues::{Unreadable, chosen, of_each},
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -82,7 +85,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
     match command {
         TasksCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
         TasksCommand::Pause { tasks, queue, pause, format } => {
-            each(&chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
+            each("tasks", &chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
                 inspector.pause_as(&queue, PauseOf::Task(task.as_str().into()), pause.pausing()).await?;
                 let row = json!({ "queue": queue, "task": task, "paused": true });
                 Ok((format!("{queue} {task} is paused{}", pause.end()), row))
@@ -90,7 +93,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
             .await
         }
         TasksCommand::Resume { tasks, queue, format } => {
-            each(&chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
+            each("tasks", &chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
                 inspector.resume_of(&queue, PauseOf::Task(task.as_str().into())).await?;
                 Ok((format!("{queue} {task} is resumed"), json!({ "queue": queue, "task": task, "paused": false })))
             })
@@ -136,13 +139,9 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
     };
     let rows: Vec<Row> =
         found.into_iter().flat_map(|(queue, pauses)| pauses.into_iter().filter_map(move |stored| of_task(queue.clone(), stored))).collect();
-    if format.json {
-        print_json(&rows)?;
-    } else if rows.is_empty() {
-        note("no task is paused");
-    } else {
-        let cells = rows.into_iter().map(|row| [row.queue, row.task, row.parked.to_string(), pauses::told(Some(&row.pause), 100)]);
-        print(&table(["queue", "task", "#parked", "paused"], cells))?;
-    }
+    table::list(format, "tasks", &rows, &COLUMNS, "no task is paused")?;
     Unreadable::tell(&unreadable)
 }
+
+const COLUMNS: [Column<Row>; 4] =
+    [Field("queue"), Field("task"), Field("parked"), Made("paused", |row| pauses::told(Some(&row.pause), 100))];

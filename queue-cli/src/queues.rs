@@ -8,7 +8,7 @@ use queue_core::{
     __private::error_text,
     Client, Error,
     broker::QueueStats,
-    inspect::{Aging, OperationKind, Pause, PauseOf},
+    inspect::{Aging, OperationKind, PauseOf},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -19,8 +19,13 @@ use super::{
     args::{Format, aging},
     drains::{self, DrainArgs},
     exit::{Exit, Failure, note, tell},
-    output::{print, print_json, table},
+    output::{exact, print, print_json},
     pauses::{self, PauseArgs},
+    table::{
+        self,
+        Column::{self, Field, Made},
+        Of,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -98,16 +103,6 @@ enqueue to it make it anew.")]
 /// How many queues are asked at the same time.
 const ASKED: usize = 32;
 
-#[derive(Serialize)]
-struct QueueRow {
-    queue: String,
-    paused: bool,
-    pause: Option<Pause>,
-    workers: u64,
-    lanes: u64,
-    aging_ms: Option<u64>,
-}
-
 /// A queue that cannot be read, because another program wrote to one of its keys, or because its server is out of reach. The other queues are
 /// shown without it.
 #[derive(Debug, Serialize)]
@@ -184,7 +179,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
     match command {
         QueuesCommand::List(listing) => listing.again.print(async || list(client, &listing.format).await).await,
         QueuesCommand::Pause { queues, pause, format } => {
-            each(&known(client, queues).await?, &format, async |queue| {
+            each("queues", &known(client, queues).await?, &format, async |queue| {
                 inspector.pause_as(queue, PauseOf::Queue, pause.pausing()).await?;
                 Ok((format!("{queue} is paused{}", pause.end()), json!({ "queue": queue, "paused": true })))
             })
@@ -197,7 +192,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
                 return Ok(print_json(&json!({ "queue": known, "aging_ms": every.map(in_ms) }))?);
             }
             let what = match every {
-                Some(every) => format!("a waiting job of {known} rises by one priority every {}", told(every)),
+                Some(every) => format!("a waiting job of {known} rises by one priority every {}", exact(every)),
                 None => format!("waiting jobs of {known} do not rise"),
             };
             Ok(print(&what)?)
@@ -217,7 +212,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             Ok(print(&format!("{queue} is removed"))?)
         }
         QueuesCommand::Resume { queues, format } => {
-            each(&known(client, queues).await?, &format, async |queue| {
+            each("queues", &known(client, queues).await?, &format, async |queue| {
                 inspector.resume(queue).await?;
                 Ok((format!("{queue} is resumed"), json!({ "queue": queue, "paused": false })))
             })
@@ -228,36 +223,23 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
 
 async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
     let (figures, unreadable) = self::figures(client, client.inspector().queues().await?).await?;
-    let of_each = figures.into_iter();
-    let rows: Vec<_> = of_each
-        .map(|(queue, stats)| {
-            let aging_ms = stats.aging.map(in_ms);
-            let QueueStats { paused, workers, lanes, pause, .. } = stats;
-            QueueRow { queue, paused, pause, workers, lanes, aging_ms }
-        })
-        .collect();
-    if format.json {
-        print_json(&rows)?;
-        return Unreadable::tell(&unreadable);
+    let rows: Vec<_> = figures.into_iter().map(|(queue, record)| Of { queue, record }).collect();
+    if unreadable.is_empty() || !rows.is_empty() || format.json {
+        table::list(format, "queues", &rows, &COLUMNS, &none_yet(client))?;
     }
-    if rows.is_empty() && unreadable.is_empty() {
-        note(&none_yet(client));
-        return Ok(());
-    }
-    let cells = rows.into_iter().map(|row| {
-        let aging = row.aging_ms.map(|ms| told(Duration::from_millis(ms))).unwrap_or_default();
-        [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, pauses::told(row.pause.as_ref(), 100)]
-    });
-    print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
     Unreadable::tell(&unreadable)
 }
 
+const COLUMNS: [Column<Of<QueueStats>>; 5] = [
+    Field("queue"),
+    Field("workers"),
+    Field("lanes"),
+    Made("#aging", |row| row.record.aging.map(exact).unwrap_or_default()),
+    Made("paused", |row| pauses::told(row.record.pause.as_ref(), 100)),
+];
+
 fn in_ms(every: Duration) -> u64 {
     u64::try_from(every.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn told(every: Duration) -> String {
-    humantime::format_duration(every).to_string()
 }
 
 /// One queue that must exist, or all.

@@ -6,6 +6,7 @@ use queue_core::{
     inspect::{Change, Changed, Filter, Inspector, NewOperation, Operation, QueueStats},
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     args::{Format, state_parser},
@@ -204,7 +205,7 @@ async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result
         }
     }
     if select.format.json {
-        print_json(&answers)?;
+        print_json(&json!({ "jobs": answers }))?;
     }
     problem.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
 }
@@ -277,7 +278,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
         totals.push(Total { queue, state: which.state().map(JobState::name), done, operation });
     }
     if select.format.json {
-        if select.dry_run { print_json(&looked)? } else { print_json(&totals)? }
+        if select.dry_run { print_json(&json!({ "queues": looked }))? } else { print_json(&json!({ "queues": totals }))? }
     } else if unreadable.is_empty() && looked.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
         let state = which.state().map_or_else(|| format!("can be {}", change.done()), |state| format!("is {state}"));
         note(&if which.only.is_empty() { format!("no job {state}") } else { format!("no job {state} and matches the filter") });

@@ -9,12 +9,18 @@ use queue_core::{
     schedule::{CatchUp, Overlap, Schedule, ScheduleAddress, ScheduleRecord},
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     args::{Format, duration, priority_parser, time},
     exit::{Exit, Failure, note},
-    output::{coarse, print, print_json, relative, short, table, utc},
-    queues, tasks,
+    output::{coarse, print, print_json, relative, utc},
+    queues,
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
+    tasks,
 };
 
 #[derive(Debug, Subcommand)]
@@ -22,7 +28,7 @@ pub(super) enum SchedulesCommand {
     /// List the schedules, ordered by their next tick
     #[command(after_help = "Examples:
   {bin} schedules list
-  {bin} schedules list --queue reports --json | jq -r '.[] | select(.paused) | .schedule'")]
+  {bin} schedules list --queue reports --json | jq -r '.schedules[] | select(.paused) | .schedule'")]
     List {
         /// Only this queue
         #[arg(long, value_name = "QUEUE")]
@@ -216,13 +222,14 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
             for queue in queues::chosen(client, queue.as_deref()).await? {
                 records.extend(schedules.list(&queue).await?);
             }
-            list(records, &format)
+            let none = "there are no schedules: declare one at its task, or create one with `schedules add`";
+            table::list(&format, "schedules", &records, &COLUMNS, none)
         }
         SchedulesCommand::Show { schedule, format } => show(client, &schedule, &format).await,
         SchedulesCommand::Next { schedule, n, format } => {
             let next: Vec<String> = schedules.next(&schedule, n.into()).await?.into_iter().filter_map(utc).collect();
             if format.json {
-                return Ok(print_json(&next)?);
+                return Ok(print_json(&json!({ "schedule": schedule, "ticks": next }))?);
             }
             if next.is_empty() {
                 note("it does not tick: it is paused or has ended");
@@ -239,12 +246,12 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
         }
         SchedulesCommand::Run { schedule, format } => {
             let job = schedules.run_now(&schedule).await?;
-            if format.json { Ok(print_json(&Made { job: job.to_string() })?) } else { Ok(print(&job.to_string())?) }
+            if format.json { Ok(print_json(&json!({ "job": job.to_string() }))?) } else { Ok(print(&job.to_string())?) }
         }
         SchedulesCommand::Backfill { schedule, from, to, format } => {
             let made = schedules.backfill(&schedule, from, to).await?;
             if format.json {
-                return Ok(print_json(&Filled { ticks: made.ticks, jobs: made.jobs })?);
+                return Ok(print_json(&json!({ "ticks": made.ticks, "jobs": made.jobs }))?);
             }
             let s = |n: usize| if n == 1 { "" } else { "s" };
             print(&format!("{} tick{}, {} job{} made", made.ticks, s(made.ticks), made.jobs, s(made.jobs)))?;
@@ -280,7 +287,7 @@ async fn each(
         }
         changes.push(Changed { schedule, changed });
     }
-    if format.json { Ok(print_json(&changes)?) } else { Ok(()) }
+    if format.json { Ok(print_json(&json!({ "schedules": changes }))?) } else { Ok(()) }
 }
 
 #[derive(Serialize)]
@@ -289,40 +296,22 @@ struct Changed {
     changed: bool,
 }
 
-#[derive(Serialize)]
-struct Made {
-    job: String,
-}
-
-#[derive(Serialize)]
-struct Filled {
-    ticks: usize,
-    jobs: usize,
-}
-
-fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
-    if format.json {
-        return Ok(print_json(&records)?);
-    }
-    if records.is_empty() {
-        note("there are no schedules: declare one at its task, or create one with `schedules add`");
-        return Ok(());
-    }
-    let now = SystemTime::now();
-    let rows = records.into_iter().map(|record| {
-        let next = match (&record.paused, record.next) {
-            (Some(_), _) => "paused".to_owned(),
-            (None, Some(next)) => relative(next, now),
-            (None, None) => "over".to_owned(),
-        };
-        let mut last = record.runs.first().map_or_else(String::new, |run| run.outcome.clone().unwrap_or_else(|| "runs".to_owned()));
-        if record.dead_in_a_row > 1 {
-            last.push_str(&format!(" ({} dead in a row)", record.dead_in_a_row));
-        }
-        [record.schedule.to_string(), record.task, short(&record.words, 60), record.tz, next, last, record.skipped.to_string()]
-    });
-    Ok(print(&table(["schedule", "task", "when", "zone", "next", "last", "#skipped"], rows))?)
-}
+const COLUMNS: [Column<ScheduleRecord>; 7] = [
+    Field("schedule"),
+    Field("task"),
+    Made("when", |record| record.words.clone()),
+    Made("zone", |record| record.tz.clone()),
+    Made("next", |record| match (&record.paused, record.next) {
+        (Some(_), _) => "paused".to_owned(),
+        (None, Some(next)) => relative(next, SystemTime::now()),
+        (None, None) => "over".to_owned(),
+    }),
+    Made("last", |record| {
+        let last = record.runs.first().map_or_else(String::new, |run| run.outcome.clone().unwrap_or_else(|| "runs".to_owned()));
+        if record.dead_in_a_row > 1 { format!("{last} ({} dead in a row)", record.dead_in_a_row) } else { last }
+    }),
+    Field("skipped"),
+];
 
 async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> Result<(), Failure> {
     let schedules = client.schedules();

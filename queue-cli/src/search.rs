@@ -1,7 +1,7 @@
 //! `jobs search`: pages of the matching jobs of all queues. A later call continues after the last
 //! page, even if the queues have changed.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use queue_core::{
     Client,
@@ -12,11 +12,11 @@ use serde::Serialize;
 use super::{
     args::Format,
     exit::{Failure, note},
-    jobs::{HEADINGS, cells},
-    output::{print, print_json, table},
+    jobs::COLUMNS,
+    output::{print, print_json},
     progress::Line,
     queues::{self, Unreadable},
-    terms,
+    table, terms,
 };
 
 #[derive(Debug, clap::Args)]
@@ -93,8 +93,7 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
         if answer.jobs.is_empty() {
             note(if answer.cursor.is_some() { "no matching job found so far" } else { "no such job" });
         } else {
-            let now = SystemTime::now();
-            print(&table(HEADINGS, answer.jobs.iter().map(|job| cells(job, now))))?;
+            print(&table::text(&answer.jobs, &COLUMNS))?;
         }
         if let Some(cursor) = &answer.cursor {
             note(&format!("examined {} of {} jobs; continue with --after {cursor}", answer.examined, answer.total));

@@ -10,6 +10,7 @@ use queue_core::{
     Client, Error, JobState,
     inspect::{JobRecord, Reason},
 };
+use serde_json::json;
 
 use super::{
     args::Format,
@@ -33,7 +34,7 @@ pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(
     let inspector = client.inspector();
     let record = inspector.why(&inspector.find(job).await?).await?;
     if format.json {
-        return Ok(print_json(&record.waiting)?);
+        return Ok(print_json(&json!({ "waiting": record.waiting }))?);
     }
     let now = SystemTime::now();
     let lines: Vec<String> = record.waiting.iter().map(|reason| reason_text(&record, reason, now) + &command(&record, reason)).collect();
@@ -62,7 +63,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
         records.push(record);
     }
     if format.json {
-        print_json(&records)?;
+        print_json(&json!({ "jobs": records }))?;
     }
     match dropped {
         _ if !others.is_empty() => Err(Failure::new(Exit::WrongState, format!("not done: {}", others.join(", ")))),

@@ -166,7 +166,7 @@ fn outboxes_text(outboxes: &[OutboxRecord]) -> String {
             [outbox.database.clone(), depth.queue.clone(), waiting, oldest, in_flight, refused, relay(&depth.holder)]
         }));
     }
-    let mut text = table(["outbox", "queue", "#waiting", "oldest", "#in flight", "#refused", "relay"], rows);
+    let mut text = table(&["outbox", "queue", "#waiting", "oldest", "#in flight", "#refused", "relay"], rows);
     for (problem, _) in outboxes.iter().flat_map(OutboxRecord::problems) {
         text.push_str(&format!("\n{problem}"));
     }
@@ -174,26 +174,9 @@ fn outboxes_text(outboxes: &[OutboxRecord]) -> String {
 }
 
 fn depths(rows: &[QueueStatus]) -> String {
-    table(
-        [
-            "queue",
-            "#scheduled",
-            "#ready",
-            "oldest",
-            "#active",
-            "#retry",
-            "#parked",
-            "#held",
-            "#done",
-            "#dead",
-            "#cancelled",
-            "#expired",
-            "#workers",
-            "#lanes",
-            "paused",
-        ],
-        rows.iter().map(QueueStatus::row),
-    )
+    let states = ["#scheduled", "#ready", "oldest", "#active", "#retry", "#parked", "#held", "#done", "#dead", "#cancelled", "#expired"];
+    let headings = [&["queue"], &states[..], &["#workers", "#lanes", "paused"]].concat();
+    table(&headings, rows.iter().map(QueueStatus::row))
 }
 
 #[cfg(test)]

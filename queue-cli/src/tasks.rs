@@ -1,16 +1,22 @@
 //! `tasks`: the tasks of this program.
 
+use std::time::Duration;
+
 use queue_core::{
-    __private::{HandlerDef, ParamDef, RunFn},
+    __private::{HandlerDef, RunFn},
     Registry, TaskDef,
 };
 use serde::Serialize;
 
 use super::{
     args::Format,
-    exit::{Exit, Failure, note, tell},
-    output::{exact, print, print_json, table},
+    exit::{Exit, Failure, tell},
+    output::exact,
     paused_tasks::TasksCommand,
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +37,8 @@ struct TaskRow {
     priority: &'static str,
     max_attempts: Option<u32>,
     timeout_ms: Option<u128>,
+    #[serde(skip)]
+    timeout: Option<Duration>,
     retention_ms: Option<u128>,
     blocking: bool,
     file: &'static str,
@@ -43,27 +51,12 @@ struct ParamRow {
     #[serde(rename = "type")]
     ty: &'static str,
     required: bool,
+    #[serde(skip)]
+    option: bool,
 }
 
 pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure> {
-    if format.json {
-        print_json(&registry.handlers().map(row).collect::<Vec<_>>())?;
-    } else if registry.tasks().next().is_none() {
-        note(NO_TASK);
-    } else {
-        print(&table(
-            ["task", "queue", "parameters", "attempts", "timeout"],
-            registry.tasks().map(|task| {
-                [
-                    task.name.to_owned(),
-                    task.queue.to_owned(),
-                    params(task.params),
-                    task.max_attempts.map_or_else(String::new, |attempts| attempts.to_string()),
-                    task.timeout.map_or_else(String::new, exact),
-                ]
-            }),
-        ))?;
-    }
+    table::list(format, "tasks", &registry.handlers().map(row).collect::<Vec<_>>(), &COLUMNS, NO_TASK)?;
     let duplicates = registry.duplicates();
     duplicates.iter().for_each(|problem| tell(problem));
     if duplicates.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Setup)) }
@@ -84,14 +77,20 @@ pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, 
 
 const NO_TASK: &str = "no task is linked into this program; name the crate that has them (`use shop_tasks as _;`)";
 
-/// `order_id: u64, note: Option<String>`; what has a default ends in `= …`.
-fn params(params: &[ParamDef]) -> String {
-    let told = params.iter().map(|param| match param.required || param.option {
-        true => format!("{}: {}", param.name, param.ty),
-        false => format!("{}: {} = …", param.name, param.ty),
-    });
-    told.collect::<Vec<_>>().join(", ")
-}
+const COLUMNS: [Column<TaskRow>; 5] = [
+    Made("task", |task| task.name.to_owned()),
+    Field("queue"),
+    // `order_id: u64, note: Option<String>`; a parameter with a default ends in `= …`.
+    Made("parameters", |task| {
+        let told = task.params.iter().map(|param| match param.required || param.option {
+            true => format!("{}: {}", param.name, param.ty),
+            false => format!("{}: {} = …", param.name, param.ty),
+        });
+        told.collect::<Vec<_>>().join(", ")
+    }),
+    Made("attempts", |task| task.max_attempts.map_or_else(String::new, |attempts| attempts.to_string())),
+    Made("timeout", |task| task.timeout.map_or_else(String::new, exact)),
+];
 
 fn row(handler: &'static HandlerDef) -> TaskRow {
     let task = handler.task;
@@ -99,9 +98,14 @@ fn row(handler: &'static HandlerDef) -> TaskRow {
         name: task.name,
         aliases: task.aliases,
         queue: task.queue,
-        params: task.params.iter().map(|param| ParamRow { name: param.name, ty: param.ty, required: param.required }).collect(),
+        params: task
+            .params
+            .iter()
+            .map(|param| ParamRow { name: param.name, ty: param.ty, required: param.required, option: param.option })
+            .collect(),
         priority: task.priority.name(),
         max_attempts: task.max_attempts,
+        timeout: task.timeout,
         timeout_ms: task.timeout.map(|timeout| timeout.as_millis()),
         retention_ms: task.retention.map(|retention| retention.as_millis()),
         blocking: matches!(handler.run, RunFn::Blocking(_)),

@@ -1,7 +1,6 @@
 //! `topics`: topics, the progress of their subscriptions, and the events of their logs.
 
 mod rewind;
-mod rows;
 
 use std::{
     collections::BTreeSet,
@@ -14,18 +13,19 @@ use queue_core::{
     __private::{check_name, declared_events},
     Client, Registry,
     broker::subscription_at,
-    topics::{Begin, EventInfo, Publication, Retention, TopicInfo},
+    topics::{Begin, EventInfo, Publication, Retention, SubscriptionInfo, TopicInfo},
 };
 
-use self::{
-    rewind::{RewindArgs, rewind},
-    rows::{event, row},
-};
+use self::rewind::{RewindArgs, rewind};
 use super::{
     args::{Format, header},
     enqueue::check_once,
     exit::{Exit, Failure, note},
-    output::{coarse, exact, print, print_json, relative, short, table, utc},
+    output::{coarse, exact, print, print_json, relative, utc},
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -33,7 +33,7 @@ pub(super) enum TopicsCommand {
     /// List the topics, their number of events, and their slowest subscriptions
     #[command(after_help = "Examples:
   {bin} topics list
-  {bin} topics list --json | jq -r '.[].subscriptions[] | select(.lag_seconds > 60) | .queue'")]
+  {bin} topics list --json | jq -r '.topics[].subscriptions[] | select(.lag_ms > 60000) | .queue'")]
     List {
         #[command(flatten)]
         format: Format,
@@ -57,7 +57,7 @@ pub(super) enum TopicsCommand {
     #[command(after_help = "Examples:
   {bin} topics read orders
   {bin} topics read orders --after 1700000000000-0 --limit 100
-  {bin} topics read orders --json | jq '.[].payload'")]
+  {bin} topics read orders --json | jq '.events[].payload'")]
     Read {
         /// The topic
         #[arg(value_parser = topic)]
@@ -224,7 +224,10 @@ fn begin(text: &str) -> Result<Begin, String> {
 pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        TopicsCommand::List { format } => list(inspector.topics().await?, &format),
+        TopicsCommand::List { format } => {
+            let none = "there are no topics: publish an event, or subscribe to one";
+            table::list(&format, "topics", &inspector.topics().await?, &COLUMNS, none)
+        }
         TopicsCommand::Show { topic, format } => match inspector.topic(&topic).await? {
             Some(found) => show(found, &format),
             None => Err(unknown(client, &topic).await),
@@ -235,7 +238,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             if events.is_empty() && inspector.topic(&topic).await?.is_none() {
                 return Err(unknown(client, &topic).await);
             }
-            read(events, &format)
+            table::list(&format, "events", &events, &EVENTS, "there are no events")
         }
         TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
             tell_if_new(client, &topic).await?;
@@ -330,28 +333,36 @@ fn keeps(kept: &Retention) -> String {
     format!("keeps events for {}{count}{bytes}; waits {} for slow subscriptions", exact(kept.age()), exact(kept.lag()))
 }
 
-fn list(topics: Vec<TopicInfo>, format: &Format) -> Result<(), Failure> {
-    if format.json {
-        return Ok(print_json(&topics.into_iter().map(row).collect::<Vec<_>>())?);
-    }
-    if topics.is_empty() {
-        note("there are no topics: publish an event, or subscribe to one");
-        return Ok(());
-    }
-    let rows = topics.into_iter().map(|topic| {
+const COLUMNS: [Column<TopicInfo>; 6] = [
+    Field("topic"),
+    Field("events"),
+    Field("added"),
+    Made("#subscriptions", |topic| topic.subscriptions.len().to_string()),
+    Made("slowest", |topic| {
         let slowest = topic.subscriptions.iter().max_by_key(|subscription| subscription.lag);
-        let slowest = slowest.map(|of| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) });
-        let lost: u64 = topic.subscriptions.iter().map(|subscription| subscription.lost).sum();
-        let [events, added, subscriptions, lost] =
-            [topic.events, topic.added, topic.subscriptions.len() as u64, lost].map(|n| n.to_string());
-        [topic.name, events, added, subscriptions, slowest.unwrap_or_default(), lost]
-    });
-    Ok(print(&table(["topic", "#events", "#added", "#subscriptions", "slowest", "#lost"], rows))?)
-}
+        let told = |of: &SubscriptionInfo| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) };
+        slowest.map(told).unwrap_or_default()
+    }),
+    Made("#lost", |topic| topic.subscriptions.iter().map(|subscription| subscription.lost).sum::<u64>().to_string()),
+];
+
+const SUBSCRIPTIONS: [Column<SubscriptionInfo>; 11] = [
+    Field("subscription"),
+    Made("#unread", |of| of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string())),
+    Field("lag_ms"),
+    Field("waiting"),
+    Field("active"),
+    Field("retry"),
+    Field("parked"),
+    Field("dead"),
+    Field("lost"),
+    Field("workers"),
+    Field("types"),
+];
 
 fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
     if format.json {
-        return Ok(print_json(&row(topic))?);
+        return Ok(print_json(&topic)?);
     }
     let now = SystemTime::now();
     let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
@@ -367,25 +378,14 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
         note("it has no subscriptions");
         return Ok(());
     }
-    let mut told = Vec::new();
-    let rows: Vec<_> = topic
-        .subscriptions
-        .into_iter()
-        .map(|of| {
-            if of.skipped > 0 {
-                told.push(format!("{} has skipped {} events of types that it did not know", of.name, of.skipped));
-            }
-            told.extend(of.stands_because().map(|why| format!("{} is stopped: {why}", of.name)));
-            let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
-            let [waiting, active, retry, parked, dead, lost, workers] =
-                [of.waiting, of.active, of.retry, of.parked, of.dead, of.lost, of.workers].map(|n| n.to_string());
-            [of.name, behind, coarse(of.lag), waiting, active, retry, parked, dead, lost, workers, short(&of.types.join(", "), 40)]
-        })
-        .collect();
-    let columns = ["subscription", "#unread", "#lag", "#waiting", "#active", "#retry", "#parked", "#dead", "#lost", "#workers", "types"];
-    print(&format!("\n{}", table(columns, rows)))?;
-    for line in told {
-        note(&line);
+    print(&format!("\n{}", table::text(&topic.subscriptions, &SUBSCRIPTIONS)))?;
+    for of in &topic.subscriptions {
+        if of.skipped > 0 {
+            note(&format!("{} has skipped {} events of types that it did not know", of.name, of.skipped));
+        }
+        if let Some(why) = &of.stands_because {
+            note(&format!("{} is stopped: {why}", of.name));
+        }
     }
     Ok(())
 }
@@ -411,17 +411,10 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     Ok(print(&published.id.to_string())?)
 }
 
-fn read(events: Vec<EventInfo>, format: &Format) -> Result<(), Failure> {
-    if format.json {
-        return Ok(print_json(&events.into_iter().map(event).collect::<Vec<_>>())?);
-    }
-    if events.is_empty() {
-        note("there are no events");
-        return Ok(());
-    }
-    let rows = events.into_iter().map(|event| {
-        let payload = event.payload.unwrap_or_else(|problem| format!("({problem})"));
-        [event.position, utc(event.at).unwrap_or_default(), event.event, event.group.unwrap_or_default(), short(&payload, 60)]
-    });
-    Ok(print(&table(["position", "added", "type", "group", "payload"], rows))?)
-}
+const EVENTS: [Column<EventInfo>; 5] = [
+    Field("position"),
+    Made("added", |event| utc(event.at).unwrap_or_default()),
+    Field("type"),
+    Field("group"),
+    Made("payload", |event| event.payload.clone().unwrap_or_else(|problem| format!("({problem})"))),
+];

@@ -8,17 +8,21 @@ use clap::Subcommand;
 use queue_core::{
     Client,
     broker::{ProcessId, bytes},
-    inspect::{JobRecord, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord},
+    inspect::{JobRecord, WorkerJobs, WorkerMode, WorkerRecord},
 };
 
 use self::ask::AskArgs;
 use super::{
     again::{Again, QueueArgs},
     args::Format,
-    exit::{Exit, Failure, note},
+    exit::{Exit, Failure},
     logs,
     output::{coarse, plain, print, print_json, relative, short, table},
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -71,31 +75,27 @@ const ALIVE: usize = 10;
 /// Most queues of a worker that a table names.
 const NAMED: usize = 3;
 
-fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 13] {
-    let over = if worker.lease_left.is_zero() { ", lease expired" } else { "" };
-    [
-        worker.id.to_string(),
-        worker.host.clone(),
-        if worker.pid == 0 { String::new() } else { worker.pid.to_string() },
-        worker.release.clone(),
-        named(&worker.queues),
-        worker.task_count.to_string(),
-        worker.lanes.to_string(),
-        worker.load.map_or_else(unknown, |load| format!("{}/{}", load.busy, load.slots)),
-        memory(worker.load),
-        cpu(worker.load),
-        mode(worker),
-        worker.since.map_or_else(String::new, |since| relative(since, now)),
-        format!("{} ago{over}", coarse(worker.lease_age)),
-    ]
-}
+const COLUMNS: [Column<WorkerRecord>; 13] = [
+    Field("worker"),
+    Field("host"),
+    Made("#pid", |worker| if worker.pid == 0 { String::new() } else { worker.pid.to_string() }),
+    Field("release"),
+    Field("queues"),
+    Made("#tasks", |worker| worker.task_count.to_string()),
+    Field("lanes"),
+    Made("#busy", |worker| worker.load.map_or_else(unknown, |load| format!("{}/{}", load.busy, load.slots))),
+    Made("#memory", |worker| worker.load.and_then(|load| load.memory).map_or_else(unknown, bytes)),
+    Made("#cpu", |worker| worker.load.and_then(|load| load.cores()).map_or_else(unknown, |cores| format!("{cores:.2}"))),
+    Made("mode", mode),
+    Made("since", |worker| worker.since.map_or_else(String::new, |since| relative(since, SystemTime::now()))),
+    Made("heard", |worker| {
+        let over = if worker.lease_left.is_zero() { ", lease expired" } else { "" };
+        format!("{} ago{over}", coarse(worker.lease_age))
+    }),
+];
 
 fn unknown() -> String {
     "unknown".to_owned()
-}
-
-fn memory(load: Option<WorkerLoad>) -> String {
-    load.and_then(|load| load.memory).map_or_else(unknown, bytes)
 }
 
 /// How it works, and what it was asked and has not taken in. Most work: a table says nothing of them.
@@ -105,11 +105,6 @@ fn mode(worker: &WorkerRecord) -> String {
         Some(ask) => format!("{mode}{}asked: {}", if mode.is_empty() { "" } else { ", " }, ask.mode),
         None => mode,
     }
-}
-
-/// In cores.
-fn cpu(load: Option<WorkerLoad>) -> String {
-    load.and_then(|load| load.cores()).map_or_else(unknown, |cores| format!("{cores:.2}"))
 }
 
 /// The first of some queues, and how many more there are.
@@ -140,17 +135,7 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
             }
         }
     }
-    if args.format.json {
-        print_json(&workers)?;
-    } else if workers.is_empty() {
-        note("no worker is registered");
-    } else {
-        let now = SystemTime::now();
-        print(&table(
-            ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "#busy", "#memory", "#cpu", "mode", "since", "heard"],
-            workers.iter().map(|worker| cells(worker, now)),
-        ))?;
-    }
+    table::list(&args.format, "workers", &workers, &COLUMNS, "no worker is registered")?;
     Unreadable::tell(&unreadable)
 }
 
@@ -195,28 +180,14 @@ async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Fai
 }
 
 fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
-    let [id, host, pid, release, queues, tasks, _, busy, memory, cpu, mode, since, heard] = cells(worker, now);
-    let facts = [
-        ("worker", id),
-        ("host", host),
-        ("pid", pid),
-        ("release", release),
-        ("queues", queues),
-        ("tasks", tasks),
-        ("slots", busy),
-        ("memory", memory),
-        ("cpu", cpu),
-        ("mode", mode),
-        ("since", since),
-        ("heard", heard),
-    ];
+    let facts = table::facts(worker, &COLUMNS);
     let mut lines: Vec<String> =
         facts.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name:<9}{}", plain(value))).collect();
     lines.push(String::new());
     if held.jobs.is_empty() {
         lines.push("no job runs on it".to_owned());
     } else {
-        lines.push(table(["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
+        lines.push(table(&["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
     }
     if !held.is_whole {
         lines.push("more jobs of it are not shown".to_owned());

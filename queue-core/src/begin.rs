@@ -1,5 +1,9 @@
 //! Where a subscription to a topic begins.
 
+use serde::{Serialize, Serializer};
+
+use crate::json;
+
 /// Where a new subscription begins to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
@@ -30,8 +34,18 @@ impl Begin {
     }
 }
 
+impl Serialize for Begin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Begin::AtMs(at) => json::utc_of_ms(at, serializer),
+            _ => serializer.serialize_str(&self.stored()),
+        }
+    }
+}
+
 /// What a subscription does with an event of a type that none of its workers knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unknown {
     /// It is parked until a release knows its type.
     #[default]

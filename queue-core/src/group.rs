@@ -4,6 +4,8 @@ mod check;
 
 use std::{cmp::Ordering, fmt, str::FromStr, sync::Arc};
 
+use serde::Serialize;
+
 use crate::{
     error::{Error, Result},
     text::cut,
@@ -85,7 +87,8 @@ impl FromStr for GroupName {
 }
 
 /// Whether the jobs of a group run one after the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum GroupOrder {
     /// As many run at once as the cap allows.
@@ -140,7 +143,7 @@ impl FromStr for GroupOrder {
 
 /// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others) says, or else as code [declares](RuleOf::Declared) it, or else as
 /// the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GroupRule {
     /// How often it is served, for one time that a group of weight 1 is: 1 to 1000. Default: 1.
@@ -282,6 +285,8 @@ impl fmt::Display for RuleOf {
         }
     }
 }
+
+crate::address::serde_as_text!(GroupName);
 
 #[cfg(test)]
 mod tests {

@@ -138,6 +138,7 @@ mod inject;
 pub mod inspect;
 mod inspector;
 mod io;
+mod json;
 mod key;
 mod limit;
 mod middleware;

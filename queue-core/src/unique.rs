@@ -159,6 +159,8 @@ pub fn superseded_by(id: &JobId) -> String {
     format!("superseded by {id}")
 }
 
+crate::address::serde_as_text!(UniqueKey);
+
 #[cfg(test)]
 mod tests {
     use super::*;

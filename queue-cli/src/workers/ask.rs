@@ -72,7 +72,7 @@ impl Told {
     }
 
     fn end(&self) -> io::Result<()> {
-        if self.json { print_json(&self.rows) } else { Ok(()) }
+        if self.json { print_json(&json!({ "workers": self.rows })) } else { Ok(()) }
     }
 }
 

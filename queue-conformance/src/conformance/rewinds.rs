@@ -201,7 +201,7 @@ pub async fn half_a_rewind_reads_nothing(bed: Bed) {
     assert!(!subscribe(&bed, "billing", Begin::Now).await, "it is there");
     assert!(subscription(&bed, "billing").await.rewinding);
     let shown = bed.inspector().topic(&bed.queue).await.expect("it is answered").expect("it exists");
-    assert!(shown.subscriptions[0].stands_because().is_some_and(|why| why.contains("a rewind is under way")));
+    assert!(shown.subscriptions[0].stands_because.as_ref().is_some_and(|why| why.contains("a rewind is under way")));
     // What was read before the first of them is let go of by the second.
     assert_eq!(preview(&bed, Begin::Start).await.again, 2);
     assert_eq!(rewind(&bed, Begin::Start).await, (2, 0));

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::Serialize;
+
 use super::ProcessId;
 use crate::{
     codec,
@@ -16,7 +18,8 @@ const VERSION: u64 = 1;
 const BY_MAX: usize = 256;
 
 /// How a worker works, or is asked to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerMode {
     /// It claims jobs and runs them.
@@ -56,14 +59,8 @@ impl fmt::Display for WorkerMode {
     }
 }
 
-impl serde::Serialize for WorkerMode {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 /// What a worker is asked for. The latest counts, which has the largest number; a worker takes each in once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerAsk {
     /// Grows with each request to this worker.

@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{MAX_ITEMS, Pause};
 use crate::{
     address::{JobId, check_queue},
     error::{Error, Result},
     group::{GroupName, GroupRule, RuleOf},
+    json,
 };
 
 /// By how much the virtual start of a group of weight 1 grows with a job of it that is claimed.
@@ -194,22 +195,25 @@ impl GroupList {
 }
 
 /// A group as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoredGroup {
     /// Its name.
+    #[serde(rename = "group")]
     pub name: GroupName,
     /// How many jobs of it are ready.
     pub ready: u64,
     /// How many run: the slots that it holds.
     pub active: u64,
     /// Its own rule.
+    #[serde(flatten)]
     pub rule: GroupRule,
     /// If it is paused: by whom, since when, why and until when.
     pub pause: Option<Pause>,
     /// Of an ordered group: the job that holds its line.
     pub held_by: Option<JobId>,
     /// How long ago its oldest ready job could start for the first time, as [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
+    #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
 }
 
@@ -227,7 +231,7 @@ impl StoredGroup {
 }
 
 /// Groups of a queue.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct GroupPage {
     /// The groups.
@@ -235,15 +239,22 @@ pub struct GroupPage {
     /// The default rule of all groups, as an operator has set it.
     pub others: GroupRule,
     /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is [`declared`](Self::declared).
+    #[serde(rename = "declared", serialize_with = "declared")]
     pub stored_declared: String,
     /// The rule of jobs without a group.
     pub plain: GroupRule,
     /// Behind which group the next page begins.
     pub next: Option<GroupName>,
     /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which they will start; suspects last.
+    #[serde(skip)]
     pub line: Vec<JobId>,
     /// The broker's time, in milliseconds since 1970: a pause whose end has passed is found by the next claim.
+    #[serde(skip)]
     pub now_ms: i64,
+}
+
+fn declared<S: Serializer>(stored: &str, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    GroupRule::of_stored(stored).serialize(serializer)
 }
 
 impl GroupPage {

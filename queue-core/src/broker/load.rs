@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use super::{WorkerMode, between};
 use crate::codec;
+use crate::json;
 
 /// The first element of a load as stored.
 const VERSION: u64 = 1;
@@ -13,7 +16,7 @@ const VERSION: u64 = 1;
 ///
 /// Memory and CPU are those of its whole process. Each of several workers in one process reports
 /// the load of the whole process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerLoad {
     /// Resident memory of its process, in bytes. `None` if its system does not report it.
@@ -21,6 +24,7 @@ pub struct WorkerLoad {
     /// CPU time that its process has used since the beat before, in thousandths of one core: 1,500
     /// is one core and a half. `None` if its system does not report it, or before the second
     /// heartbeat.
+    #[serde(rename = "cpu", serialize_with = "cores")]
     pub cpu_millis: Option<u64>,
     /// How many of its slots hold a job.
     pub busy: u64,
@@ -31,11 +35,20 @@ pub struct WorkerLoad {
     /// The number of the last request that it has taken in; 0 before the first. See [`WorkerAsk`](super::WorkerAsk).
     pub heard: u64,
     /// How long ago it was reported, by the broker's clock.
+    #[serde(rename = "age_ms", serialize_with = "json::ms")]
     pub age: Duration,
 }
 
 /// A load as stored: a MessagePack array. The broker's time is the last element, so that a broker can append it.
 type Stored = (u64, Option<u64>, Option<u64>, u64, u64, u8, u64, i64);
+
+fn in_cores(millis: u64) -> f64 {
+    f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0
+}
+
+fn cores<S: Serializer>(millis: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    millis.map(in_cores).serialize(serializer)
+}
 
 impl WorkerLoad {
     /// A worker with `slots` slots, of which `busy` hold a job. Nothing is known of the memory and the CPU of its process.
@@ -59,7 +72,7 @@ impl WorkerLoad {
 
     /// The CPU that it uses, in cores.
     pub fn cores(&self) -> Option<f64> {
-        self.cpu_millis.map(|millis| f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0)
+        self.cpu_millis.map(in_cores)
     }
 
     /// As stored, up to the last element: the time follows.

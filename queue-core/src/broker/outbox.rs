@@ -5,12 +5,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Serialize, Serializer};
 
 use super::{TEXT_MAX, worker::between};
 use crate::{
     codec,
     error::{Error, Result},
+    json,
     text::cut,
 };
 
@@ -43,29 +44,34 @@ const VERSION: u64 = 1;
 ///
 /// It is [`Serialize`](serde::Serialize): `outbox` (the identity), `database`, the sums `waiting`, `refused` and `in_flight`, `oldest_ms`, `max_rows`,
 /// `max_age_ms`, `queues`, `reported_at` as RFC 3339 in UTC, `report_age_ms` and `stale`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct OutboxRecord {
     /// The identity of its database, in hexadecimal.
+    #[serde(rename = "outbox")]
     pub id: String,
     /// The name of its database, without a password.
     pub database: String,
     /// New rows of a queue are refused beyond this number of them.
     pub max_rows: u64,
     /// New rows of a queue are refused while its oldest row is older than this.
+    #[serde(rename = "max_age_ms", serialize_with = "json::ms")]
     pub max_age: Option<Duration>,
     /// Its queues and topics, sorted by name: at most [`OUTBOX_QUEUES`], those with the most rows, and the others as [`OTHER_QUEUES`].
     pub queues: Vec<OutboxDepth>,
     /// When it was reported, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub reported_at: SystemTime,
     /// How long ago that was, by the broker's clock.
+    #[serde(rename = "report_age_ms", serialize_with = "json::ms")]
     pub age: Duration,
 }
 
 /// A queue of an [`OutboxRecord`].
 ///
 /// It is [`Serialize`](serde::Serialize): `queue`, `waiting`, `refused`, `in_flight`, `oldest_ms`, `holder` and `full`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxDepth {
     /// Its name, or `@` and the name of a topic.
@@ -77,6 +83,7 @@ pub struct OutboxDepth {
     /// Rows of the request in flight.
     pub in_flight: u64,
     /// The age of the oldest row that is not sent, by the clock of the database.
+    #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
     /// The relay that has the lease: its host and process.
     pub holder: Option<String>,
@@ -270,35 +277,26 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Serialize for OutboxRecord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("OutboxRecord", 12)?;
-        fields.serialize_field("outbox", &self.id)?;
-        fields.serialize_field("database", &self.database)?;
-        fields.serialize_field("waiting", &self.waiting())?;
-        fields.serialize_field("refused", &self.refused())?;
-        fields.serialize_field("in_flight", &self.in_flight())?;
-        fields.serialize_field("oldest_ms", &self.oldest().map(millis))?;
-        fields.serialize_field("max_rows", &self.max_rows)?;
-        fields.serialize_field("max_age_ms", &self.max_age.map(millis))?;
-        fields.serialize_field("queues", &self.queues)?;
-        fields.serialize_field("reported_at", &humantime::format_rfc3339_millis(self.reported_at).to_string())?;
-        fields.serialize_field("report_age_ms", &millis(self.age))?;
-        fields.serialize_field("stale", &self.is_stale())?;
-        fields.end()
-    }
-}
-
-impl Serialize for OutboxDepth {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("OutboxDepth", 7)?;
-        fields.serialize_field("queue", &self.queue)?;
-        fields.serialize_field("waiting", &self.waiting)?;
-        fields.serialize_field("refused", &self.refused)?;
-        fields.serialize_field("in_flight", &self.in_flight)?;
-        fields.serialize_field("oldest_ms", &self.oldest.map(millis))?;
-        fields.serialize_field("holder", &self.holder)?;
-        fields.serialize_field("full", &self.full)?;
-        fields.end()
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            #[serde(flatten, serialize_with = "OutboxRecord::serialize")]
+            record: &'a OutboxRecord,
+            waiting: u64,
+            refused: u64,
+            in_flight: u64,
+            oldest_ms: Option<u64>,
+            stale: bool,
+        }
+        Whole {
+            record: self,
+            waiting: self.waiting(),
+            refused: self.refused(),
+            in_flight: self.in_flight(),
+            oldest_ms: self.oldest().map(millis),
+            stale: self.is_stale(),
+        }
+        .serialize(serializer)
     }
 }
 

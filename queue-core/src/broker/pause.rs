@@ -6,13 +6,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::Serialize;
 
 use super::{Due, GROUP_RULES, LONGEST};
 use crate::{
     address::{check_name, check_queue},
     error::{Error, Result},
     group::{GroupName, GroupRule},
+    json,
     text::cut,
 };
 
@@ -217,12 +218,14 @@ impl SetPause {
 
 /// A pause that holds: who paused, when, why and until when. A `None` field is unknown, or was not
 /// given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pause {
     /// Since when, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub since: Option<SystemTime>,
     /// When it ends by itself, by the broker's clock; `None`: it lasts until it is resumed.
+    #[serde(serialize_with = "json::utc")]
     pub until: Option<SystemTime>,
     /// Why.
     pub reason: Option<String>,
@@ -286,17 +289,6 @@ impl fmt::Display for Pause {
             write!(f, " by {by}")?;
         }
         self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
-    }
-}
-
-impl Serialize for Pause {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Pause", 4)?;
-        fields.serialize_field("since", &self.since.and_then(printed))?;
-        fields.serialize_field("until", &self.until.and_then(printed))?;
-        fields.serialize_field("reason", &self.reason)?;
-        fields.serialize_field("by", &self.by)?;
-        fields.end()
     }
 }
 
@@ -379,7 +371,7 @@ mod tests {
         assert_eq!(Pause::of_stored("1:2").reason.as_deref(), Some("1:2"));
         assert_eq!(known.to_string(), "paused until 1970-01-01T00:01:01Z by ada: a \"move\": p:\0ä");
         let json = serde_json::to_string(&Pause { reason: None, ..known }).unwrap();
-        assert_eq!(json, r#"{"since":"1970-01-01T00:00:01Z","until":"1970-01-01T00:01:01Z","reason":null,"by":"ada"}"#);
+        assert_eq!(json, r#"{"since":"1970-01-01T00:00:01.000Z","until":"1970-01-01T00:01:01.000Z","reason":null,"by":"ada"}"#);
         assert_eq!(
             (Pause::default().to_string(), Pause::of_rule("3::::p7::[null,\"x\"]").unwrap().to_string()),
             ("paused".into(), "paused: x".into())

@@ -7,12 +7,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Serialize, Serializer};
 
 use super::{JobState, OutboxRecord, Pause};
 use crate::{
     address::serde_as_text,
     error::{Error, Result},
+    json,
 };
 
 /// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::inspect::Inspector::stats).
@@ -35,7 +36,7 @@ use crate::{
 /// # Ok(()) }
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct QueueStats {
     /// Registered lanes whose lease has not run out. A worker has up to four lanes for each queue.
@@ -48,23 +49,29 @@ pub struct QueueStats {
     /// [`Inspector::stats`](crate::inspect::Inspector::stats) sets it; a broker does not.
     pub pause: Option<Pause>,
     /// How often its jobs rise by one priority while they wait; `None`: they do not.
+    #[serde(rename = "aging_ms", serialize_with = "json::ms")]
     pub aging: Option<Duration>,
     /// When the broker was last found to have lost data of this queue, or to have been restored
     /// from an older copy (flush, backup, failover): a worker with an unexpired lease registered
     /// again, because the broker did not know it. By the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub lost_at: Option<SystemTime>,
     /// How long ago the oldest ready job could start for the first time: the oldest of the first
     /// jobs of each priority, including those of the ten groups that are next in turn, or else of
     /// ten others, which may be paused or full. By the broker's clock. `None` if no job is ready,
     /// or if it is not known: not of a job that has failed or snoozed before, and not of a task
     /// whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
+    #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
     /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first queue of the worker, another relay in the first queue
     /// of its outbox. [`OutboxRecord::merged`] joins those of several queues.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxRecord>,
     /// Without those that are 0.
+    #[serde(serialize_with = "of_states")]
     jobs: BTreeMap<JobState, u64>,
     /// Without those that are 0.
+    #[serde(serialize_with = "of_counters")]
     counters: BTreeMap<Counter, u64>,
 }
 
@@ -131,28 +138,13 @@ fn set<K: Ord>(map: &mut BTreeMap<K, u64>, key: K, value: u64) {
     }
 }
 
-impl Serialize for QueueStats {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
-        let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
-        let mut fields = serializer.serialize_struct("QueueStats", 10)?;
-        fields.serialize_field("jobs", &jobs)?;
-        fields.serialize_field("counters", &counters)?;
-        fields.serialize_field("lanes", &self.lanes)?;
-        fields.serialize_field("workers", &self.workers)?;
-        fields.serialize_field("paused", &self.paused)?;
-        fields.serialize_field("pause", &self.pause)?;
-        fields.serialize_field("aging_ms", &self.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))?;
-        fields.serialize_field("lost_at", &self.lost_at.map(|at| humantime::format_rfc3339_millis(at).to_string()))?;
-        let oldest_ms = self.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        fields.serialize_field("oldest_ms", &oldest_ms)?;
-        if self.outboxes.is_empty() {
-            fields.skip_field("outboxes")?;
-        } else {
-            fields.serialize_field("outboxes", &self.outboxes)?;
-        }
-        fields.end()
-    }
+/// All states, with a 0 for those that have no job.
+fn of_states<S: Serializer>(jobs: &BTreeMap<JobState, u64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(JobState::ALL.map(|state| (state, jobs.get(&state).copied().unwrap_or(0))))
+}
+
+fn of_counters<S: Serializer>(counters: &BTreeMap<Counter, u64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(Counter::ALL.map(|counter| (counter, counters.get(&counter).copied().unwrap_or(0))))
 }
 
 /// Jobs at the head of each priority, at most, of which one with a known age is looked for. For brokers.

@@ -8,9 +8,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde::{Serialize, Serializer};
+
 use crate::{
     address::{JobId, check_name},
     error::{Error, Result},
+    json,
 };
 pub use crate::{
     address::{subscription_address, subscription_at, topic_address, topic_at},
@@ -84,16 +87,26 @@ impl Subscribe {
 }
 
 /// What a topic keeps. A field of `None` is not changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retention {
     /// Remove events older than this.
+    #[serde(rename = "age_ms", serialize_with = "age_or_default")]
     pub age: Option<Duration>,
     /// Keep at most this number of events; the oldest are removed first.
     pub count: Option<u64>,
     /// Events may go while the log has more bytes than that, the oldest first. The size of a log is known about, not exactly.
     pub bytes: Option<u64>,
     /// How long an event is kept for subscriptions that have not read it.
+    #[serde(rename = "lag_ms", serialize_with = "lag_or_default")]
     pub lag: Option<Duration>,
+}
+
+fn age_or_default<S: Serializer>(age: &Option<Duration>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    json::ms(&age.unwrap_or(DEFAULT_AGE), serializer)
+}
+
+fn lag_or_default<S: Serializer>(lag: &Option<Duration>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    json::ms(&lag.unwrap_or(DEFAULT_LAG), serializer)
 }
 
 impl Retention {

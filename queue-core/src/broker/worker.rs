@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::Serialize;
+
 use super::{ProcessId, WorkerAsk, WorkerLoad, WorkerMode};
+use crate::json;
 use crate::{codec, text::cut};
 
 /// Most names of tasks in a record. Further tasks are only counted.
@@ -95,10 +98,11 @@ fn decode(record: &[u8]) -> Option<Stored> {
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the id as `worker`, `since` as RFC
 /// 3339 in UTC, durations in milliseconds (`lease_age_ms`, `lease_left_ms`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerRecord {
     /// Its id, which is random for each start of a worker.
+    #[serde(rename = "worker")]
     pub id: ProcessId,
     /// The name of its host. Empty if it is unknown.
     pub host: String,
@@ -113,16 +117,20 @@ pub struct WorkerRecord {
     /// The queues with which it is registered, sorted by name.
     pub queues: Vec<String>,
     /// Since when it is registered, by the broker's clock: in the first of several queues. `None` if its record cannot be read.
+    #[serde(serialize_with = "json::utc")]
     pub since: Option<SystemTime>,
     /// How many lanes it has in these queues.
     pub lanes: u64,
     /// How long ago it was last heard of, by the broker's clock: the age of its newest lease or of its load. A worker that stops ends its leases, and says so.
+    #[serde(rename = "lease_age_ms", serialize_with = "json::ms")]
     pub lease_age: Duration,
     /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and the worker has stopped or is out of reach.
+    #[serde(rename = "lease_left_ms", serialize_with = "json::ms")]
     pub lease_left: Duration,
     /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was heard of it, or not in the queues that were read.
     pub load: Option<WorkerLoad>,
     /// The queue in which it has said so: where it hears what it is [asked](crate::inspect::Inspector::ask_worker).
+    #[serde(skip)]
     pub speaks_in: Option<String>,
     /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
     pub asked: Option<WorkerAsk>,
@@ -322,5 +330,29 @@ mod tests {
         let load = worker.load.expect("it has said what it uses");
         assert_eq!((load.busy, load.age), (3_000, Duration::from_secs(7)), "what was said last");
         assert_eq!(worker.speaks_in.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_worker_is_printed_in_full() {
+        let lane = LaneLease { process: "00000000000000ff".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
+        let info = WorkerInfo::new("web-1", 4711, "v42", ["orders.close"]);
+        let load = WorkerLoad::new(3, 8).using(Some(48_234_496), Some(1_250)).working(WorkerMode::Quiet, 1).stored(2_500);
+        let stored = StoredWorker {
+            record: Some(info.stored(1_700_000_000_123)),
+            load: Some(load),
+            asked: Some(WorkerAsk::new(2, WorkerMode::Stopping, "ada").encoded()),
+        };
+        let worker = WorkerRecord::of_lanes("orders", 4_000, [lane.clone()], |_| stored.clone()).remove(0);
+        let expected = serde_json::json!({
+            "worker": "00000000000000ff", "host": "web-1", "pid": 4711, "release": "v42", "queues": ["orders"],
+            "tasks": ["orders.close"], "task_count": 1, "lanes": 1, "since": "2023-11-14T22:13:20.123Z",
+            "lease_age_ms": 1_500, "lease_left_ms": 27_000,
+            "load": { "memory": 48_234_496, "cpu": 1.25, "busy": 3, "slots": 8, "mode": "quiet", "heard": 1, "age_ms": 1_500 },
+            "asked": { "number": 2, "mode": "stopping", "by": "ada" },
+        });
+        assert_eq!(serde_json::to_value(&worker).unwrap(), expected);
+        let mute = WorkerRecord::of_lanes("orders", 4_000, [lane], |_| StoredWorker::default()).remove(0);
+        let mute = serde_json::to_value(&mute).unwrap();
+        assert!(mute["since"].is_null() && mute["load"].is_null(), "{mute}");
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     broker::{DynBroker, JobState, StoredTransition, after, on_broker},
     error::{Error, Result},
     inspector::Filter,
+    json,
     text::plain,
 };
 
@@ -53,7 +54,7 @@ pub enum Watched {
 #[non_exhaustive]
 pub struct Transition {
     /// When, by the broker's clock.
-    #[serde(serialize_with = "crate::inspector::utc_time")]
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
     /// The job.
     pub job: JobAddress,

@@ -6,23 +6,28 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::Serialize;
+
 use super::Inspector;
 use crate::{
     address::{JobAddress, check_name, check_queue},
     broker::{DynBroker, LimitKey, LimitKeys, LimitRecord, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
     error::{Error, Result},
+    json,
 };
 
 /// So often a change is tried while others change the same limit.
 const TRIES: u32 = 50;
 
 /// A limit of a queue, as people read it. From [`Inspector::limits`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitInfo {
     /// Its name.
+    #[serde(rename = "limit")]
     pub name: String,
     /// What holds: what was set, and for the rest what is declared.
+    #[serde(flatten)]
     pub rule: LimitRule,
     /// What code declares.
     pub declared: Option<LimitRule>,
@@ -37,12 +42,13 @@ pub struct LimitInfo {
 }
 
 /// A key of a limit, as people read it: jobs of one account, of one tenant. From [`Inspector::limit_keys`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitKeyInfo {
     /// As the broker has it.
     pub key: LimitKey,
     /// By which values, as a job of it says; empty for the whole queue, `None` if no job could be asked.
+    #[serde(rename = "by")]
     pub text: Option<String>,
     /// What holds.
     pub rule: LimitRule,
@@ -55,6 +61,7 @@ pub struct LimitKeyInfo {
     /// A job that waits for it.
     pub next: Option<JobAddress>,
     /// Until when its rate lets nothing start.
+    #[serde(serialize_with = "json::utc")]
     pub until: Option<SystemTime>,
 }
 

@@ -1,5 +1,5 @@
-//! Inspection and administration of jobs and queues. `record` is the readable form of a job, `json`
-//! its printed form. `change` changes jobs, `edit` edits a waiting job, `duplicate` copies one, and
+//! Inspection and administration of jobs and queues. `record` is the readable form of a job.
+//! `change` changes jobs, `edit` edits a waiting job, `duplicate` copies one, and
 //! `clear` cancels the jobs of a group. `walk` lists all jobs of a state, `search` finds matching
 //! jobs in all queues, and `why` lists the reasons why a job does not run. `workers` lists workers,
 //! `held` lists the jobs of a worker, and `ask` sends requests to it. `operations` changes all
@@ -18,7 +18,6 @@ mod exposition;
 mod filter;
 mod groups;
 mod held;
-mod json;
 mod limits;
 mod operations;
 mod pauses;
@@ -34,7 +33,7 @@ mod walk;
 mod why;
 mod workers;
 
-pub(crate) use self::waits::until_ended;
+pub(crate) use self::{seen::SeenQueues, waits::until_ended};
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
@@ -55,10 +54,6 @@ pub use self::{
     topics::{EventInfo, SubscriptionInfo, TopicInfo},
     walk::Walk,
     why::waiting_in,
-};
-pub(crate) use self::{
-    json::{utc, utc_time},
-    seen::SeenQueues,
 };
 
 use std::{sync::Arc, time::Duration};

@@ -2,28 +2,32 @@
 
 use std::{fmt, time::SystemTime};
 
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
 
-use super::{Running, utc};
+use super::Running;
 use crate::{
     address::JobId,
     broker::{GroupName, JobState, Pause, Rate},
+    json,
 };
 
 /// Why a job does not run, or that it does. From [`Inspector::why`](crate::inspect::Inspector::why).
 ///
 /// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and `holders` where there are any.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self", tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
     /// Its time has not come: it was enqueued with a delay, or has snoozed or repeated.
     NotDue {
         /// When it is due; `None` if that cannot be read.
+        #[serde(skip)]
         until: Option<SystemTime>,
     },
     /// It failed, and waits for its next attempt.
     Retry {
         /// When that is; `None` if that cannot be read.
+        #[serde(skip)]
         until: Option<SystemTime>,
         /// How many attempts have failed.
         failures: u32,
@@ -31,8 +35,10 @@ pub enum Reason {
     /// Another job has its unique key. It waits until that one has ended.
     KeyHeld {
         /// The job that has the key.
+        #[serde(skip)]
         holder: Option<JobId>,
         /// The earliest time at which it starts even then.
+        #[serde(skip)]
         until: Option<SystemTime>,
     },
     /// No live worker knows its task. It is parked.
@@ -47,6 +53,7 @@ pub enum Reason {
         /// The releases that have failed.
         releases: Vec<String>,
         /// When it becomes a dead letter.
+        #[serde(skip)]
         until: Option<SystemTime>,
     },
     /// Its queue is paused.
@@ -84,6 +91,7 @@ pub enum Reason {
         /// How many run.
         running: u64,
         /// Some of these.
+        #[serde(skip)]
         holders: Vec<JobId>,
     },
     /// Its group is ordered, and an earlier job has not ended.
@@ -91,6 +99,7 @@ pub enum Reason {
         /// The group.
         group: GroupName,
         /// The earlier job.
+        #[serde(skip)]
         holder: JobId,
     },
     /// All slots of a limit are held.
@@ -104,6 +113,7 @@ pub enum Reason {
         /// How many run.
         running: u64,
         /// Some of these.
+        #[serde(skip)]
         holders: Vec<JobId>,
     },
     /// The rate of a limit lets it start later, or a handler has ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited).
@@ -115,6 +125,7 @@ pub enum Reason {
         /// The rate, if the limit has one.
         rate: Option<Rate>,
         /// When the next job of this cost may start, if no other takes that start.
+        #[serde(skip)]
         until: Option<SystemTime>,
     },
     /// A process crashed while it ran, so it starts only in a process without another such job.
@@ -133,6 +144,7 @@ pub enum Reason {
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.
     Reclaiming {
         /// When its lease ended; `None` if the broker does not know its lane.
+        #[serde(serialize_with = "json::utc")]
         since: Option<SystemTime>,
     },
     /// It runs.
@@ -142,6 +154,7 @@ pub enum Reason {
         /// How.
         state: JobState,
         /// When.
+        #[serde(serialize_with = "json::utc")]
         at: Option<SystemTime>,
     },
 }
@@ -331,60 +344,18 @@ fn count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
-struct InUtc(SystemTime);
-
-impl Serialize for InUtc {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        utc(&Some(self.0), serializer)
-    }
-}
-
 impl Serialize for Reason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("reason", self.name())?;
-        map.serialize_entry("text", &self.to_string())?;
-        if let Some(until) = self.until() {
-            map.serialize_entry("until", &InUtc(until))?;
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            #[serde(flatten, serialize_with = "Reason::serialize")]
+            reason: &'a Reason,
+            text: String,
+            #[serde(serialize_with = "json::utc", skip_serializing_if = "Option::is_none")]
+            until: Option<SystemTime>,
+            #[serde(skip_serializing_if = "<[JobId]>::is_empty")]
+            holders: &'a [JobId],
         }
-        if !self.holders().is_empty() {
-            map.serialize_entry("holders", self.holders())?;
-        }
-        match self {
-            Reason::QueuePaused { pause } => map.serialize_entry("pause", pause)?,
-            Reason::TaskPaused { task, pause } => {
-                map.serialize_entry("task", task)?;
-                map.serialize_entry("pause", pause)?;
-            }
-            Reason::GroupPaused { group, pause } => {
-                map.serialize_entry("group", group.as_str())?;
-                map.serialize_entry("pause", pause)?;
-            }
-            Reason::OutOfOrder { group, .. } => map.serialize_entry("group", group.as_str())?,
-            Reason::GroupFull { group, cap, running, .. } => {
-                map.serialize_entry("group", group.as_str())?;
-                map.serialize_entry("cap", cap)?;
-                map.serialize_entry("running", running)?;
-            }
-            Reason::LimitFull { limit, key, concurrency, running, .. } => {
-                map.serialize_entry("limit", limit)?;
-                map.serialize_entry("key", key)?;
-                map.serialize_entry("concurrency", concurrency)?;
-                map.serialize_entry("running", running)?;
-            }
-            Reason::RateLimited { limit, key, rate, .. } => {
-                map.serialize_entry("limit", limit)?;
-                map.serialize_entry("key", key)?;
-                map.serialize_entry("rate", &rate.map(|rate| rate.to_string()))?;
-            }
-            Reason::WorkersQuiet { workers } => map.serialize_entry("workers", workers)?,
-            Reason::Suspect { jobs } => map.serialize_entry("jobs", jobs)?,
-            Reason::Behind { jobs, groups } => {
-                map.serialize_entry("jobs", jobs)?;
-                map.serialize_entry("groups", groups)?;
-            }
-            _ => {}
-        }
-        map.end()
+        Whole { reason: self, text: self.to_string(), until: self.until(), holders: self.holders() }.serialize(serializer)
     }
 }

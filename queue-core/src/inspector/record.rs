@@ -5,7 +5,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{Progress, Reason};
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
     fingerprint::Fingerprint,
+    json,
     outcome::stored_result,
     payload,
 };
@@ -49,10 +51,11 @@ use crate::{
 /// # Ok(()) }
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct JobRecord {
     /// Its address: `queue/id`.
+    #[serde(rename = "job")]
     pub address: JobAddress,
     /// The name of its task; `None` if the stored form cannot be decoded.
     pub task: Option<String>,
@@ -61,12 +64,16 @@ pub struct JobRecord {
     /// Its priority.
     pub priority: Priority,
     /// When it was enqueued, by the producer's estimate of the broker's time; `None` if the producer did not say.
+    #[serde(serialize_with = "json::utc")]
     pub enqueued_at: Option<SystemTime>,
     /// When it is due, if it is `scheduled` or waits in `retry`.
+    #[serde(serialize_with = "json::utc")]
     pub due_at: Option<SystemTime>,
     /// When it ended, if its state is final.
+    #[serde(serialize_with = "json::utc")]
     pub ended_at: Option<SystemTime>,
     /// It expires if it has not started by this time; `None`: never.
+    #[serde(serialize_with = "json::utc")]
     pub expires_at: Option<SystemTime>,
     /// How many attempts have failed. [`Inspector::requeue`](crate::inspect::Inspector::requeue) and `Repeat` set it to 0.
     pub failures: u32,
@@ -81,12 +88,15 @@ pub struct JobRecord {
     /// deployments is released repeatedly.
     pub releases: u32,
     /// When it was last released so.
+    #[serde(serialize_with = "json::utc")]
     pub released_at: Option<SystemTime>,
     /// The number of failures after which it becomes a dead letter, if the job has its own.
     pub max_attempts: Option<u32>,
     /// The longest time of one attempt, if the job has its own.
+    #[serde(rename = "timeout_ms", serialize_with = "json::ms")]
     pub timeout: Option<Duration>,
     /// How long it is kept after it is done, if the job has its own.
+    #[serde(rename = "retention_ms", serialize_with = "json::ms")]
     pub retention: Option<Duration>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
@@ -105,16 +115,19 @@ pub struct JobRecord {
     /// The same as the broker has it.
     pub unique: Option<UniqueKey>,
     /// When it rises by one priority, while it is ready in a queue with aging.
+    #[serde(serialize_with = "json::utc")]
     pub rises_at: Option<SystemTime>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
     /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
     pub limits: BTreeMap<String, String>,
     /// The keys of these as the broker has them, for [`Inspector::limits_of`](crate::inspect::Inspector::limits_of).
+    #[serde(skip)]
     pub limit_keys: Vec<LimitKey>,
     /// How many starts it counts for, where a limit has a rate.
     pub cost: u32,
     /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
+    #[serde(flatten, serialize_with = "errors")]
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
@@ -125,19 +138,63 @@ pub struct JobRecord {
     /// not have it.
     pub progress: Option<Progress>,
     /// Why its stored form cannot be decoded.
+    #[serde(skip)]
     pub undecodable: Option<String>,
+    #[serde(flatten, serialize_with = "envelope")]
     stored: Vec<u8>,
+    #[serde(flatten, serialize_with = "result")]
     result: Option<Vec<u8>>,
 }
 
 /// The error of a failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AttemptError {
     /// When the attempt failed; `None` if that cannot be read.
+    #[serde(serialize_with = "json::utc")]
     pub at: Option<SystemTime>,
     /// The chain of the error's messages, at most 8 KiB.
     pub message: String,
+}
+
+fn errors<S: Serializer>(errors: &[AttemptError], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Json<'a> {
+        errors: &'a [AttemptError],
+        failure: Option<Fingerprint>,
+    }
+    Json { errors, failure: errors.last().map(|error| Fingerprint::of(&error.message)) }.serialize(serializer)
+}
+
+/// The parameters, or the bytes that cannot be decoded.
+fn envelope<S: Serializer>(stored: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Json {
+        size: usize,
+        payload: Option<Value>,
+        undecodable: Option<String>,
+        bytes: Option<String>,
+    }
+    let decoded = Envelope::decode(stored).map_err(|error| match error {
+        Error::Decode { problem, .. } => problem,
+        error => error.to_string(),
+    });
+    let payload = decoded.and_then(|envelope| of_a_newer_version(&envelope).map_or_else(|| json::value(envelope.payload), Err));
+    let bytes = || stored.iter().map(|byte| format!("{byte:02x}")).collect();
+    let bytes = payload.is_err().then(bytes);
+    Json { size: stored.len(), bytes, undecodable: payload.as_ref().err().cloned(), payload: payload.ok() }.serialize(serializer)
+}
+
+fn result<S: Serializer>(stored: &Option<Vec<u8>>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Json {
+        #[serde(serialize_with = "json::stored")]
+        result: Option<Vec<u8>>,
+        result_dropped: Option<String>,
+    }
+    let result = stored.as_deref().map(stored_result).transpose();
+    let (result, result_dropped) = result.map_or_else(|dropped| (None, Some(dropped)), |kept| (kept.map(<[u8]>::to_vec), None));
+    Json { result, result_dropped }.serialize(serializer)
 }
 
 impl JobRecord {
@@ -280,7 +337,7 @@ impl AttemptError {
 }
 
 /// Which releases could not read the parameters of a parked job. Each worker of another release is offered the job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnreadableBy {
     /// The releases, sorted.
@@ -288,6 +345,7 @@ pub struct UnreadableBy {
     /// Why the last of them could not.
     pub problem: String,
     /// When the job becomes a dead letter, unless a release has read it by then.
+    #[serde(serialize_with = "json::utc")]
     pub buried_at: Option<SystemTime>,
 }
 
@@ -301,10 +359,11 @@ impl UnreadableBy {
 }
 
 /// Who runs a job, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Running {
     /// When the job was claimed, by the broker's clock. Up to a millisecond later if the queue had many claims at once.
+    #[serde(serialize_with = "json::utc")]
     pub since: SystemTime,
     /// The worker that claimed it.
     pub worker: ProcessId,
@@ -352,4 +411,123 @@ fn of_a_newer_version(envelope: &Envelope<'_>) -> Option<String> {
 /// A time of the broker's; `None` for one that no clock can show.
 pub(super) fn time(ms: i64) -> Option<SystemTime> {
     u64::try_from(ms).ok().and_then(|ms| UNIX_EPOCH.checked_add(Duration::from_millis(ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::{
+        address::JobId,
+        broker::{Failure, StoredJob},
+        codec,
+        envelope::Envelope,
+    };
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Parameters {
+        order_id: u64,
+        note: String,
+    }
+
+    fn record(state: JobState, envelope: Vec<u8>, adjust: impl FnOnce(&mut StoredJob)) -> JobRecord {
+        let mut stored = StoredJob::new(JobId::given("o-17").unwrap(), state, envelope);
+        adjust(&mut stored);
+        JobRecord::new("orders", stored)
+    }
+
+    fn at(ms: u64) -> Option<SystemTime> {
+        Some(UNIX_EPOCH + Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_record_is_decoded_and_printed_in_full() {
+        let parameters = Parameters { order_id: 17, note: "pay".to_owned() };
+        let payload = codec::encode(&parameters).unwrap();
+        let mut envelope = Envelope::new("orders.close", &payload);
+        envelope.enqueued_ms = Some(1_700_000_000_000);
+        envelope.expires_ms = Some(1_700_000_600_000);
+        envelope.max_attempts = Some(3);
+        envelope.timeout_ms = Some(1500);
+        envelope.retention_ms = Some(60_000);
+        envelope.headers.insert("tenant".to_owned(), "7".to_owned());
+        envelope.tags.insert("order".to_owned(), "17".to_owned());
+        let envelope = envelope.encode().unwrap();
+        let size = envelope.len();
+        let record = record(JobState::Dead, envelope, |stored| {
+            (stored.attempts, stored.crashes, stored.snoozes) = (3, 1, 2);
+            stored.priority = Priority::High;
+            stored.at_ms = Some(1_700_000_100_000);
+            stored.reason = Some(BuryReason::Failed);
+            stored.failures = vec![Failure { at_ms: 1_700_000_100_000, message: "no".to_owned() }];
+        });
+        assert_eq!(record.payload::<Parameters>().unwrap(), parameters);
+        assert_eq!((record.due_at, record.ended_at), (None, at(1_700_000_100_000)));
+        assert_eq!((record.timeout, record.retention), (Some(Duration::from_millis(1500)), Some(Duration::from_secs(60))));
+        assert_eq!(record.last_error(), Some("no"));
+        assert_eq!(
+            serde_json::to_value(&record).unwrap(),
+            serde_json::json!({
+                "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
+                "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
+                "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "releases": 0, "released_at": null, "max_attempts": 3,
+                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "tag": null, "running": null,
+                "reason": "failed", "progress": null,
+                "limits": {}, "cost": 1,
+                "failure": "9390298f3fb0c5b1",
+                "note": null, "unique_key": null, "unique": null, "rises_at": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
+                "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
+                "result_dropped": null,
+            })
+        );
+    }
+
+    #[test]
+    fn a_time_is_when_the_job_is_due_or_when_it_ended() {
+        let envelope = Envelope::new("t", &[0x80]).encode().unwrap();
+        for state in JobState::ALL {
+            let record = record(state, envelope.clone(), |stored| stored.at_ms = Some(5000));
+            let due = matches!(state, JobState::Scheduled | JobState::Retry | JobState::Held);
+            assert_eq!((record.due_at, record.ended_at), (at(5000).filter(|_| due), at(5000).filter(|_| state.is_final())), "{state}");
+        }
+        for ms in [-1, i64::MAX] {
+            let record = record(JobState::Scheduled, envelope.clone(), |stored| stored.at_ms = Some(ms));
+            assert_eq!(serde_json::to_value(&record).unwrap()["due_at"], Value::Null, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_decoded_has_a_record_with_its_bytes() {
+        let broken = record(JobState::Ready, vec![0xff, 0x00], |_| {});
+        assert_eq!((broken.task.as_deref(), broken.stored(), broken.size()), (None, &[0xff, 0x00][..], 2));
+        assert!(matches!(broken.payload_json(), Err(Error::Decode { .. })));
+        let json = serde_json::to_value(&broken).unwrap();
+        assert_eq!((&json["task"], &json["payload"], &json["bytes"]), (&Value::Null, &Value::Null, &"ff00".into()));
+        assert!(json["undecodable"].as_str().unwrap().contains("task's name"), "{json}");
+
+        let newer = record(JobState::Parked, b"\x02\x04task whatever".to_vec(), |_| {});
+        assert_eq!(newer.task.as_deref(), Some("task"));
+        assert!(newer.payload::<Parameters>().unwrap_err().to_string().contains("version 2"));
+
+        let no_payload = record(JobState::Ready, Envelope::new("t", &[0xc1]).encode().unwrap(), |_| {});
+        assert_eq!((no_payload.task.as_deref(), no_payload.undecodable.as_deref()), (Some("t"), None));
+        assert!(serde_json::to_value(&no_payload).unwrap()["undecodable"].is_string());
+    }
+
+    #[test]
+    fn a_result_is_read_as_json_and_as_its_type() {
+        let envelope = Envelope::new("t", &[0x80]).encode().unwrap();
+        let with = |result: Option<Vec<u8>>| record(JobState::Done, envelope.clone(), |stored| stored.result = result);
+        let done = with(Some(codec::encode(&[1, 2]).unwrap()));
+        assert_eq!((done.result_json().unwrap().as_deref(), done.result::<Vec<u8>>().unwrap()), (Some("[1,2]"), Some(vec![1, 2])));
+        assert!(matches!(done.result::<String>(), Err(Error::Decode { .. })));
+        assert_eq!(with(None).result::<u8>().unwrap(), None);
+        let dropped = with(Some(b"\xc1it has 70000 bytes".to_vec()));
+        assert!(matches!(dropped.result::<Option<u8>>(), Err(Error::ResultDropped { problem, .. }) if problem == "it has 70000 bytes"));
+        let dropped = serde_json::to_value(dropped).unwrap();
+        assert_eq!((&dropped["result"], &dropped["result_dropped"]), (&Value::Null, &"it has 70000 bytes".into()));
+        let broken = serde_json::to_value(with(Some(vec![0xc1]))).unwrap();
+        assert!(broken["result"].as_str().unwrap().starts_with("(unreadable: "), "{broken}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::{Inspector, record::time};
@@ -11,7 +11,7 @@ use crate::{
     broker::{DynBroker, Hints, JobState, LogLevel, StoredLine, StoredProgress, StoredRemarks, WATCHED, on_broker},
     codec,
     error::{Error, Result},
-    payload,
+    json, payload,
 };
 
 /// A watcher looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
@@ -26,10 +26,11 @@ const _: () = assert!(MARKED.as_millis() + LAST_NET.as_millis() < WATCHED.as_mil
 
 /// The progress of a job, as its handler reported it with
 /// [`JobContext::progress`](crate::JobContext::progress).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
     /// When it was reported, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
     /// In which attempt. A job that runs again keeps its progress until its handler reports a new
     /// one.
@@ -38,14 +39,16 @@ pub struct Progress {
     pub fraction: Option<f64>,
     /// In a few words. May be empty.
     pub message: String,
+    #[serde(serialize_with = "json::stored")]
     value: Option<Vec<u8>>,
 }
 
 /// A line of a job's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LogLine {
     /// When it was reported, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
     /// In which attempt.
     pub attempt: u32,
@@ -56,7 +59,7 @@ pub struct LogLine {
 }
 
 /// The log of a job, from a line on, and its progress. From [`Inspector::log`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct JobLog {
     /// The progress of the job, if its handler has reported any.

@@ -5,6 +5,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
@@ -13,14 +16,15 @@ use crate::{
     },
     codec::any_json,
     error::{Error, Result},
-    payload,
+    json, payload,
 };
 
 /// A topic, as people read it. From [`Inspector::topic`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TopicInfo {
     /// Its name.
+    #[serde(rename = "topic")]
     pub name: String,
     /// How many events are in its log.
     pub events: u64,
@@ -31,6 +35,7 @@ pub struct TopicInfo {
     /// Whether no event can be added any more: another program has added one with the largest id that there is.
     pub is_closed: bool,
     /// When the oldest event of the log was added.
+    #[serde(serialize_with = "json::utc")]
     pub first: Option<SystemTime>,
     /// What it keeps.
     pub retention: Retention,
@@ -39,16 +44,19 @@ pub struct TopicInfo {
 }
 
 /// A subscription, as people read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SubscriptionInfo {
     /// Its name.
+    #[serde(rename = "subscription")]
     pub name: String,
     /// Its queue, `SUBSCRIPTION@TOPIC`.
     pub queue: String,
     /// Where it began.
+    #[serde(rename = "from")]
     pub begin: Begin,
     /// When it was made.
+    #[serde(serialize_with = "json::utc")]
     pub made: SystemTime,
     /// The types of event that its workers know, or have known.
     pub types: Vec<String>,
@@ -59,6 +67,7 @@ pub struct SubscriptionInfo {
     /// How many events it has not read. `None`: that is not known before it has come to the end of the log for the first time.
     pub behind: Option<u64>,
     /// How old the oldest event is that it has not read.
+    #[serde(rename = "lag_ms", serialize_with = "json::ms")]
     pub lag: Duration,
     /// How many events were gone before it read them.
     pub lost: u64,
@@ -80,12 +89,14 @@ pub struct SubscriptionInfo {
     pub rewinding: bool,
     /// How many workers serve it.
     pub workers: u64,
+    /// Why it reads no further although there are events, if there is a reason.
+    pub stands_because: Option<String>,
 }
 
 impl SubscriptionInfo {
     fn new(topic: &str, now_ms: i64, stored: StoredSubscription, stats: &QueueStats) -> Self {
         let open = [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held];
-        SubscriptionInfo {
+        let info = SubscriptionInfo {
             queue: subscription_address(&stored.name, topic),
             lag: stored.lag(now_ms),
             begin: stored.begin,
@@ -105,11 +116,12 @@ impl SubscriptionInfo {
             rewinding: stored.rewinding,
             workers: stats.workers,
             name: stored.name,
-        }
+            stands_because: None,
+        };
+        SubscriptionInfo { stands_because: info.why_it_stands(), ..info }
     }
 
-    /// Why it reads no further although there are events, if there is a reason.
-    pub fn stands_because(&self) -> Option<String> {
+    fn why_it_stands(&self) -> Option<String> {
         if self.rewinding {
             return Some(format!(
                 "a rewind is under way; if the program that ran it has crashed, run it again: `topics rewind {} --to ..`",
@@ -132,16 +144,18 @@ impl SubscriptionInfo {
 }
 
 /// An event of a log, as people read it. From [`Inspector::events`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EventInfo {
     /// Where it is in the log.
     pub position: String,
     /// When it was added.
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
     /// The id that its jobs have; `None` if another program has added it without one.
     pub id: Option<JobId>,
     /// Its type, empty if it has none.
+    #[serde(rename = "type")]
     pub event: String,
     /// Its group.
     pub group: Option<String>,
@@ -150,7 +164,18 @@ pub struct EventInfo {
     /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// Its payload as JSON, or why that cannot be read.
+    #[serde(flatten, serialize_with = "payload_or_problem")]
     pub payload: std::result::Result<String, String>,
+}
+
+fn payload_or_problem<S: Serializer>(payload: &std::result::Result<String, String>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Json {
+        payload: Option<Value>,
+        problem: Option<String>,
+    }
+    let read = payload.clone().and_then(|payload| json::text(&payload));
+    Json { problem: read.as_ref().err().cloned(), payload: read.ok() }.serialize(serializer)
 }
 
 impl From<StoredEvent> for EventInfo {

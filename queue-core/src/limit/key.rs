@@ -109,3 +109,5 @@ impl JobLimits {
         chain.get(1..).unwrap_or_default().chunks_exact(LimitKey::BYTES).filter_map(LimitKey::from_bytes).collect()
     }
 }
+
+crate::address::serde_as_text!(LimitKey);

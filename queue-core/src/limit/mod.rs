@@ -6,6 +6,8 @@ mod used;
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use serde::Serialize;
+
 pub use self::{
     key::{JobLimits, LimitKey},
     used::Used,
@@ -117,7 +119,7 @@ impl FromStr for Rate {
 }
 
 /// What a limit allows. What is `None` is not limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitRule {
     /// Most jobs that run at once, by their leases; 0 closes the limit.
@@ -232,6 +234,8 @@ impl LimitDef {
         LimitDef { name, by, by_group, rule: LimitRule { concurrency, rate, burst } }
     }
 }
+
+crate::address::serde_as_text!(Rate);
 
 #[cfg(test)]
 mod tests {

@@ -19,8 +19,7 @@ use crate::{
     broker::{ScheduleBody, ScheduleDefinition, ScheduleState, StoredSchedule},
     envelope::Envelope,
     error::{Error, Result},
-    inspector::utc,
-    payload,
+    json, payload,
 };
 
 /// The address of a schedule: `queue/name`, as it is printed and as commands take it.
@@ -89,10 +88,10 @@ pub struct ScheduleRecord {
     /// The longest delay of a tick, in milliseconds.
     pub jitter_ms: u64,
     /// The first tick is not before this time.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub start: Option<SystemTime>,
     /// The last tick is not after this time.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub end: Option<SystemTime>,
     /// The schedule stops after this number of ticks.
     pub max_ticks: Option<u64>,
@@ -101,13 +100,13 @@ pub struct ScheduleRecord {
     /// Why it is paused.
     pub paused: Option<String>,
     /// The next tick. `None` if the schedule has ended.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub next: Option<SystemTime>,
     /// The last tick that was made.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub last: Option<SystemTime>,
     /// A tick that waits for the end of the last job.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub waiting: Option<SystemTime>,
     /// How many ticks were made.
     pub made: u64,
@@ -120,7 +119,7 @@ pub struct ScheduleRecord {
     /// The releases that declare it.
     pub declared_by: Vec<String>,
     /// Since when no live worker declares it, although code did.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub undeclared_since: Option<SystemTime>,
     /// The last runs, the newest first.
     pub runs: Vec<ScheduleRan>,
@@ -139,14 +138,14 @@ pub struct ScheduleRecord {
 #[non_exhaustive]
 pub struct ScheduleRan {
     /// Its tick, or the time at which an operator started it.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub tick: Option<SystemTime>,
     /// Its job.
     pub job: Option<JobAddress>,
     /// The state in which the job has ended, `parked`, or `deleted`. `None`: it has not ended.
     pub outcome: Option<String>,
     /// When.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub ended: Option<SystemTime>,
 }
 
@@ -155,15 +154,15 @@ pub struct ScheduleRan {
 #[non_exhaustive]
 pub struct ScheduleHappened {
     /// When.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub at: Option<SystemTime>,
     /// What: `paused`, `resumed`, or `skipped` and why.
     pub what: String,
     /// The first tick that was skipped.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub from: Option<SystemTime>,
     /// The last one.
-    #[serde(serialize_with = "utc")]
+    #[serde(serialize_with = "json::utc")]
     pub to: Option<SystemTime>,
     /// How many.
     pub ticks: u64,

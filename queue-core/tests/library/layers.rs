@@ -32,6 +32,7 @@ const CORE: &Layers = &[
             "fingerprint",
             "group",
             "io",
+            "json",
             "limit",
             "outcome",
             "pauses",

@@ -67,7 +67,7 @@ impl Subscription {
             dead: of.dead,
             lost: of.lost,
             workers: of.workers,
-            stands: of.stands_because(),
+            stands: of.stands_because.clone(),
             skipped: (of.skipped > 0).then(|| number(of.skipped)),
             jobs: format!("jobs?{}", query(&[("queue", &of.queue)])),
             name: of.name,

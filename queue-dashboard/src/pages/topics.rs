@@ -60,7 +60,7 @@ impl Row {
                 let unread = if of.lag.is_zero() { String::new() } else { format!("; the oldest is unread for {}", span(of.lag)) };
                 (of.name.clone(), format!("{} not ended{unread}", count(backlog(of), "event")))
             }),
-            stands: topic.subscriptions.iter().any(|of| of.stands_because().is_some()),
+            stands: topic.subscriptions.iter().any(|of| of.stands_because.is_some()),
             lost: topic.subscriptions.iter().map(|of| of.lost).sum(),
             topic: topic.name,
         }

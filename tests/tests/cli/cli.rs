@@ -186,7 +186,7 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         serde_json::from_str(&ended.stdout).unwrap()
     };
-    let queue = &json(&["list"])[0];
+    let queue = &json(&["list"])["queues"][0];
     assert_eq!((&queue["queue"], &queue["waiting"], &queue["refused"]), (&"mail".into(), &2.into(), &1.into()));
     assert!(queue["oldest_ms"].is_u64() && queue["leased"] == false && queue["broker"].is_null(), "{queue}");
     let table = run(&["list", "--queue", "mail", "--refused"]).stdout;
@@ -194,10 +194,10 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
         table.contains(&ids[0].id.to_string()) && table.contains("refused: another job has its id") && table.lines().count() == 2,
         "{table}"
     );
-    assert_eq!(json(&["list", "--queue", "mail", "--limit", "1"])[0]["task"], "greet");
+    assert_eq!(json(&["list", "--queue", "mail", "--limit", "1"])["rows"][0]["task"], "greet");
     let row = |seq: usize| format!("{seq}/{}", ids[seq - 1].id);
     assert_eq!(json(&["retry", "mail"])["rows"], serde_json::json!([row(1)]));
-    assert_eq!(json(&["list", "--queue", "mail"])[1]["row"], row(2).as_str());
+    assert_eq!(json(&["list", "--queue", "mail"])["rows"][1]["row"], row(2).as_str());
     let ended = run(&["drop", "mail", "2", "--yes"]);
     assert!(ended.code == 2 && ended.stderr.contains("write its number, `/` and the id of its job"), "{}", ended.stderr);
     let ended = run(&["drop", "mail", &row(2)]);
@@ -215,7 +215,7 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
     assert!(ended.code == 4 && ended.stderr.contains(&format!("row `{}` is in flight", row(3))), "{}", ended.stderr);
     assert_eq!(run(&["release", "mail"]).code, 2);
     assert_eq!(json(&["release", "mail", "--yes"])["rows"], serde_json::json!([row(1), row(3)]));
-    assert_eq!(json(&["list"])[0]["in_flight"], 0);
+    assert_eq!(json(&["list"])["queues"][0]["in_flight"], 0);
     connection.execute_batch("DROP TABLE queue_outbox").unwrap();
     let ended = run(&["list"]);
     assert!(ended.code == 6 && ended.stderr.contains("queue outbox init --dialect sqlite"), "{}", ended.stderr);
@@ -288,7 +288,7 @@ fn tasks_are_listed_with_their_parameters() {
     let table = place.ok(&["tasks"]);
     assert!(table.contains("greet") && table.contains("name: String, times: Option<u32>"), "{table}");
     let tasks = place.json(&["tasks", "--json"]);
-    let greet = tasks.as_array().unwrap().iter().find(|task| task["name"] == "greet").unwrap();
+    let greet = tasks["tasks"].as_array().unwrap().iter().find(|task| task["name"] == "greet").unwrap();
     assert_eq!(greet["queue"], "greetings");
     assert_eq!(greet["params"][0], serde_json::json!({"name": "name", "type": "String", "required": true}));
     assert_eq!(greet["timeout_ms"], 30_000);
@@ -329,7 +329,7 @@ fn a_queue_that_no_worker_has_ever_served_is_remarked_and_refused_with_strict() 
     let enqueue = |further: &[&str]| place.run(&[&["enqueue", "greet", "--args", r#"{"name":"a"}"#], further].concat());
     let refused = enqueue(&["--strict", "--queue", "greetins"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (3, ""), "{}", refused.stderr);
-    assert_eq!(place.json(&["queues", "list", "--json"]), serde_json::json!([]), "nobody has listed it");
+    assert_eq!(place.json(&["queues", "list", "--json"]), serde_json::json!({ "queues": [] }), "nobody has listed it");
     let first = enqueue(&[]);
     assert!(first.code == 0 && first.stderr.contains("no worker has ever served queue `greetings`"), "{}", first.stderr);
     place.work_until(first.stdout.trim(), "done");
@@ -373,8 +373,8 @@ fn a_delayed_job_waits_and_says_for_how_long() {
     let list = place.ok(&["jobs", "list", "--state", "scheduled"]);
     assert!(list.contains(&job) && list.contains("in 1h 29m") || list.contains("in 1h 30m"), "{list}");
     let listed = place.json(&["jobs", "list", "--state", "scheduled", "--queue", "later", "--json"]);
-    assert_eq!(listed[0]["job"], job.as_str());
-    assert_eq!(listed[0]["task"], "close_order");
+    assert_eq!(listed["jobs"][0]["job"], job.as_str());
+    assert_eq!(listed["jobs"][0]["task"], "close_order");
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_filter_says_which_jobs_are_listed_and_changed() {
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h"]);
     let listed = |filter: &str| {
         let rows = place.json(&["jobs", "list", filter, "--json"]);
-        rows.as_array().unwrap().iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        rows["jobs"].as_array().unwrap().iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(listed("payload~bob"), ["greetings/Bob"]);
     // Both spellings are one filter.
@@ -550,7 +550,8 @@ fn it_is_said_how_many_jobs_would_be_removed() {
         assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
         let is_said = if says.is_empty() || says.ends_with('\n') { ended.stderr == says } else { ended.stderr.starts_with(says) };
         assert!(is_said, "{arguments:?}: {}", ended.stderr);
-        assert_eq!(ended.stdout.trim_end(), if arguments.contains(&"--json") { "[]" } else { "" }, "{arguments:?}");
+        let nothing = if arguments.contains(&"--json") { "{\"queues\":[]}" } else { "" };
+        assert_eq!(ended.stdout.split_whitespace().collect::<String>(), nothing, "{arguments:?}");
     }
     assert_eq!(["orders/o-1", "orders/o-2", "greetings/g"].map(|job| place.state(job)), ["ready", "ready", "ready"]);
     let ended = delete(&["--state", "ready", "--where", "task=close_order", "--where", "id=o-1", "--yes"]);
@@ -596,7 +597,7 @@ fn several_jobs_are_repaired_at_once_and_a_missing_one_does_not_stop_the_others(
     let jobs: Vec<String> = (0..3).map(|n| place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#)])).collect();
     let ended = place.run(&["jobs", "cancel", &jobs[0], "orders/none", &jobs[1], "--json"]);
     assert_eq!(ended.code, 3);
-    let answers: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let answers = &serde_json::from_str::<Value>(&ended.stdout).unwrap()["jobs"];
     assert_eq!((&answers[0]["done"], &answers[1]["done"], &answers[2]["done"]), (&true.into(), &false.into(), &true.into()));
     assert_eq!(place.state(&jobs[0]), "cancelled");
     assert_eq!(place.state(&jobs[2]), "ready");
@@ -626,7 +627,7 @@ fn all_of_a_state(place: &Place, url: &str) {
     });
     let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
     let listed: Value = serde_json::from_str(&at(&["jobs", "list", "--state", "ready", "--limit", "1200", "--json"])).unwrap();
-    assert_eq!(listed.as_array().unwrap().len(), 1200);
+    assert_eq!(listed["jobs"].as_array().unwrap().len(), 1200);
     let part = place.run(&["jobs", "list", "--state", "ready", "--url", url]);
     assert_eq!(part.stdout.lines().count(), 51, "a heading and fifty jobs");
     assert!(part.stderr.contains("--limit"));
@@ -636,7 +637,7 @@ fn all_of_a_state(place: &Place, url: &str) {
         at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders", "--yes"]),
         format!("orders: {JOBS} cancelled jobs deleted")
     );
-    assert_eq!(at(&["jobs", "list", "--json"]), "[]");
+    assert_eq!(at(&["jobs", "list", "--json"]), "{\"jobs\": []}");
 }
 
 #[test]
@@ -663,15 +664,15 @@ fn promotes(place: &Place, url: &str) {
     assert_eq!(again.code, 4, "{}", again.stderr);
     assert!(again.stderr.contains("cannot promote") && again.stderr.contains("it is ready"), "{}", again.stderr);
     let answers: Value = serde_json::from_str(&again.stdout).unwrap();
-    let done: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["done"]).collect();
+    let done: Vec<&Value> = answers["jobs"].as_array().unwrap().iter().map(|answer| &answer["done"]).collect();
     assert_eq!(done, [false, false, true]);
-    let left = json(&["jobs", "promote", "--all", "--state", "scheduled", "--queue", "orders"]);
+    let left = &json(&["jobs", "promote", "--all", "--state", "scheduled", "--queue", "orders"])["queues"];
     let told = (&left[0]["queue"], &left[0]["state"], &left[0]["done"], &left[0]["operation"]["state"]);
     assert_eq!(told, (&"orders".into(), &"scheduled".into(), &1.into(), &"completed".into()));
     assert_eq!(at(&["jobs", "promote", "--all", "--state", "retry"]), "");
     assert_eq!(at(&["jobs", "promote", "--all", "--state", "scheduled"]), "later: 1 scheduled job promoted");
     let ready = json(&["jobs", "list", "--state", "ready"]);
-    let mut ready: Vec<&str> = ready.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect();
+    let mut ready: Vec<&str> = ready["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect();
     ready.sort_unstable();
     let mut all: Vec<&str> = jobs.iter().chain([&other]).map(String::as_str).collect();
     all.sort_unstable();
@@ -701,14 +702,14 @@ fn adds_reasons(place: &Place, url: &str) {
     assert_eq!(at(&["jobs", "why", &second]), "no live worker serves its queue; `work --queue orders` ends it\nbehind at most 1 other");
     at(&["queues", "pause", "orders"]);
     at(&["groups", "pause", "orders", "acme", "--reason", "unpaid", "--until", "2h"]);
-    let reasons = json(&["jobs", "why", &first]);
+    let reasons = &json(&["jobs", "why", &first])["waiting"];
     let names: Vec<&Value> = reasons.as_array().unwrap().iter().map(|reason| &reason["reason"]).collect();
     assert_eq!(names, ["queue_paused", "no_worker", "group_paused"]);
     let text = reasons[2]["text"].as_str().unwrap();
     assert!(reasons[2]["group"] == "acme" && text.starts_with("its group `acme` is paused until ") && text.ends_with(": unpaid"), "{text}");
     assert!(reasons[2]["until"] != Value::Null && reasons[2]["pause"]["reason"] == "unpaid", "{reasons}");
     // In lists, as a filter, in `show` and as counts.
-    let rows = json(&["jobs", "list", "waiting=group_paused"]);
+    let rows = &json(&["jobs", "list", "waiting=group_paused"])["jobs"];
     assert_eq!(rows.as_array().unwrap().len(), 2);
     assert_eq!(rows[0]["waiting"][0]["reason"], "queue_paused");
     let table = at(&["jobs", "list", "--queue", "orders"]);
@@ -749,12 +750,12 @@ fn failures_are_listed(place: &Place, url: &str) {
     assert!(nothing.stderr.contains("there are no failures"), "{}", nothing.stderr);
     let worker = Working(place.command(&["work", "--url", url]).env("SHOP_NAME", "Ada").stderr(Stdio::null()).spawn().unwrap());
     wait_for("all to be dead", || {
-        let dead = json(&["jobs", "list", "--state", "dead"]).as_array().unwrap().len();
+        let dead = json(&["jobs", "list", "--state", "dead"])["jobs"].as_array().unwrap().len();
         (dead == 3).then_some(())
     });
     // A worker that stops has reported.
     assert_eq!(worker.stop(), 0);
-    let rows = json(&["failures"]);
+    let rows = &json(&["failures"])["failures"];
     assert_eq!(rows.as_array().unwrap().len(), 2, "{rows}");
     let lost = rows.as_array().unwrap().iter().find(|row| row["queue"] == "orders").unwrap();
     let print = lost["fingerprint"].as_str().unwrap().to_owned();
@@ -764,15 +765,15 @@ fn failures_are_listed(place: &Place, url: &str) {
     let table = at(&["failures"]);
     assert!(table.contains("fingerprint") && table.contains(&print) && table.contains("there is nobody to greet"), "{table}");
     assert!(!table.contains('\x1b'), "a terminal is not obeyed: {table}");
-    assert_eq!(json(&["failures", "--task", "greet"]).as_array().unwrap().len(), 1);
-    assert_eq!(json(&["failures", "--queue", "greetings"])[0]["jobs"], serde_json::json!([nobody.split_once('/').unwrap().1]));
+    assert_eq!(json(&["failures", "--task", "greet"])["failures"].as_array().unwrap().len(), 1);
+    assert_eq!(json(&["failures", "--queue", "greetings"])["failures"][0]["jobs"], serde_json::json!([nobody.split_once('/').unwrap().1]));
 
     // One alone says what can be done, and that can be done.
     let shown = at(&["failures", &print]);
     assert!(shown.contains("close_order 2") && shown.contains(&one) && shown.contains(&other), "{shown}");
     let again = shown.lines().find_map(|line| line.strip_prefix("run again    shop_worker ")).unwrap_or_else(|| panic!("{shown}"));
     let alike = format!("failure={print}");
-    assert_eq!(json(&["jobs", "list", &alike]).as_array().unwrap().len(), 2);
+    assert_eq!(json(&["jobs", "list", &alike])["jobs"].as_array().unwrap().len(), 2);
     assert_eq!(json(&["jobs", "show", &one])["failure"], print.as_str());
     assert!(at(&["jobs", "show", &one]).lines().any(|line| line == format!("failure   {print}")), "{}", at(&["jobs", "show", &one]));
     assert_eq!(at(&again.split(' ').collect::<Vec<_>>()), "orders: 2 dead jobs requeued");
@@ -802,7 +803,7 @@ fn a_shell_waits_for_jobs() {
     let status = wait_for("the wait to end", || waits.0.try_wait().unwrap());
     let mut told = String::new();
     waits.0.stdout.take().unwrap().read_to_string(&mut told).unwrap();
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = &serde_json::from_str::<Value>(&told).unwrap()["jobs"];
     assert_eq!((status.code(), &told[0]["state"], &told[0]["result"]), (Some(0), &"done".into(), &"Ada greets Bo".into()));
     assert_eq!(place.ok(&["jobs", "wait", &good]), format!("{good} done: \"Ada greets Bo\""));
     let ended = place.run(&["jobs", "wait", &good, &bad]);
@@ -821,7 +822,7 @@ fn a_shell_is_told_that_a_result_was_too_large_to_keep() {
     assert_eq!((waited.code, waited.stdout.trim_end()), (3, format!("{job} done, but its result was dropped: {why}").as_str()));
     assert!(waited.stderr.contains(&format!("the result of job `{job}` was dropped: {why}")), "{}", waited.stderr);
     let waited = place.run(&["jobs", "wait", &job, "--json"]);
-    let told: Value = serde_json::from_str(&waited.stdout).unwrap();
+    let told = &serde_json::from_str::<Value>(&waited.stdout).unwrap()["jobs"];
     assert_eq!((waited.code, &told[0]["state"], &told[0]["result"]), (3, &"done".into(), &Value::Null));
     assert_eq!(told[0]["result_dropped"], why);
     assert!(place.ok(&["jobs", "show", &job]).contains(&format!("(dropped: {why})")));
@@ -835,10 +836,10 @@ fn a_paused_queue_is_shown_and_resumed() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     assert_eq!(place.ok(&["queues", "pause", "greetings"]), "greetings is paused");
-    assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], true);
+    assert_eq!(place.json(&["queues", "list", "--json"])["queues"][0]["paused"], true);
     place.ok(&["queues", "pause", "greetings", "--reason", "it moves", "--until", "2h"]);
     let shown = place.json(&["queues", "list", "--json"]);
-    let pause = &shown[0]["pause"];
+    let pause = &shown["queues"][0]["pause"];
     assert!(pause["reason"] == "it moves" && pause["until"].as_str() > pause["since"].as_str(), "{shown}");
     for command in [&["queues", "list"][..], &["status"]] {
         let table = place.ok(command);
@@ -852,10 +853,10 @@ fn a_paused_queue_is_shown_and_resumed() {
     assert!(refused.code == 2 && refused.stderr.contains("neither a duration nor a time"), "{}", refused.stderr);
     let refused = place.run(&["queues", "pause", "greetings", "--reason", &"x".repeat(1025)]);
     assert!(refused.code != 0 && refused.stderr.contains("has 1025 bytes; use at most 1024"), "{}", refused.stderr);
-    let row = |paused: bool| serde_json::json!([{ "queue": "greetings", "paused": paused }]);
+    let row = |paused: bool| serde_json::json!({ "queues": [{ "queue": "greetings", "paused": paused }] });
     assert_eq!(place.json(&["queues", "pause", "greetings", "--json"]), row(true));
     assert_eq!(place.json(&["queues", "resume", "greetings", "--json"]), row(false));
-    assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], false);
+    assert_eq!(place.json(&["queues", "list", "--json"])["queues"][0]["paused"], false);
 }
 
 #[test]
@@ -866,17 +867,17 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
         place.ok(&["tasks", "pause", "greet", "--queue", "greetings", "--reason", "it is late", "--until", "2h"]),
         "greetings greet is paused for 2h"
     );
-    let rows = place.json(&["tasks", "list", "--json"]);
+    let rows = &place.json(&["tasks", "list", "--json"])["tasks"];
     assert_eq!((&rows[0]["queue"], &rows[0]["task"], &rows[0]["parked"]), (&"greetings".into(), &"greet".into(), &0.into()));
     assert_eq!(rows[0]["pause"]["reason"], "it is late");
     let why = place.ok(&["jobs", "why", &job]);
     assert!(why.starts_with("its task `greet` is paused until 20") && why.contains(": it is late"), "{why}");
     assert!(place.ok(&["tasks", "list", "--queue", "greetings"]).contains("it is late"));
     let again = place.json(&["tasks", "pause", "greet", "--queue", "greetings", "--json"]);
-    assert_eq!(again, serde_json::json!([{ "queue": "greetings", "task": "greet", "paused": true }]));
+    assert_eq!(again, serde_json::json!({ "tasks": [{ "queue": "greetings", "task": "greet", "paused": true }] }));
     assert_eq!(place.ok(&["tasks", "resume", "greet", "--queue", "greetings"]), "greetings greet is resumed");
-    assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!([]));
-    assert!(place.json(&["tasks", "--json"]).as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
+    assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!({ "tasks": [] }));
+    assert!(place.json(&["tasks", "--json"])["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
     let refused = place.run(&["tasks", "pause", "greet", "--queue", "greeting"]);
     assert!(refused.code == 3 && refused.stderr.contains("did you mean `greetings`?"), "{}", refused.stderr);
 }
@@ -886,13 +887,13 @@ fn the_aging_of_a_queue_is_set_and_shown() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     assert_eq!(place.ok(&["queues", "set", "greetings", "--aging", "60s"]), "a waiting job of greetings rises by one priority every 1m");
-    assert_eq!(place.json(&["queues", "list", "--json"])[0]["aging_ms"], 60_000);
+    assert_eq!(place.json(&["queues", "list", "--json"])["queues"][0]["aging_ms"], 60_000);
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"b"}"#]);
     let ready = place.json(&["jobs", "list", "--state", "ready", "--json"]);
-    let rises: Vec<bool> = ready.as_array().expect("a list").iter().map(|job| job["rises_at"].is_string()).collect();
+    let rises: Vec<bool> = ready["jobs"].as_array().expect("a list").iter().map(|job| job["rises_at"].is_string()).collect();
     assert_eq!(rises, [false, true], "the first one waited before");
     assert_eq!(place.ok(&["queues", "set", "greetings", "--aging", "off"]), "waiting jobs of greetings do not rise");
-    assert_eq!(place.json(&["queues", "list", "--json"])[0]["aging_ms"], serde_json::Value::Null);
+    assert_eq!(place.json(&["queues", "list", "--json"])["queues"][0]["aging_ms"], serde_json::Value::Null);
     for (wrong, told) in
         [("0s", "aging `0s` must be at least 1 ms; write for example `60s`, or `off`"), ("often", "`10s`"), ("60", "`60s`")]
     {
@@ -915,7 +916,7 @@ fn lists_workers(place: &Place, url: &str) {
     let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
     let json = |arguments: &[&str]| serde_json::from_str::<Value>(&at(&[arguments, &["--json"]].concat())).unwrap();
     at(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h"]);
-    assert_eq!((json(&["workers"]), at(&["workers"])), (serde_json::json!([]), String::new()));
+    assert_eq!((json(&["workers"]), at(&["workers"])), (serde_json::json!({ "workers": [] }), String::new()));
     let start = |queues: &[&str], release: &str| {
         let mut command = place.command(&[&["work", "--url", url], queues].concat());
         if !release.is_empty() {
@@ -928,8 +929,8 @@ fn lists_workers(place: &Place, url: &str) {
     let workers = [start(&[], "v42"), start(&["--queue", "orders"], "")];
     let queues = |row: &Value| row["queues"].as_array().unwrap().iter().map(|queue| queue.as_str().unwrap().to_owned()).collect::<Vec<_>>();
     let rows = wait_for("both workers to be in all their queues, and to say what they use", || {
-        let rows = json(&["workers"]).as_array().unwrap().clone();
-        let have_said = rows.iter().all(|row| row["cpu"].is_number());
+        let rows = json(&["workers"])["workers"].as_array().unwrap().clone();
+        let have_said = rows.iter().all(|row| row["load"]["cpu"].is_number());
         (have_said && rows.iter().map(|row| queues(row).len()).sum::<usize>() == 4).then_some(rows)
     });
     let row = |worker: &Working| {
@@ -946,10 +947,10 @@ fn lists_workers(place: &Place, url: &str) {
         assert!(row["since"].as_str().is_some_and(|since| since.starts_with("20") && since.ends_with('Z')), "{row}");
         assert!(row["lease_age_ms"].as_u64() < Some(30_000) && row["lease_left_ms"].as_u64() > Some(0), "{row}");
         assert!(row["lanes"].as_u64() >= Some(queues(row).len() as u64), "{row}");
-        assert_eq!((&row["busy"], &row["slots"]), (&0.into(), &64.into()), "{row}");
-        assert!(row["load_age_ms"].as_u64() < Some(30_000) && row["cpu"].as_f64() < Some(1.0), "an idle worker: {row}");
+        assert_eq!((&row["load"]["busy"], &row["load"]["slots"]), (&0.into(), &64.into()), "{row}");
+        assert!(row["load"]["age_ms"].as_u64() < Some(30_000) && row["load"]["cpu"].as_f64() < Some(1.0), "an idle worker: {row}");
         if cfg!(target_os = "linux") {
-            assert!((1 << 20..1 << 34).contains(&row["memory"].as_u64().unwrap()), "{row}");
+            assert!((1 << 20..1 << 34).contains(&row["load"]["memory"].as_u64().unwrap()), "{row}");
         }
     }
     let table = at(&["workers"]);
@@ -958,8 +959,8 @@ fn lists_workers(place: &Place, url: &str) {
     assert!(table.matches("0/64").count() == 2 && (table.contains(" MiB") || table.contains("unknown")), "{table}");
     // Each says what it uses in one of its queues, and people see it in all of them.
     for (queue, workers) in [("greetings", 1), ("orders", 2), ("slow", 1)] {
-        let rows = json(&["workers", "--queue", queue]).as_array().unwrap().clone();
-        assert!(rows.len() == workers && rows.iter().all(|row| row["slots"] == 64), "{queue}: {rows:?}");
+        let rows = json(&["workers", "--queue", queue])["workers"].as_array().unwrap().clone();
+        assert!(rows.len() == workers && rows.iter().all(|row| row["load"]["slots"] == 64), "{queue}: {rows:?}");
     }
     assert_eq!(place.run(&["workers", "--queue", "order", "--url", url]).code, 3);
     let counted = json(&["status"]);
@@ -1136,14 +1137,14 @@ fn a_unique_key_is_shown_looked_for_and_released() {
     for filter in ["unique=\"the guest\"".to_owned(), format!("unique={key}")] {
         let found = place.json(&["jobs", "list", &filter, "--json"]);
         assert_eq!(
-            found.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect::<Vec<_>>(),
+            found["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect::<Vec<_>>(),
             [job.as_str()],
             "{filter}"
         );
     }
 
     let quoted = place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Jo\"}", "--unique-key", r#"the "A" team"#]);
-    assert_eq!(place.json(&["jobs", "list", r#"unique="the \"A\" team""#, "--json"])[0]["job"], quoted);
+    assert_eq!(place.json(&["jobs", "list", r#"unique="the \"A\" team""#, "--json"])["jobs"][0]["job"], quoted);
 
     let queue = job.split_once('/').unwrap().0;
     assert_eq!(place.ok(&["keys", "release", &format!("{queue}/{key}")]), format!("{job} no longer holds the key"));

@@ -161,7 +161,7 @@ async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
     let jobs = place.ok(&["jobs", "show", &later.address().to_string()]);
     assert!(jobs.contains("left"), "{jobs}");
     let cancelled: Value = place.json(&["groups", "cancel", "orders", "globex"]);
-    assert_eq!((&cancelled[0]["group"], &cancelled[0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
+    assert_eq!((&cancelled["groups"][0]["group"], &cancelled["groups"][0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
 }
 
 /// A rule may be there before the first job of its queue, whose name may be misspelt, too.

@@ -85,5 +85,5 @@ fn an_enqueue_by_limits_that_could_not_hold_is_refused() {
     }
     assert!(enqueue(&["--limit", "tokens=a", "--cost", "2"]).status.success());
     let jobs: Value = place.json(&["jobs", "list"]);
-    assert_eq!(jobs.as_array().map(Vec::len), Some(2), "what was refused is not stored: {jobs}");
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(2), "what was refused is not stored: {jobs}");
 }

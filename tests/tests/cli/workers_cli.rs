@@ -94,13 +94,13 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 fn asks(place: &Place) {
     let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
-    let listed = || place.json(&["workers"]).as_array().unwrap().clone();
+    let listed = || place.json(&["workers"])["workers"].as_array().unwrap().clone();
     // Before the first worker registers a SQLite file has no queue, and before its first beat a worker cannot be asked.
     let known = until("both workers have said what they use", || {
         let output = place.run(&["workers", "--json"]);
         let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
-        let rows = rows.as_array()?.clone();
-        (rows.len() == 2 && rows.iter().all(|row| row["mode"] == "works")).then_some(rows)
+        let rows = rows["workers"].as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(|row| row["load"]["mode"] == "works")).then_some(rows)
     });
     let id = |release: &str| known.iter().find(|row| row["release"] == release).unwrap()["worker"].as_str().unwrap().to_owned();
     let (first, second) = (id("v41"), id("v42"));
@@ -119,14 +119,14 @@ fn asks(place: &Place) {
     assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
     assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
     assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());
-    let row = |worker: &str, outcome: &str| serde_json::json!([{ "worker": worker, "asked": "quiet", "outcome": outcome }]);
+    let row = |worker: &str, outcome: &str| serde_json::json!({ "workers": [{ "worker": worker, "asked": "quiet", "outcome": outcome }] });
     assert_eq!(place.json(&["workers", "quiet", &first]), row(&first, "confirmed"));
     assert_eq!(place.json(&["workers", "quiet", &second, "--no-wait"]), row(&second, "asked"));
-    until("both are quiet", || listed().iter().all(|row| row["mode"] == "quiet").then_some(()));
+    until("both are quiet", || listed().iter().all(|row| row["load"]["mode"] == "quiet").then_some(()));
     assert!(place.ok(&["workers"]).matches(" quiet").count() == 2);
     enqueue("waits");
     let why = until("the job waits for them", || {
-        let why = place.json(&["jobs", "why", "orders/waits"]);
+        let why = place.json(&["jobs", "why", "orders/waits"])["waiting"].clone();
         (why[0]["reason"] == "workers_quiet").then_some(why)
     });
     assert_eq!(why[0]["workers"], 2, "{why}");
@@ -183,7 +183,7 @@ async fn sees_what_runs(place: &Place) {
     let jobs = shown["jobs"].as_array().unwrap();
     let ids: Vec<&str> = jobs.iter().map(|job| job["job"].as_str().unwrap()).collect();
     assert_eq!((ids, &shown["is_whole"]), (vec!["orders/import", "orders/other"], &true.into()), "the first claimed first: {shown}");
-    assert_eq!((&shown["worker"]["release"], &shown["worker"]["slots"]), (&"v42".into(), &8.into()));
+    assert_eq!((&shown["worker"]["release"], &shown["worker"]["load"]["slots"]), (&"v42".into(), &8.into()));
     assert_eq!(jobs[0]["progress"]["fraction"], 0.405, "{shown}");
     assert!(jobs[1]["progress"].is_null(), "{shown}");
     let text = place.ok(&["workers", "show", &process.to_string()]);
@@ -192,7 +192,7 @@ async fn sees_what_runs(place: &Place) {
     }
     assert!(!text.contains('\u{1b}') && !text.contains("orders/waits"), "that one is another worker's: {text}");
     let other = place.json(&["workers", "show", &stranger.to_string()]);
-    assert_eq!((other["jobs"].as_array().unwrap().len(), &other["worker"]["memory"]), (1, &Value::Null));
+    assert_eq!((other["jobs"].as_array().unwrap().len(), &other["worker"]["load"]), (1, &Value::Null));
 
     let refused = place.refused(3, &["workers", "show", &none]);
     assert!(refused.contains(&process.to_string()) && refused.contains(&stranger.to_string()), "{refused}");

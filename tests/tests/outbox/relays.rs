@@ -678,7 +678,7 @@ mod on_postgres_alone {
         command.args(["outbox", "list", "--json", "--database", &url]).env("QUEUE_URL", "redis://127.0.0.1:1");
         let listed = tokio::task::spawn_blocking(move || queue_tests::patience::output(&mut command).unwrap()).await.unwrap();
         let queues: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("it prints JSON");
-        assert_eq!((&queues[0]["queue"], &queues[0]["waiting"]), (&"mail".into(), &1.into()));
+        assert_eq!((&queues["queues"][0]["queue"], &queues["queues"][0]["waiting"]), (&"mail".into(), &1.into()));
     }
 
     /// The relay idles, and would look again after a second at the latest: it is told sooner.

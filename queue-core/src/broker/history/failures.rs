@@ -6,6 +6,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::json;
+use serde::Serialize;
+
 use crate::{address::JobId, codec, fingerprint::Fingerprint, text::cut};
 
 /// Of how many kinds of failures a queue keeps count.
@@ -35,7 +38,7 @@ const MESSAGE: usize = 512;
 /// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::inspect::Inspector::failures).
 ///
 /// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and releases with their counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailureKind {
     /// What they have in common, as a number. The filter `failure=` takes it.
@@ -47,13 +50,17 @@ pub struct FailureKind {
     /// How many runs have failed so since the first, those that were tried again among them.
     pub count: u64,
     /// When the first was reported, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub first_at: SystemTime,
     /// When the last was reported, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub last_at: SystemTime,
     /// The tasks with this failure, and the number of their runs. The task that failed last comes
     /// last; at most 20 are kept. `*` are jobs without a known task: those of crashed workers.
+    #[serde(serialize_with = "json::counts")]
     pub tasks: Vec<(String, u64)>,
     /// The same of the releases of the workers, at most 10.
+    #[serde(serialize_with = "json::counts")]
     pub releases: Vec<(String, u64)>,
     /// The last jobs that failed so, at most 5. They may have ended well since.
     pub jobs: Vec<JobId>,

@@ -5,9 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::Serialize;
 
 use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
+use crate::json;
 
 /// What happened in a queue, minute by minute or hour by hour. From [`Inspector::history`](crate::inspect::Inspector::history).
 ///
@@ -19,12 +20,13 @@ use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
 /// killed is missing.
 ///
 /// It is [`Serialize`](serde::Serialize): `queue`, `step_ms`, `rows`, and `tasks` by name, each a list of rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct History {
     /// The queue. Empty if several were [merged](Self::merged).
     pub queue: String,
     /// How long a row is: a minute or an hour.
+    #[serde(rename = "step_ms", serialize_with = "json::ms")]
     pub step: Duration,
     /// Of all tasks together.
     pub rows: Vec<HistoryRow>,
@@ -36,26 +38,29 @@ pub struct History {
     pub releases: Vec<ReleaseSeen>,
 }
 
-/// A release, and when a worker of it registered first with a queue. It is [`Serialize`](serde::Serialize): `release`, and `at` in seconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A release, and when a worker of it registered first with a queue. It is [`Serialize`](serde::Serialize): `release`, and `at` in UTC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReleaseSeen {
     /// The release, as set for the worker or derived from its executable.
     pub release: String,
     /// When, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
 }
 
 /// A minute or an hour of a [`History`].
 ///
-/// It is [`Serialize`](serde::Serialize): `at` in seconds since 1970, each count by its name, `wait` and `run` as
+/// It is [`Serialize`](serde::Serialize): `at` in UTC, each count by its name, `wait` and `run` as
 /// [`Times`], `ready` and `enqueued`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryRow {
     /// When it begins, by the broker's clock.
+    #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
     /// What happened to its jobs.
+    #[serde(flatten)]
     pub counts: RunCounts,
     /// How long jobs waited for their first start, from the time at which they could start. A job
     /// that runs again, because it failed, snoozed or crashed, does not count. A requeued job
@@ -226,45 +231,6 @@ fn total(rows: &[HistoryRow]) -> HistoryRow {
     total
 }
 
-impl Serialize for HistoryRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            at: u64,
-            #[serde(flatten)]
-            counts: &'a RunCounts,
-            wait: &'a Times,
-            run: &'a Times,
-            ready: Option<u64>,
-            enqueued: Option<u64>,
-        }
-        let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let HistoryRow { counts, wait, run, ready, enqueued, .. } = self;
-        Json { at, counts, wait, run, ready: *ready, enqueued: *enqueued }.serialize(serializer)
-    }
-}
-
-impl Serialize for ReleaseSeen {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("ReleaseSeen", 2)?;
-        fields.serialize_field("release", &self.release)?;
-        fields.serialize_field("at", &self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())?;
-        fields.end()
-    }
-}
-
-impl Serialize for History {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("History", 5)?;
-        fields.serialize_field("queue", &self.queue)?;
-        fields.serialize_field("step_ms", &self.step.as_millis())?;
-        fields.serialize_field("rows", &self.rows)?;
-        fields.serialize_field("tasks", &self.tasks)?;
-        fields.serialize_field("releases", &self.releases)?;
-        fields.end()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,7 +260,7 @@ mod tests {
         assert_eq!(names(&mail), ["v2", "v3"]);
         let both = History::merged([mail, of("orders", &[("v3", 90_000), ("v4", 0)])]).unwrap();
         assert_eq!(names(&both), ["v3", "v2", "v4"]);
-        assert_eq!(serde_json::to_value(&both.releases[2]).unwrap(), serde_json::json!({ "release": "v4", "at": NOW / 1000 }));
+        assert_eq!(serde_json::to_value(&both.releases[2]).unwrap(), serde_json::json!({ "release": "v4", "at": "2023-11-14T22:13:50.000Z" }));
     }
 
     #[test]
@@ -331,7 +297,7 @@ mod tests {
     fn a_history_is_printed_with_its_quantiles() {
         let json = serde_json::to_value(history("mail", vec![("a".to_owned(), MINUTE, tally(3, 20))])).unwrap();
         let row = &json["tasks"]["a"][59];
-        assert_eq!((&row["done"], &row["at"], &json["step_ms"]), (&3.into(), &(MINUTE * 60).into(), &60_000.into()));
+        assert_eq!((&row["done"], &row["at"], &json["step_ms"]), (&3.into(), &"2023-11-14T22:13:00.000Z".into(), &60_000.into()));
         assert_eq!(
             (&row["run"]["count"], &row["run"]["mean_ms"], &row["wait"]["p50_ms"]),
             (&1.into(), &20.0.into(), &serde_json::Value::Null)

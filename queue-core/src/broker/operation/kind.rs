@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::{
     broker::{Change, JobState},
@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// What an [operation](super::Operation) does to the jobs that it concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OperationKind {
     /// As [`Change::Requeue`].
@@ -97,12 +98,6 @@ impl fmt::Display for OperationKind {
     }
 }
 
-impl Serialize for OperationKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 impl FromStr for OperationKind {
     type Err = Error;
 
@@ -113,7 +108,8 @@ impl FromStr for OperationKind {
 }
 
 /// How far an [operation](super::Operation) is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OperationState {
     /// It is under way.
@@ -149,11 +145,5 @@ impl OperationState {
 impl fmt::Display for OperationState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl Serialize for OperationState {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }

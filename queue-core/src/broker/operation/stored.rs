@@ -2,14 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Serialize, Serializer};
 
 use super::{OPERATION_LEASE, OperationKind, OperationState, StartOperation};
+use crate::json;
 
 /// What people do to all jobs of a queue that match a filter. From [`Inspector::operations`](crate::inspect::Inspector::operations).
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Operation {
     /// The queue.
@@ -27,10 +29,13 @@ pub struct Operation {
     /// Why.
     pub reason: Option<String>,
     /// When it was started, in broker milliseconds since 1970. Jobs that were enqueued or have ended since then are not concerned.
+    #[serde(rename = "started_at", serialize_with = "json::utc_of_ms")]
     pub started_ms: i64,
     /// When the last step was taken.
+    #[serde(rename = "stepped_at", serialize_with = "json::utc_of_ms")]
     pub stepped_ms: i64,
     /// When it has ended.
+    #[serde(rename = "ended_at", serialize_with = "json::utc_of_ms")]
     pub ended_ms: Option<i64>,
     /// How many jobs there were to look at, about, when it was started.
     pub total: u64,
@@ -45,12 +50,16 @@ pub struct Operation {
     /// Why it cannot continue.
     pub problem: Option<String>,
     /// How many steps were taken.
+    #[serde(skip)]
     pub step: u64,
     /// Who takes the steps.
+    #[serde(skip)]
     pub runner: Option<String>,
     /// The position of the next step.
+    #[serde(skip)]
     pub position: Option<String>,
     /// Whether it is the answer to its start: then the one who has it is its runner.
+    #[serde(skip)]
     pub(crate) is_own: bool,
 }
 
@@ -199,30 +208,14 @@ fn at(ms: i64) -> Option<SystemTime> {
 
 impl Serialize for Operation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Years after 9999 have no such form.
-        let time = |ms: Option<i64>| {
-            ms.filter(|ms| *ms < 253_402_300_800_000).and_then(at).map(|at| humantime::format_rfc3339_millis(at).to_string())
-        };
-        let mut fields = serializer.serialize_struct("Operation", 18)?;
-        fields.serialize_field("operation", &self.address())?;
-        fields.serialize_field("queue", &self.queue)?;
-        fields.serialize_field("id", &self.id)?;
-        fields.serialize_field("kind", &self.kind)?;
-        fields.serialize_field("state", &self.state)?;
-        fields.serialize_field("filter", &self.filter)?;
-        fields.serialize_field("by", &self.by)?;
-        fields.serialize_field("reason", &self.reason)?;
-        fields.serialize_field("started_at", &time(Some(self.started_ms)))?;
-        fields.serialize_field("stepped_at", &time(Some(self.stepped_ms)))?;
-        fields.serialize_field("ended_at", &time(self.ended_ms))?;
-        fields.serialize_field("total", &self.total)?;
-        fields.serialize_field("looked", &self.looked)?;
-        fields.serialize_field("changed", &self.changed)?;
-        fields.serialize_field("skipped", &self.skipped)?;
-        fields.serialize_field("failed", &self.failed)?;
-        fields.serialize_field("percent", &self.percent())?;
-        fields.serialize_field("problem", &self.problem)?;
-        fields.end()
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            operation: String,
+            #[serde(flatten, serialize_with = "Operation::serialize")]
+            record: &'a Operation,
+            percent: u64,
+        }
+        Whole { operation: self.address(), record: self, percent: self.percent() }.serialize(serializer)
     }
 }
 
