@@ -151,7 +151,11 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
-            let text = told(&error.render().to_string(), &arguments);
+            let mut text = told(&error.render().to_string(), &arguments);
+            let is_address = arguments.iter().take(4).any(|noun| ["groups", "limits", "keys", "tasks"].iter().any(|known| noun == known));
+            if is_address && error.kind() == clap::error::ErrorKind::UnknownArgument {
+                text.push_str("\n\n  tip: write the queue and the name as one argument: QUEUE/NAME, as in `mail/acme`");
+            }
             match text.strip_prefix("error: ") {
                 Some(problem) => super::exit::tell(problem),
                 None => super::output::remark(&text),

@@ -34,7 +34,7 @@ pub(super) enum Command {
     #[command(after_help = "Examples:
   {bin} tasks
   {bin} tasks --json | jq -r '.tasks[].name'
-  {bin} tasks pause send_mail --queue mail --reason 'the server is down' --until 30m
+  {bin} tasks pause mail/send_mail --reason 'the server is down' --until 30m
   {bin} tasks list                             list the paused tasks")]
     Tasks(TasksArgs),
     /// Store a job
@@ -110,8 +110,8 @@ Exit codes:
     /// List groups, set their weight, cap and order, pause and resume them
     #[command(after_help = "Examples:
   {bin} groups list mail
-  {bin} groups set mail acme --weight 3 --cap 10
-  {bin} groups pause mail acme")]
+  {bin} groups set mail/acme --weight 3 --cap 10
+  {bin} groups pause mail/acme")]
     Groups {
         #[command(subcommand)]
         command: GroupsCommand,

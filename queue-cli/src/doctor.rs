@@ -351,10 +351,10 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
             "for a slot of a limit",
             "more workers do not help; `limits show QUEUE/LIMIT` lists the holders, and `limits set QUEUE/LIMIT --concurrency` adds slots",
         ),
-        "group_paused" => ("in paused groups", "`groups list QUEUE` names them, and `groups resume QUEUE GROUP` lets their jobs run"),
+        "group_paused" => ("in paused groups", "`groups list QUEUE` names them, and `groups resume QUEUE/GROUP` lets their jobs run"),
         "group_full" => (
             "in groups at their cap",
-            "more workers do not help; `groups list QUEUE` names the groups, and `groups set QUEUE GROUP --cap` raises a cap",
+            "more workers do not help; `groups list QUEUE` names the groups, and `groups set QUEUE/GROUP --cap` raises a cap",
         ),
         "out_of_order" => (
             "for an earlier job of their ordered group",

@@ -35,7 +35,7 @@ pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs)
     if !args.starting.dry_run && !args.yes {
         let jobs = count(&inspector, kind, &queue).await?;
         if jobs > 0 {
-            person::confirm(&format!("{} of {queue}", operations::jobs(jobs)), ", or --dry-run to count them")?;
+            person::confirm(false, &format!("{} of {queue} will be removed permanently", operations::jobs(jobs)))?;
         }
     }
     match operations::begin(&inspector, &queue, NewOperation::all_of(kind), &args.starting, &args.format).await? {

@@ -7,17 +7,20 @@ use queue_core::{
     __private::check_queue,
     Client,
     broker::MAX_ITEMS,
-    inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, PauseOf, RuleOf, StoredGroup},
+    inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, NewOperation, OperationKind, PauseOf, RuleOf, StoredGroup},
 };
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
+    address::Address,
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
+    operations,
     output::{exact, plain, print, print_json},
     pauses::{self, PauseArgs},
+    person,
     queues::{self, Unreadable},
     table::{
         self,
@@ -52,40 +55,34 @@ pub(super) enum GroupsCommand {
     },
     /// Show a group: its ready and running jobs, its rule and its effective settings
     #[command(after_help = "Examples:
-  {bin} groups show mail acme")]
+  {bin} groups show mail/acme")]
     Show {
-        /// The queue
-        #[arg(value_parser = queue)]
-        queue: String,
-        /// The group
-        #[arg(value_parser = one_group)]
-        group: GroupName,
+        /// The queue and the group
+        #[arg(value_name = "QUEUE/GROUP", value_parser = one_group)]
+        group: Address<GroupName>,
         #[command(flatten)]
         format: Format,
     },
     /// Set the rule of a group, which applies from the next claim on
     #[command(after_help = "Examples:
-  {bin} groups set mail acme --weight 3 --cap 10
-  {bin} groups set mail acme --order ordered     one job at a time; a job that waits for its retry blocks the others
-  {bin} groups set mail '*' --cap 5              default of all groups
-  {bin} groups set mail - --weight 2             of jobs without a group
-  {bin} groups set mail acme --clear             remove what was set
+  {bin} groups set mail/acme --weight 3 --cap 10
+  {bin} groups set mail/acme --order ordered     one job at a time; a job that waits for its retry blocks the others
+  {bin} groups set 'mail/*' --cap 5              default of all groups
+  {bin} groups set mail/- --weight 2             of jobs without a group
+  {bin} groups set mail/acme --clear             remove what was set
 
 What is set goes over what code declares. `--clear` of `*` where nothing is set forgets what code has declared,
 until a worker that declares it looks again: within a minute, if one runs.")]
     Set(SetArgs),
     /// Pause groups: no job of them is claimed, running jobs continue
     #[command(after_help = "Examples:
-  {bin} groups pause mail acme
-  {bin} groups pause mail acme --reason 'unpaid, ticket 4711'
-  {bin} groups pause mail acme --until 2h")]
+  {bin} groups pause mail/acme
+  {bin} groups pause mail/acme --reason 'unpaid, ticket 4711'
+  {bin} groups pause mail/acme --until 2h")]
     Pause {
-        /// The queue
-        #[arg(value_parser = queue)]
-        queue: String,
-        /// The groups
-        #[arg(required = true, value_parser = one_group)]
-        groups: Vec<GroupName>,
+        /// The queues and the groups
+        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+        groups: Vec<Address<GroupName>>,
         #[command(flatten)]
         pause: PauseArgs,
         #[command(flatten)]
@@ -93,27 +90,24 @@ until a worker that declares it looks again: within a minute, if one runs.")]
     },
     /// Resume groups: their jobs are claimed again
     #[command(after_help = "Examples:
-  {bin} groups resume mail acme")]
+  {bin} groups resume mail/acme")]
     Resume {
-        /// The queue
-        #[arg(value_parser = queue)]
-        queue: String,
-        /// The groups
-        #[arg(required = true, value_parser = one_group)]
-        groups: Vec<GroupName>,
+        /// The queues and the groups
+        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+        groups: Vec<Address<GroupName>>,
         #[command(flatten)]
         format: Format,
     },
     /// Cancel the waiting jobs of groups; running jobs continue
     #[command(after_help = "Examples:
-  {bin} groups drain mail acme
-  {bin} groups drain mail acme --reason 'the customer has left'
+  {bin} groups drain mail/acme
+  {bin} groups drain mail/acme --reason 'the customer has left'
 
 Jobs enqueued meanwhile may be included. If it is interrupted, run it again to continue.")]
     Drain(ClearArgs),
     /// Cancel all jobs of groups, including running jobs
     #[command(after_help = "Examples:
-  {bin} groups cancel mail acme
+  {bin} groups cancel mail/acme
 
 Jobs enqueued meanwhile may be included. If it is interrupted, run it again to continue.")]
     Cancel(ClearArgs),
@@ -121,12 +115,12 @@ Jobs enqueued meanwhile may be included. If it is interrupted, run it again to c
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ClearArgs {
-    /// The queue
-    #[arg(value_parser = queue)]
-    queue: String,
-    /// The groups
-    #[arg(required = true, value_parser = one_group)]
-    groups: Vec<GroupName>,
+    /// The queues and the groups
+    #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+    groups: Vec<Address<GroupName>>,
+    /// Cancel them without a question
+    #[arg(long)]
+    yes: bool,
     /// The reason, which each job keeps as its note
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
@@ -136,11 +130,9 @@ pub(super) struct ClearArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SetArgs {
-    /// The queue
-    #[arg(value_parser = queue)]
-    queue: String,
-    /// The group; `*` sets the default of all groups, `-` the weight of jobs without a group
-    group: String,
+    /// The queue and the group; `QUEUE/*` sets the default of all groups, `QUEUE/-` the weight of jobs without a group
+    #[arg(value_name = "QUEUE/GROUP")]
+    group: Address,
     /// How often it is served compared with a group of weight 1; 1 to 1000
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
@@ -165,17 +157,17 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
 }
 
 /// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for the jobs without one.
-fn one_group(name: &str) -> Result<GroupName, queue_core::Error> {
-    let problem = match name {
-        "*" => {
-            "means all groups, and this command takes groups by name; `groups list` shows the rule of all groups, and `queues pause` pauses a whole queue"
-        }
-        "-" => {
-            "means jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs cancel --all --where group=` cancels them"
-        }
-        name => return GroupName::new(name),
-    };
-    Err(queue_core::Error::Invalid { field: "group", value: name.to_owned(), problem: problem.to_owned() })
+fn one_group(address: &str) -> Result<Address<GroupName>, String> {
+    let refused = |problem: &str| Err(problem.to_owned());
+    Address::read(address, |name| match name {
+        "*" => refused(
+            "`*` means all groups, and this command takes groups by name; `groups list` shows the rule of all groups, and `queues pause` pauses a whole queue",
+        ),
+        "-" => refused(
+            "`-` means jobs without a group, and this command takes groups by name; `groups list` shows their rule, and `jobs cancel --all --where group=` cancels them",
+        ),
+        name => GroupName::new(name).map_err(|error| error.to_string()),
+    })
 }
 
 /// A line of the list: a group, or a rule that is not that of one group.
@@ -202,14 +194,8 @@ const COLUMNS: [Column<Line>; 11] = [
     Field("group.held_by"),
 ];
 
-const RULE: [Column<Line>; 6] = [
-    Made("group", |line| line.name.clone()),
-    Field("weight"),
-    Field("cap"),
-    Field("max_size"),
-    Field("order"),
-    Field("paused"),
-];
+const RULE: [Column<Line>; 6] =
+    [Made("group", |line| line.name.clone()), Field("weight"), Field("cap"), Field("max_size"), Field("order"), Field("paused")];
 
 /// The rules, then the groups.
 fn lines(Of { queue, record: page }: &Of<GroupPage>) -> Vec<Line> {
@@ -223,43 +209,45 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
     let inspector = client.inspector();
     match command {
         GroupsCommand::List { queue, limit, after, format } => list(client, queue, limit, after.as_ref(), &format).await,
-        GroupsCommand::Show { queue, group, format } => {
-            let found = inspector.group(&queue, &group).await?;
-            let page = inspector.groups(&queue, None, MAX_ITEMS).await?;
-            if is_unknown(client, &queue, &found).await? {
-                return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(&group, &page))));
-            }
+        GroupsCommand::Show { group: Address { queue, name }, format } => {
+            let (found, page) = known(client, &queue, &name).await?;
             show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
-        GroupsCommand::Pause { queue, groups, pause, format } => {
-            queues::tell_if_new(client, &queue).await;
-            for group in &groups {
-                tell_if_new(client, &queue, group).await?;
+        GroupsCommand::Pause { groups, pause, format } => {
+            for Address { queue, name } in &groups {
+                queues::tell_if_new(client, queue).await;
+                tell_if_new(client, queue, name).await?;
             }
             each("groups", &groups, &format, async |group| {
-                inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
-                let json = json!({ "queue": queue, "group": group.as_str(), "paused": true });
-                Ok((format!("{queue} {group} is paused{}", pause.end()), json))
+                inspector.pause_as(&group.queue, PauseOf::Group(group.name.clone()), pause.pausing()).await?;
+                let json = json!({ "queue": group.queue, "group": group.name, "paused": true });
+                Ok((format!("{group} is paused{}", pause.end()), json))
             })
             .await
         }
-        GroupsCommand::Resume { queue, groups, format } => {
-            for group in &groups {
-                if is_unknown(client, &queue, &inspector.group(&queue, group).await?).await? {
-                    let page = inspector.groups(&queue, None, MAX_ITEMS).await?;
-                    return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(group, &page))));
-                }
+        GroupsCommand::Resume { groups, format } => {
+            for Address { queue, name } in &groups {
+                known(client, queue, name).await?;
             }
             each("groups", &groups, &format, async |group| {
-                inspector.resume_group(&queue, group).await?;
-                Ok((format!("{queue} {group} is resumed"), json!({ "queue": queue, "group": group.as_str(), "paused": false })))
+                inspector.resume_group(&group.queue, &group.name).await?;
+                Ok((format!("{group} is resumed"), json!({ "queue": group.queue, "group": group.name, "paused": false })))
             })
             .await
         }
         GroupsCommand::Drain(args) => clear(client, args, Cleared::Waiting).await,
         GroupsCommand::Cancel(args) => clear(client, args, Cleared::All).await,
     }
+}
+
+/// A group of which something is known, and the first groups of its queue.
+async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(StoredGroup, GroupPage), Failure> {
+    let (found, page) = (client.inspector().group(queue, group).await?, client.inspector().groups(queue, None, MAX_ITEMS).await?);
+    if is_unknown(client, queue, &found).await? {
+        return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(group, &page))));
+    }
+    Ok((found, page))
 }
 
 /// Whether no job and no rule is known of a group. Of a queue that is not there, that says so.
@@ -297,12 +285,33 @@ async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<
     Ok(())
 }
 
+/// Most jobs that are examined to count those that are cancelled.
+const COUNTED: u64 = 1_000_000;
+
 async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
     let inspector = client.inspector().because(args.reason);
-    queues::chosen(client, Some(&args.queue)).await?;
+    for group in &args.groups {
+        queues::chosen(client, Some(&group.queue)).await?;
+    }
+    if !args.yes {
+        let (mut jobs, mut least) = (0, "");
+        for Address { queue, name } in &args.groups {
+            let of_group = format!("group={}", Filter::quoted(name.as_str()));
+            let waits = if which == Cleared::Waiting { " state!=active" } else { "" };
+            let cancel = NewOperation::new(OperationKind::Cancel, format!("{of_group}{waits}").parse()?);
+            let preview = inspector.preview_operation(queue, &cancel, COUNTED).await?;
+            jobs += preview.eligible;
+            least = if preview.is_whole { least } else { "at least " };
+        }
+        let groups: Vec<String> = args.groups.iter().map(ToString::to_string).collect();
+        if jobs > 0 {
+            person::confirm(false, &format!("{least}{} of {} will be cancelled", operations::jobs(jobs), groups.join(", ")))?;
+        }
+    }
     let mut totals = Vec::new();
     for group in args.groups {
-        let mut clearing = inspector.clear_group(&args.queue, &group, which);
+        let Address { queue, name } = &group;
+        let mut clearing = inspector.clear_group(queue, name, which);
         let ended = loop {
             match clearing.step().await {
                 Ok(true) => {}
@@ -311,16 +320,15 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
             }
         };
         let cancelled = clearing.cancelled();
-        if cancelled == 0 && is_unknown(client, &args.queue, &inspector.group(&args.queue, &group).await?).await? {
-            let page = inspector.groups(&args.queue, None, MAX_ITEMS).await?;
-            note(&format!("queue `{}` has no group `{group}`{}", args.queue, meant(&group, &page)));
+        if cancelled == 0 && is_unknown(client, queue, &inspector.group(queue, name).await?).await? {
+            let page = inspector.groups(queue, None, MAX_ITEMS).await?;
+            note(&format!("queue `{queue}` has no group `{name}`{}", meant(name, &page)));
         }
         if !args.format.json {
-            let jobs = if cancelled == 1 { "job" } else { "jobs" };
-            print(&plain(&format!("{} {group}: {cancelled} {jobs} cancelled", args.queue)))?;
+            print(&plain(&format!("{group}: {} cancelled", operations::jobs(cancelled))))?;
         }
         ended?;
-        totals.push(json!({ "queue": args.queue, "group": group, "cancelled": cancelled }));
+        totals.push(json!({ "queue": queue, "group": name, "cancelled": cancelled }));
     }
     if args.format.json { Ok(print_json(&json!({ "groups": totals }))?) } else { Ok(()) }
 }
@@ -350,9 +358,9 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
     Unreadable::tell(&unreadable)
 }
 
-async fn read(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>) -> queue_core::Result<GroupPage> {
+async fn read(client: &Client, queue: &str, limit: usize, after: Option<GroupName>) -> queue_core::Result<GroupPage> {
     let mut whole = GroupPage::default();
-    whole.next = after.take();
+    whole.next = after;
     while whole.groups.len() < limit {
         let page = client.inspector().groups(queue, whole.next.take(), PAGE.min(limit - whole.groups.len())).await?;
         let groups = [whole.groups, page.groups.clone()].concat();
@@ -410,7 +418,8 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
 }
 
 async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
-    let of = match args.group.as_str() {
+    let Address { queue, name } = args.group;
+    let of = match name.as_str() {
         "*" => RuleOf::Others,
         "-" => RuleOf::Plain,
         name => RuleOf::Group(GroupName::new(name)?),
@@ -418,19 +427,19 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear {
         return Err(Failure::new(Exit::Usage, "nothing to set: give --weight, --cap, --max-size, --order or --clear"));
     }
-    queues::tell_if_new(client, &args.queue).await;
+    queues::tell_if_new(client, &queue).await;
     if let RuleOf::Group(group) = &of {
-        tell_if_new(client, &args.queue, group).await?;
+        tell_if_new(client, &queue, group).await?;
     }
     let inspector = client.inspector();
-    if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
-        let declared = inspector.forget_declared_groups(&args.queue).await?;
+    if args.clear && of == RuleOf::Others && inspector.groups(&queue, None, 1).await?.others.is_empty() {
+        let declared = inspector.forget_declared_groups(&queue).await?;
         if !declared.is_empty() {
             note(&format!("the declared rule is removed until a worker declares it again, within a minute if one runs: {declared}"));
         }
     }
     let rule = inspector
-        .set_group_rule(&args.queue, &of, |rule| {
+        .set_group_rule(&queue, &of, |rule| {
             if args.clear {
                 *rule = GroupRule::new();
             }
@@ -441,6 +450,6 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.format.json {
         return Ok(print_json(&rule)?);
     }
-    let line = Line { queue: args.queue, name: of.to_string(), rule, group: None };
+    let line = Line { queue, name: of.to_string(), rule, group: None };
     Ok(print(&table::text(&[line], &RULE))?)
 }

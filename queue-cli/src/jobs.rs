@@ -364,7 +364,7 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
     }),
     // What runs says so in its column of times.
     Made("waiting", |job| {
-        job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief().to_string())
+        job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief())
     }),
     Made("error", |job| {
         let reason = job.reason.map(|reason| reason.name());

@@ -1,16 +1,14 @@
 //! `keys`: unique keys, and the jobs that hold them.
 
-use std::{
-    str::FromStr,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Subcommand;
-use queue_core::{__private::check_queue, Client, Error, inspect::UniqueKey};
+use queue_core::{Client, inspect::UniqueKey};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
+    address::Address,
     args::Format,
     exit::{Failure, note},
     output::{print, print_json, utc},
@@ -44,34 +42,16 @@ pub(super) enum KeysCommand {
     Release {
         /// The queue and the key, which has 32 hexadecimal digits
         #[arg(value_name = "QUEUE/KEY")]
-        key: Named,
+        key: Address<UniqueKey>,
         #[command(flatten)]
         format: Format,
     },
 }
 
-/// `orders/4f1d0c2e9b7a63d5801fb2c4e6a79d35`.
-#[derive(Clone, Debug)]
-pub(super) struct Named {
-    queue: String,
-    key: UniqueKey,
-}
-
-impl FromStr for Named {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (queue, key) = text.split_once('/').unwrap_or(("", text));
-        let key = key.parse()?;
-        check_queue(queue)?;
-        Ok(Named { queue: queue.to_owned(), key })
-    }
-}
-
 pub(super) async fn keys(client: &Client, command: KeysCommand) -> Result<(), Failure> {
     match command {
         KeysCommand::List { queue, limit, after, format } => list(client, queue.as_deref(), limit, after.as_deref(), &format).await,
-        KeysCommand::Release { key: Named { queue, key }, format } => release(client, &queue, key, &format).await,
+        KeysCommand::Release { key: Address { queue, name: key }, format } => release(client, &queue, key, &format).await,
     }
 }
 

@@ -5,6 +5,7 @@
 //! and JSON, and `exit` converts errors into exit codes. All commands use only [`Client`](queue_core::Client) and
 //! [`Inspector`](queue_core::inspect::Inspector).
 
+mod address;
 mod again;
 mod answers;
 mod args;

@@ -4,7 +4,7 @@ use std::{str::FromStr, time::SystemTime};
 
 use clap::Subcommand;
 use queue_core::{
-    __private::{check_name, check_queue},
+    __private::check_queue,
     Client,
     inspect::{LimitInfo, LimitKeyInfo, LimitRule, Rate},
 };
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
+    address::Address,
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative},
@@ -43,7 +44,7 @@ pub(super) enum LimitsCommand {
     Show {
         /// The queue and the limit
         #[arg(value_name = "QUEUE/LIMIT")]
-        limit: Named,
+        limit: Address,
         /// Most keys to print
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
         keys: u16,
@@ -63,7 +64,7 @@ pub(super) enum LimitsCommand {
     Remove {
         /// The queue and the limit
         #[arg(value_name = "QUEUE/LIMIT")]
-        limit: Named,
+        limit: Address,
         #[command(flatten)]
         format: Format,
     },
@@ -73,7 +74,7 @@ pub(super) enum LimitsCommand {
 pub(super) struct SetArgs {
     /// The queue and the limit
     #[arg(value_name = "QUEUE/LIMIT")]
-    limit: Named,
+    limit: Address,
     /// Most jobs that run at once; 0 closes it
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
@@ -92,28 +93,6 @@ pub(super) struct SetArgs {
 
 /// How a person keeps a limit from holding that code declares.
 const OVER_CODE: &str = "to let every job start until then, override it with `limits set`, as `--concurrency 100000`";
-
-/// `orders/stripe`.
-#[derive(Clone, Debug)]
-pub(super) struct Named {
-    queue: String,
-    limit: String,
-}
-
-impl FromStr for Named {
-    type Err = queue_core::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (queue, limit) = text.split_once('/').ok_or_else(|| queue_core::Error::Invalid {
-            field: "limit",
-            value: text.to_owned(),
-            problem: "is not a queue and limit; write them as `orders/stripe`".to_owned(),
-        })?;
-        check_queue(queue)?;
-        check_name("limit", limit)?;
-        Ok(Named { queue: queue.to_owned(), limit: limit.to_owned() })
-    }
-}
 
 fn queue(name: &str) -> Result<String, queue_core::Error> {
     check_queue(name).map(|()| name.to_owned())
@@ -141,13 +120,13 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             table::list(&format, "limits", &rows, &COLUMNS, none)?;
             Unreadable::tell(&unreadable)
         }
-        LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
+        LimitsCommand::Show { limit: Address { queue, name: limit }, keys, format } => {
             let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit, "").await) };
             let keys = inspector.limit_keys(&queue, &limit, None, keys.into()).await?;
             show(&queue, found, keys, &format)
         }
         LimitsCommand::Set(args) => set(client, args).await,
-        LimitsCommand::Remove { limit: Named { queue, limit }, format } => {
+        LimitsCommand::Remove { limit: Address { queue, name: limit }, format } => {
             let before = inspector.limit(&queue, &limit).await?;
             if !inspector.remove_limit(&queue, &limit).await? {
                 return Err(unknown(client, &queue, &limit, "").await);
@@ -246,7 +225,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.concurrency.is_none() && args.rate.is_none() && args.burst.is_none() {
         return Err(Failure::new(Exit::Usage, "nothing to set: give --concurrency, --rate or --burst"));
     }
-    let Named { queue, limit } = args.limit;
+    let Address { queue, name: limit } = args.limit;
     if !args.new && client.inspector().limit(&queue, &limit).await?.is_none() {
         return Err(unknown(client, &queue, &limit, "; to make one that no task declares, add `--new`").await);
     }

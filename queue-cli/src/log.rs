@@ -6,6 +6,7 @@
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
+    ffi::OsStr,
     io::{self, IsTerminal, Write},
     panic::{self, PanicHookInfo},
     sync::{
@@ -197,8 +198,13 @@ fn filter() -> Result<EnvFilter, Failure> {
 
 /// The lines on standard error.
 fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(lines: Lines, filter: EnvFilter) -> impl Layer<S> {
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    fmt::layer().with_ansi(colours).with_writer(lines).with_target(false).with_filter(filter)
+    let is_colored = is_colored(io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    fmt::layer().with_ansi(is_colored).with_writer(lines).with_target(false).with_filter(filter)
+}
+
+/// Whether lines are colored: on a terminal, unless `NO_COLOR` has a value.
+fn is_colored(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 #[cfg(test)]
@@ -206,6 +212,14 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn no_color_turns_colors_off() {
+        let colored = [(true, None), (true, Some("")), (true, Some("1")), (false, None)].map(|(is_terminal, no_color)| {
+            is_colored(is_terminal, no_color.map(OsStr::new))
+        });
+        assert_eq!(colored, [true, true, false, false]);
+    }
 
     /// Takes a line when it is let.
     struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);

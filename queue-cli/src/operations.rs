@@ -11,6 +11,7 @@ use queue_core::{
 use serde_json::json;
 
 use super::{
+    address::Address,
     again::Listing,
     args::Format,
     exit::{Exit, Failure, note},
@@ -43,7 +44,7 @@ pub(super) enum OperationsCommand {
   {bin} operations show orders/5f0c3a9d2b7e6418")]
     Show {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        #[arg(value_name = "QUEUE/ID")]
         operation: Address,
         #[command(flatten)]
         format: Format,
@@ -53,7 +54,7 @@ pub(super) enum OperationsCommand {
   {bin} operations stop orders/5f0c3a9d2b7e6418")]
     Stop {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        #[arg(value_name = "QUEUE/ID")]
         operation: Address,
         #[command(flatten)]
         format: Format,
@@ -63,21 +64,11 @@ pub(super) enum OperationsCommand {
   {bin} operations resume orders/5f0c3a9d2b7e6418")]
     Resume {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID", value_parser = address)]
+        #[arg(value_name = "QUEUE/ID")]
         operation: Address,
         #[command(flatten)]
         format: Format,
     },
-}
-
-/// A queue, and the id of an operation in it.
-#[derive(Clone, Debug)]
-pub(super) struct Address(String, String);
-
-fn address(text: &str) -> Result<Address, String> {
-    let parts = text.rsplit_once('/').filter(|(queue, id)| !queue.is_empty() && !id.is_empty());
-    let (queue, id) = parts.ok_or("write QUEUE/ID, as `operations list` prints it")?;
-    Ok(Address(queue.to_owned(), id.to_owned()))
 }
 
 /// How an operation is started.
@@ -97,12 +88,14 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
         OperationsCommand::List { queue, listing } => {
             listing.again.print(async || list(client, queue.as_deref(), &listing.format).await).await
         }
-        OperationsCommand::Show { operation: Address(queue, id), format } => show(&inspector.operation(&queue, &id).await?, &format),
-        OperationsCommand::Stop { operation: Address(queue, id), format } => {
+        OperationsCommand::Show { operation: Address { queue, name: id }, format } => {
+            show(&inspector.operation(&queue, &id).await?, &format)
+        }
+        OperationsCommand::Stop { operation: Address { queue, name: id }, format } => {
             let stopped = inspector.stop_operation(&queue, &id).await?;
             if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&told(&stopped))?) }
         }
-        OperationsCommand::Resume { operation: Address(queue, id), format } => {
+        OperationsCommand::Resume { operation: Address { queue, name: id }, format } => {
             let operation = inspector.operation(&queue, &id).await?;
             if !operation.is_running() {
                 return Err(Failure::new(

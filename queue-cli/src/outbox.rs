@@ -177,11 +177,14 @@ pub(super) async fn outbox(command: OutboxCommand) -> Result<(), Failure> {
             change(&database, &queue, &OutboxChange::Retry(rows), "to be sent again", &format).await
         }
         OutboxCommand::Drop { database, queue, rows, yes, format } => {
-            confirm(yes, &format!("{} of {queue} would be dropped, and their jobs never enqueued", counted(rows.len())))?;
+            person::confirm(yes, &format!("{} of {queue} will be dropped, and their jobs never enqueued", counted(rows.len())))?;
             change(&database, &queue, &OutboxChange::Drop(rows), "dropped", &format).await
         }
         OutboxCommand::Release { database, queue, yes, format } => {
-            confirm(yes, &format!("the request in flight of {queue} would be sent again, and jobs that its broker has may run twice"))?;
+            person::confirm(
+                yes,
+                &format!("the request in flight of {queue} will be sent again, and jobs that its broker has may run twice"),
+            )?;
             change(&database, &queue, &OutboxChange::Release, "no longer in flight", &format).await
         }
     }
@@ -204,18 +207,6 @@ async fn change(database: &DatabaseArgs, queue: &str, change: &OutboxChange, wha
         return Ok(());
     }
     Err(Failure::new(Exit::NotFound, format!("not changed, because they are not there or were already sent: {}", missing.join(", "))))
-}
-
-/// A person has to say yes.
-fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    match person::answer(&format!("{what}; write `yes` to go on"))? {
-        Some(answer) if answer == "yes" => Ok(()),
-        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was changed"))),
-        None => Err(Failure::new(Exit::Usage, format!("{what}; say --yes to do it"))),
-    }
 }
 
 fn failure(error: &Error) -> Failure {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
+    address::Address,
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
@@ -38,15 +39,12 @@ pub(super) enum TasksCommand {
     },
     /// Pause tasks: their jobs are parked instead of run; running jobs continue
     #[command(after_help = "Examples:
-  {bin} tasks pause send_mail --queue mail
-  {bin} tasks pause send_mail --queue mail --reason 'the mail server is down' --until 30m")]
+  {bin} tasks pause mail/send_mail
+  {bin} tasks pause mail/send_mail --reason 'the mail server is down' --until 30m")]
     Pause {
-        /// The tasks, by the names that are stored with their jobs
-        #[arg(required = true, value_name = "TASK")]
-        tasks: Vec<String>,
-        /// The queue
-        #[arg(long, value_name = "QUEUE", value_parser = queue)]
-        queue: String,
+        /// The queues and the tasks, by the names that are stored with their jobs
+        #[arg(required = true, value_name = "QUEUE/TASK")]
+        tasks: Vec<Address>,
         #[command(flatten)]
         pause: PauseArgs,
         #[command(flatten)]
@@ -54,14 +52,11 @@ pub(super) enum TasksCommand {
     },
     /// Resume tasks; their parked jobs run first
     #[command(after_help = "Examples:
-  {bin} tasks resume send_mail --queue mail")]
+  {bin} tasks resume mail/send_mail")]
     Resume {
-        /// The tasks
-        #[arg(required = true, value_name = "TASK")]
-        tasks: Vec<String>,
-        /// The queue
-        #[arg(long, value_name = "QUEUE", value_parser = queue)]
-        queue: String,
+        /// The queues and the tasks
+        #[arg(required = true, value_name = "QUEUE/TASK")]
+        tasks: Vec<Address>,
         #[command(flatten)]
         format: Format,
     },
@@ -84,49 +79,54 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
     let inspector = client.inspector();
     match command {
         TasksCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
-        TasksCommand::Pause { tasks, queue, pause, format } => {
-            each("tasks", &chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
-                inspector.pause_as(&queue, PauseOf::Task(task.as_str().into()), pause.pausing()).await?;
-                let row = json!({ "queue": queue, "task": task, "paused": true });
-                Ok((format!("{queue} {task} is paused{}", pause.end()), row))
+        TasksCommand::Pause { tasks, pause, format } => {
+            each("tasks", &known(client, tasks).await?, &format, async |task| {
+                inspector.pause_as(&task.queue, PauseOf::Task(task.name.as_str().into()), pause.pausing()).await?;
+                let row = json!({ "queue": task.queue, "task": task.name, "paused": true });
+                Ok((format!("{task} is paused{}", pause.end()), row))
             })
             .await
         }
-        TasksCommand::Resume { tasks, queue, format } => {
-            each("tasks", &chosen_tasks(client, tasks, &queue).await?, &format, async |task| {
-                inspector.resume_of(&queue, PauseOf::Task(task.as_str().into())).await?;
-                Ok((format!("{queue} {task} is resumed"), json!({ "queue": queue, "task": task, "paused": false })))
+        TasksCommand::Resume { tasks, format } => {
+            each("tasks", &known(client, tasks).await?, &format, async |task| {
+                inspector.resume_of(&task.queue, PauseOf::Task(task.name.as_str().into())).await?;
+                Ok((format!("{task} is resumed"), json!({ "queue": task.queue, "task": task.name, "paused": false })))
             })
             .await
         }
     }
 }
 
-/// The same names, if the queue exists: nothing is done where it is misspelled.
-async fn chosen_tasks(client: &Client, tasks: Vec<String>, queue: &str) -> Result<Vec<String>, Failure> {
+/// The same tasks, if their queues exist: nothing is done where one is misspelled.
+async fn known(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Failure> {
+    for task in &tasks {
+        check(client, task).await?;
+    }
+    Ok(tasks)
+}
+
+async fn check(client: &Client, Address { queue, name: task }: &Address) -> Result<(), Failure> {
     chosen(client, Some(queue)).await?;
     let inspector = client.inspector();
     let (workers, history) = (inspector.workers_of(queue).await?, inspector.history(queue, HistorySpan::TWO_WEEKS).await?);
     let paused: Vec<PauseOf> = inspector.pauses(queue).await?.into_iter().map(|stored| stored.of).collect();
     let linked = Registry::linked();
-    let here = linked.tasks().filter(|task| task.queue == queue).map(|task| task.name);
+    let here = linked.tasks().filter(|task| task.queue == queue.as_str()).map(|task| task.name);
     let known: BTreeSet<&str> = workers
         .iter()
         .flat_map(|worker| worker.tasks.iter().map(String::as_str))
         .chain(history.tasks.keys().map(String::as_str))
         .chain(here)
         .collect();
-    for task in &tasks {
-        if known.contains(task.as_str()) || paused.contains(&PauseOf::Task(task.as_str().into())) {
-            continue;
-        }
-        if let Some(near) = queue_core::__private::nearest(task, known.iter().copied()) {
-            let problem = format!("no job of queue `{queue}` has the task `{task}`: did you mean `{near}`?");
-            return Err(Failure::new(Exit::NotFound, problem));
-        }
-        note(&format!("task `{task}` is new in queue `{queue}`: no worker has it, and no job of it has run"));
+    if known.contains(task.as_str()) || paused.contains(&PauseOf::Task(task.as_str().into())) {
+        return Ok(());
     }
-    Ok(tasks)
+    if let Some(near) = queue_core::__private::nearest(task, known.iter().copied()) {
+        let problem = format!("no job of queue `{queue}` has the task `{task}`: did you mean `{near}`?");
+        return Err(Failure::new(Exit::NotFound, problem));
+    }
+    note(&format!("task `{task}` is new in queue `{queue}`: no worker has it, and no job of it has run"));
+    Ok(())
 }
 
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The operator at the command line: the name, and confirmations of deletions.
+//! The operator at the command line: the name, and confirmations.
 
 use std::{
     env,
@@ -12,18 +12,20 @@ pub(super) fn name() -> String {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty())).unwrap_or_default()
 }
 
-/// Prints what will be removed, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes`
-/// does, with which this is not called.
-pub(super) fn confirm(what: &str, way_out: &str) -> Result<(), Failure> {
-    match answer(&format!("{what} will be removed permanently; write `yes` to continue"))? {
-        None => Err(Failure::new(Exit::Usage, format!("{what} would be removed permanently; add --yes to remove them{way_out}"))),
+/// Prints what will happen, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes` does.
+pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    match answer(&format!("{what}; write `yes` to continue"))? {
         Some(answer) if answer == "yes" => Ok(()),
-        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was removed"))),
+        Some(answer) => Err(Failure::new(Exit::Usage, format!("`{answer}` is not `yes`: nothing was changed"))),
+        None => Err(Failure::new(Exit::Usage, format!("{what}; add --yes to confirm"))),
     }
 }
 
 /// Asks on the terminal, and waits for a line. `None`: standard input is no terminal.
-pub(super) fn answer(question: &str) -> io::Result<Option<String>> {
+fn answer(question: &str) -> io::Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }

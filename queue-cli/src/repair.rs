@@ -86,8 +86,8 @@ async fn confirmed(
     if counts.is_empty() {
         return Ok(Vec::new());
     }
-    let what = counted(&counts, which);
-    person::confirm(&what, if which.only.is_empty() { "" } else { ", or --dry-run to count them" })?;
+    let count = if which.only.is_empty() { "" } else { " (--dry-run counts them)" };
+    person::confirm(false, &format!("{}{count} will be removed permanently", counted(&counts, which)))?;
     Ok(counts.into_iter().map(|(queue, _)| queue).collect())
 }
 

@@ -105,7 +105,7 @@ pub enum Error {
     IdConflict(JobAddress),
     /// The job's group already has `max_size` ready jobs. Nothing was stored.
     #[error(
-        "group `{group}` of queue `{queue}` is full: try again later, or raise its maximum with `groups set {queue} '{group}' --max-size N`"
+        "group `{group}` of queue `{queue}` is full: try again later, or raise its maximum with `groups set '{queue}/{group}' --max-size N`"
     )]
     GroupFull {
         /// The queue.

@@ -13,6 +13,7 @@ use crate::{
     args::Format,
     exit::{Failure, note},
     output::{print, print_json},
+    person,
 };
 
 /// How often a person hears how far it is.
@@ -26,7 +27,7 @@ pub(crate) struct RewindArgs {
     /// The new position: `start`, `now`, a time, or a position that `topics read` has printed
     #[arg(long, value_name = "WHERE", value_parser = mark)]
     to: Mark,
-    /// Confirm the rewind; without this option nothing is changed
+    /// Rewind it without a question
     #[arg(long)]
     yes: bool,
     /// Print how many events it would read again and how many waiting jobs it would cancel; change nothing
@@ -63,7 +64,7 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
     let answer = |again, cancelled, events_are_gone| Answer {
         subscription: subscription.clone(),
         topic: topic.clone(),
-        dry_run: !args.yes,
+        dry_run: args.dry_run,
         again,
         cancelled,
         events_are_gone,
@@ -72,15 +73,14 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
     if !args.yes {
         let RewindPreview { again, waiting, is_short, .. } = inspector.preview_rewind(topic, subscription, args.to.clone()).await?;
         let told = format!("{queue} would read {} again; {} would be cancelled", events(again), jobs(waiting));
-        if !args.dry_run {
-            let problem = format!("{told}{}; add --yes to do it, or --dry-run to only print this", if is_short { SHORT } else { "" });
-            return Err(queue_core::Error::Config(problem).into());
-        }
-        if args.format.json {
+        if args.dry_run && args.format.json {
             return Ok(print_json(&answer(again, waiting, is_short))?);
         }
-        print(&told)?;
-        return tell_short(is_short);
+        if args.dry_run {
+            print(&told)?;
+            return tell_short(is_short);
+        }
+        person::confirm(false, &format!("{told}{}", if is_short { SHORT } else { "" }))?;
     }
     let mut rewinding = inspector.because(format!("a rewind to {}", args.to)).rewind(topic, subscription, args.to.clone());
     if let Err(error) = run(&mut rewinding, &args.format).await {

@@ -45,7 +45,7 @@ pub(super) struct AskArgs {
     /// All workers of this release, as after a deployment of the next one
     #[arg(long, value_name = "RELEASE")]
     release: Option<String>,
-    /// Send the request to all of them; without this option they are only listed
+    /// Ask all of them without a question
     #[arg(long, short)]
     yes: bool,
     /// Do not wait until each worker has confirmed the request
@@ -121,8 +121,7 @@ async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec
         let some: Vec<String> = meant.iter().take(NAMED).map(line).collect();
         let more = if meant.len() > NAMED { format!("\n  and {} more", meant.len() - NAMED) } else { String::new() };
         let (count, what) = (meant.len(), mode.name());
-        let text = format!("add --yes to ask {count} of them ({what}):\n  {}{more}", some.join("\n  "));
-        return Err(Failure::new(Exit::Usage, text));
+        person::confirm(false, &format!("{count} workers are asked ({what}):\n  {}{more}\n", some.join("\n  ")))?;
     }
     Ok(meant)
 }

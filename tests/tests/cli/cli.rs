@@ -201,7 +201,7 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
     let ended = run(&["drop", "mail", "2", "--yes"]);
     assert!(ended.code == 2 && ended.stderr.contains("write its number, `/` and the id of its job"), "{}", ended.stderr);
     let ended = run(&["drop", "mail", &row(2)]);
-    assert!(ended.code == 2 && ended.stderr.contains("say --yes"), "{}", ended.stderr);
+    assert!(ended.code == 2 && ended.stderr.contains("add --yes to confirm"), "{}", ended.stderr);
     let ended = run(&["drop", "mail", &row(2), "3/other", "--yes"]);
     assert!(
         ended.code == 3 && ended.stdout.contains("1 row dropped") && ended.stderr.contains("already sent: 3/other"),
@@ -530,16 +530,16 @@ fn it_is_said_how_many_jobs_would_be_removed() {
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", "g"]);
     let delete = |arguments: &[&str]| place.run(&[&["jobs", "delete", "--all"], arguments].concat());
     for (arguments, code, says) in [
-        (&["--state", "ready"][..], 2, "error: 3 ready jobs of greetings, orders would be removed permanently; add --yes to remove them\n"),
+        (&["--state", "ready"][..], 2, "error: 3 ready jobs of greetings, orders will be removed permanently; add --yes to confirm\n"),
         (
             &["--state", "ready", "--queue", "orders", "--where", "task=close_order", "--where", "id=o-1"],
             2,
-            "error: at most 2 ready jobs of orders that match `task=close_order id=o-1` would be removed permanently; add --yes to remove them, or --dry-run to count them\n",
+            "error: at most 2 ready jobs of orders that match `task=close_order id=o-1` (--dry-run counts them) will be removed permanently; add --yes to confirm\n",
         ),
         (
             &["--state", "ready", "--where", "queue=greetings"],
             2,
-            "error: at most 1 ready job of greetings that matches `queue=greetings` would be",
+            "error: at most 1 ready job of greetings that matches `queue=greetings` (--dry-run",
         ),
         (&["--state", "ready", "--queue", "ordres"], 3, "error: there is no queue `ordres`: did you mean `orders`?\n"),
         (&["--state", "dead"], 0, "no job is dead\n"),
@@ -701,7 +701,7 @@ fn adds_reasons(place: &Place, url: &str) {
     assert!(why.starts_with("it is not due yet; until 2") && why.contains("Z (in "), "{why}");
     assert_eq!(at(&["jobs", "why", &second]), "no live worker serves its queue; `work --queue orders` ends it\nbehind at most 1 other");
     at(&["queues", "pause", "orders"]);
-    at(&["groups", "pause", "orders", "acme", "--reason", "unpaid", "--until", "2h"]);
+    at(&["groups", "pause", "orders/acme", "--reason", "unpaid", "--until", "2h"]);
     let reasons = &json(&["jobs", "why", &first])["waiting"];
     let names: Vec<&Value> = reasons.as_array().unwrap().iter().map(|reason| &reason["reason"]).collect();
     assert_eq!(names, ["queue_paused", "no_worker", "group_paused"]);
@@ -864,8 +864,8 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
     let place = Place::new();
     let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     assert_eq!(
-        place.ok(&["tasks", "pause", "greet", "--queue", "greetings", "--reason", "it is late", "--until", "2h"]),
-        "greetings greet is paused for 2h"
+        place.ok(&["tasks", "pause", "greetings/greet", "--reason", "it is late", "--until", "2h"]),
+        "greetings/greet is paused for 2h"
     );
     let rows = &place.json(&["tasks", "list", "--json"])["tasks"];
     assert_eq!((&rows[0]["queue"], &rows[0]["task"], &rows[0]["parked"]), (&"greetings".into(), &"greet".into(), &0.into()));
@@ -873,12 +873,12 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
     let why = place.ok(&["jobs", "why", &job]);
     assert!(why.starts_with("its task `greet` is paused until 20") && why.contains(": it is late"), "{why}");
     assert!(place.ok(&["tasks", "list", "--queue", "greetings"]).contains("it is late"));
-    let again = place.json(&["tasks", "pause", "greet", "--queue", "greetings", "--json"]);
+    let again = place.json(&["tasks", "pause", "greetings/greet", "--json"]);
     assert_eq!(again, serde_json::json!({ "tasks": [{ "queue": "greetings", "task": "greet", "paused": true }] }));
-    assert_eq!(place.ok(&["tasks", "resume", "greet", "--queue", "greetings"]), "greetings greet is resumed");
+    assert_eq!(place.ok(&["tasks", "resume", "greetings/greet"]), "greetings/greet is resumed");
     assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!({ "tasks": [] }));
     assert!(place.json(&["tasks", "--json"])["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
-    let refused = place.run(&["tasks", "pause", "greet", "--queue", "greeting"]);
+    let refused = place.run(&["tasks", "pause", "greeting/greet"]);
     assert!(refused.code == 3 && refused.stderr.contains("did you mean `greetings`?"), "{}", refused.stderr);
 }
 

@@ -58,7 +58,7 @@ fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
         (&["orders/stripe", "--rate", "fast"], "write starts and a period: `100/1m`"),
         (&["orders/stripe", "--rate", "0/1s"], "to close a limit, set its concurrency to 0"),
         (&["orders/stripe", "--rate", "1000000/1s"], "more than 10000 per second"),
-        (&["orders", "--concurrency", "1"], "write them as `orders/stripe`"),
+        (&["orders", "--concurrency", "1"], "it has no `/`; write the queue and the name as one argument"),
         (&["orders/a b", "--concurrency", "1"], "limit `a b`"),
     ] {
         let error = place.fails(&[&["limits", "set", "--new"], arguments].concat());

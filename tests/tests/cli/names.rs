@@ -7,7 +7,7 @@ fn bed() -> Place {
     let place = Place::sqlite(env!("CARGO_BIN_EXE_rude_worker"));
     place.ok(&["enqueue", "obey", "--id", "it", "--group", "acme"]);
     place.ok(&["limits", "set", "polite/stripe", "--concurrency", "2", "--new"]);
-    place.ok(&["groups", "set", "polite", "acme", "--weight", "2"]);
+    place.ok(&["groups", "set", "polite/acme", "--weight", "2"]);
     place
 }
 
@@ -27,16 +27,16 @@ fn a_name_that_nobody_knows_is_refused_with_the_nearest() {
         (3, &["topics", "read", "piad"], "did you mean `paid`?"),
         (3, &["topics", "show", "piad"], "did you mean `paid`?"),
         (3, &["topics", "trim", "piad"], "did you mean `paid`?"),
-        (3, &["groups", "show", "polite", "acne"], "did you mean `acme`?"),
-        (3, &["groups", "show", "polit", "acme"], "did you mean `polite`?"),
-        (3, &["groups", "resume", "polite", "acne"], "did you mean `acme`?"),
+        (3, &["groups", "show", "polite/acne"], "did you mean `acme`?"),
+        (3, &["groups", "show", "polit/acme"], "did you mean `polite`?"),
+        (3, &["groups", "resume", "polite/acne"], "did you mean `acme`?"),
         (3, &["groups", "list", "polit"], "did you mean `polite`?"),
         (3, &["limits", "list", "polit"], "did you mean `polite`?"),
         (3, &["limits", "show", "polite/strpe"], "did you mean `stripe`?"),
         (3, &["schedules", "show", "polite/nightli"], "did you mean `polite/nightly`?"),
         (3, &["schedules", "pause", "polite/nightli"], "did you mean `polite/nightly`?"),
         (3, &["schedules", "next", "polite/nightli"], "did you mean `polite/nightly`?"),
-        (3, &["tasks", "pause", "obye", "--queue", "polite"], "did you mean `obey`?"),
+        (3, &["tasks", "pause", "polite/obye"], "did you mean `obey`?"),
         (3, &["jobs", "list", "--queue", "polit"], "did you mean `polite`?"),
         (3, &["queues", "pause", "polit"], "did you mean `polite`?"),
     ];
@@ -58,9 +58,9 @@ fn a_new_name_is_called_new_where_it_may_be() {
     assert!(told(&["topics", "publish", "elsewhere", "Moved", "{}"]).contains("topic `elsewhere` is new"));
     assert!(!told(&["topics", "publish", "elsewhere", "Moved", "{}"]).contains("is new"));
     assert!(told(&["topics", "subscribe", "mail@else", "--from", "now"]).contains("topic `else` is new"));
-    assert!(told(&["groups", "pause", "polite", "acne"]).contains("group `acne` of queue `polite` is new: did you mean `acme`?"));
-    assert!(told(&["groups", "set", "polite", "other", "--weight", "2"]).contains("group `other` of queue `polite` is new"));
-    assert!(told(&["tasks", "pause", "something", "--queue", "polite"]).contains("task `something` is new in queue `polite`"));
+    assert!(told(&["groups", "pause", "polite/acne"]).contains("group `acne` of queue `polite` is new: did you mean `acme`?"));
+    assert!(told(&["groups", "set", "polite/other", "--weight", "2"]).contains("group `other` of queue `polite` is new"));
+    assert!(told(&["tasks", "pause", "polite/something"]).contains("task `something` is new in queue `polite`"));
     assert!(told(&["enqueue", "obey", "--queue", "polit"]).contains("Did you mean `polite`?"));
     assert!(!told(&["enqueue", "obey", "--limit", "stripe=a"]).contains("stripe"));
 }

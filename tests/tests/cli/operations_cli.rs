@@ -109,7 +109,7 @@ async fn an_operation_is_looked_at_started_and_kept() {
         (["operations", "show", "orders/none"], 3, "there is no operation `orders/none`"),
         (["operations", "stop", "orders/none"], 3, "there is no operation"),
         (["operations", "resume", address], 4, "cannot be resumed: it is completed"),
-        (["operations", "show", "none"], 2, "write QUEUE/ID"),
+        (["operations", "show", "none"], 2, "it has no `/`"),
     ] {
         let (found, problem) = refused(&folder, &url, &arguments);
         assert!(found == Some(code) && problem.contains(says), "{arguments:?}: {found:?} {problem}");
@@ -147,7 +147,7 @@ async fn a_drain_and_a_purge_want_a_yes() {
     ok(&folder, &url, &["jobs", "cancel", "orders/o-0", "orders/o-1"]);
     for (verb, jobs) in [("drain", 3), ("purge", 5)] {
         let (code, problem) = refused(&folder, &url, &["queues", verb, "orders"]);
-        let asked = format!("{jobs} jobs of orders would be removed permanently; add --yes to remove them");
+        let asked = format!("{jobs} jobs of orders will be removed permanently; add --yes to confirm");
         assert!(code == Some(2) && problem.contains(&asked), "{code:?} {problem}");
     }
     let (code, problem) = refused(&folder, &url, &["queues", "drain", "order", "--yes"]);

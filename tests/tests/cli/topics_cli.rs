@@ -82,7 +82,7 @@ fn a_person_rewinds_a_subscription() {
     let looked = rewind("start", "--dry-run");
     assert_eq!((&looked["again"], &looked["cancelled"], &looked["dry_run"]), (&0.into(), &0.into(), &true.into()));
     let error = place.fails(&["topics", "rewind", "billing@orders", "--to", "start"]);
-    assert!(error.contains("add --yes to do it") && error.contains("0 events again"), "{error}");
+    assert!(error.contains("add --yes to confirm") && error.contains("0 events again"), "{error}");
     let behind = || place.json(&["topics", "show", "orders"])["subscriptions"][0].clone();
     assert_eq!(behind()["behind"], 3);
     assert_eq!(rewind("now", "--yes")["again"], 0);

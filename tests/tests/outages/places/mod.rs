@@ -29,8 +29,8 @@ const LOOKS: &[&[&str]] = &[
     &["queues", "pause", "orders"],
     &["queues", "resume", "orders"],
     &["tasks", "list"],
-    &["tasks", "pause", "greet", "--queue", "orders"],
-    &["tasks", "resume", "greet", "--queue", "orders"],
+    &["tasks", "pause", "orders/greet"],
+    &["tasks", "resume", "orders/greet"],
 ];
 
 #[test]
