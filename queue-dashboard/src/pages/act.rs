@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use askama::Template;
 use axum::{
     http::{StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
@@ -12,7 +11,11 @@ use queue_core::{
     inspect::{Change, PauseOf},
 };
 
-use super::{Content, act_all, pauses::pausing, whole, written};
+use super::{
+    act_all,
+    confirm::{Confirm, capitalized},
+    pauses::pausing,
+};
 use crate::{
     guard::Viewer,
     params::{Params, query},
@@ -35,18 +38,6 @@ fn warning(change: Change) -> Option<&'static str> {
 
 pub(crate) type Answer = Result<Response, Problem>;
 
-#[derive(Template)]
-#[template(path = "confirm.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    verb: &'static str,
-    warning: &'static str,
-    jobs: &'a [JobAddress],
-    back: &'a str,
-    /// Where it leads that nothing is done.
-    back_to: &'a str,
-}
-
 pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change) -> Answer {
     if form.get("all").is_some() {
         return act_all::change(shared, viewer, form, change).await;
@@ -59,11 +50,23 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     jobs.dedup();
     let back = form.get("back").unwrap_or_default();
     if let Some(warning) = warning(change).filter(|_| !jobs.is_empty() && form.get("sure") != Some("yes")) {
-        let back_to = target(back, "");
-        let html =
-            written(&Confirm { viewer, verb: change.name(), warning, jobs: &jobs, back, back_to: back_to.trim_end_matches(['?', '&']) })?;
-        let title = format!("{change} {}?", if jobs.len() == 1 { "the job" } else { "the jobs" });
-        return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
+        let (these, back_to) =
+            (if jobs.len() == 1 { "this job".to_owned() } else { format!("these {} jobs", jobs.len()) }, target(back, ""));
+        let verb = capitalized(change.name());
+        let fields = jobs.iter().map(|job| ("job", job.to_string())).chain([("back", back.to_owned())]);
+        let confirm = Confirm {
+            tab: "jobs",
+            question: format!("{verb} {these}?"),
+            text: warning.to_owned(),
+            items: jobs.iter().map(ToString::to_string).collect(),
+            action: format!("jobs/{change}"),
+            fields: fields.collect(),
+            asks_reason: change == Change::Cancel,
+            button: verb,
+            back_to: back_to.trim_end_matches(['?', '&']),
+            ..Confirm::default()
+        };
+        return confirm.page(shared, viewer);
     }
     let mut of_queue = BTreeMap::<&str, Vec<JobId>>::new();
     for job in &jobs {

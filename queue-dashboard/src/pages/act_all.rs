@@ -3,18 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use askama::Template;
-use axum::http::StatusCode;
 use queue_core::{
     Error, JobState,
     inspect::{Change, Filter, Fingerprint, NewOperation, OperationState, RunOperation},
 };
 
 use super::{
-    Content,
     act::{Answer, person, see, see_here, target},
+    confirm::{Confirm, capitalized},
     operations::of_queue,
-    whole, written,
 };
 use crate::{
     format::number,
@@ -32,22 +29,6 @@ pub(super) const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-
-#[derive(Template)]
-#[template(path = "confirm_all.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    verb: &'static str,
-    warning: &'static str,
-    queue: &'a str,
-    state: &'static str,
-    jobs: String,
-    /// The fingerprint and the text of the failures that they have in common.
-    failure: Option<(Fingerprint, String)>,
-    back: &'a str,
-    /// Where it leads that nothing is done.
-    back_to: &'a str,
-}
 
 /// What a person should know before all jobs of a state are changed.
 fn warning(change: Change) -> &'static str {
@@ -73,15 +54,33 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     let back = form.get("back").unwrap_or_default();
     if there > 0 && form.get("sure") != Some("yes") {
         let (back_to, jobs) = (target(back, ""), number(there));
-        let back_to = back_to.trim_end_matches(['?', '&']);
-        let (verb, state) = (change.name(), state.name());
-        let failure = match failure {
-            Some(print) => Some((print, text_of(shared, &queue, print).await?)),
-            None => None,
+        let (verb, state) = (capitalized(change.name()), state.name());
+        let quote = match failure {
+            Some(print) => text_of(shared, &queue, print).await?,
+            None => String::new(),
         };
-        let html = written(&Confirm { viewer, verb, warning: warning(change), queue: &queue, state, jobs, failure, back, back_to })?;
-        let title = format!("{change} all {state} jobs?");
-        return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
+        let (which, only) = match failure {
+            Some(_) => (
+                format!("all {state} jobs of {queue} that failed so"),
+                format!("{jobs} jobs of the queue are {state}; jobs with another last failure are not changed. "),
+            ),
+            None => (format!("all {jobs} {state} jobs of {queue}"), String::new()),
+        };
+        let fields = [("back", back.to_owned()), ("all", "yes".to_owned()), ("queue", queue), ("state", state.to_owned())];
+        let failure = failure.map(|print| ("failure", print.to_string()));
+        let confirm = Confirm {
+            tab: "jobs",
+            question: format!("{verb} {which}?"),
+            text: format!("{only}{} Jobs that become {state} in the meantime may be included.", warning(change)),
+            quote,
+            action: format!("jobs/{change}"),
+            fields: fields.into_iter().chain(failure).collect(),
+            asks_reason: change == Change::Cancel,
+            button: format!("{verb} all"),
+            back_to: back_to.trim_end_matches(['?', '&']),
+            ..Confirm::default()
+        };
+        return confirm.page(shared, viewer);
     }
     let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
     let filter: Filter = match failure {

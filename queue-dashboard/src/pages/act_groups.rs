@@ -3,8 +3,7 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use askama::Template;
-use axum::{http::StatusCode, response::Response};
+use axum::response::Response;
 use queue_core::{
     Error,
     inspect::{ClearGroup, Cleared, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup},
@@ -12,13 +11,12 @@ use queue_core::{
 use tokio::time::timeout;
 
 use super::{
-    Content,
     act::{Answer, person, see_here},
     act_all::{PAUSE, TRIES},
+    confirm::Confirm,
     group::named,
     groups::{back_to_list, encoded, jobs, of_group},
     pauses::pausing,
-    whole, written,
 };
 use crate::{
     format::{number, short},
@@ -61,40 +59,34 @@ pub(crate) async fn set_rule(shared: &Shared, viewer: &Viewer, form: &Params) ->
     Ok(back(viewer, form, &queue, &group, &query(&[("did", "set")])))
 }
 
-#[derive(Template)]
-#[template(path = "confirm_group.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    verb: &'static str,
-    title: &'static str,
-    queue: &'a str,
-    encoded: String,
-    shown: String,
-    ready: String,
-    active: String,
-    runs: bool,
-    back_to: String,
-}
-
 pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
     let (queue, group) = named(shared, form).await?;
     let (verb, title) = if which == Cleared::All { ("cancel", "Cancel all jobs") } else { ("drain", "Cancel the waiting jobs") };
     if form.get("sure") != Some("yes") {
         let StoredGroup { ready, active, .. } = shared.inspector.group(&queue, &group).await?;
-        let confirm = Confirm {
-            viewer,
-            verb,
-            title,
-            queue: &queue,
-            encoded: encoded(group.as_str()),
-            shown: short(group.as_str(), 120),
-            ready: jobs(ready),
-            active: number(active),
-            runs: which == Cleared::All,
-            back_to: of_group(&queue, group.as_str()),
+        let running = if which == Cleared::All {
+            "Running jobs are asked to stop, and their results are discarded."
+        } else {
+            "Running jobs continue."
         };
-        let (title, html) = (format!("{title}?"), written(&confirm)?);
-        return Ok(whole(shared, viewer, &Content { title, tab: "groups", html, status: StatusCode::OK, live: None, told: None }));
+        let confirm = Confirm {
+            tab: "groups",
+            question: format!("{title} of {}?", short(group.as_str(), 120)),
+            text: format!(
+                "{} of it {} ready in {queue}, and {} {}. {running} Jobs of it that wait for a time are cancelled, too. Jobs enqueued in the meantime may be included.",
+                jobs(ready),
+                if ready == 1 { "is" } else { "are" },
+                number(active),
+                if active == 1 { "runs" } else { "run" },
+            ),
+            action: format!("groups/{verb}"),
+            fields: vec![("queue", queue.clone()), ("group_encoded", encoded(group.as_str()))],
+            asks_reason: true,
+            button: title.to_owned(),
+            back_to: &of_group(&queue, group.as_str()),
+            ..Confirm::default()
+        };
+        return confirm.page(shared, viewer);
     }
     let _turn = shared.list_turn().await?;
     let clearing = shared.inspector.clone().because(form.text::<1024>("reason")).clear_group(&queue, &group, which);

@@ -2,17 +2,15 @@
 
 use std::time::SystemTime;
 
-use askama::Template;
-use axum::{http::StatusCode, response::Response};
+use axum::response::Response;
 use queue_core::{
     Error,
     schedule::{MOST_BACKFILLED, ScheduleAddress, Schedules},
 };
 
 use super::{
-    Content,
     act::{Answer, person, see},
-    whole, written,
+    confirm::Confirm,
 };
 use crate::{
     format::{Moment, count},
@@ -43,18 +41,6 @@ pub(crate) async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     Ok(see(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
 }
 
-#[derive(Template)]
-#[template(path = "confirm_backfill.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    address: String,
-    ticks: String,
-    first: Moment,
-    last: Moment,
-    from: &'a str,
-    to: &'a str,
-}
-
 pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (address, schedules) = (named(form)?, shared.client.schedules());
     let (from, to) = (time(form, "from")?, time(form, "to")?);
@@ -65,17 +51,22 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
             return Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", "0")])));
         };
         let now = SystemTime::now();
+        let [first, last] = [first, last].map(|tick| Moment::new(*tick, now).exact);
+        let field = |name| (name, form.get(name).unwrap_or_default().to_owned());
         let confirm = Confirm {
-            viewer,
-            address: address.to_string(),
-            ticks: count(ticks.len() as u64, "tick"),
-            first: Moment::new(*first, now),
-            last: Moment::new(*last, now),
-            from: form.get("from").unwrap_or_default(),
-            to: form.get("to").unwrap_or_default(),
+            tab: "schedules",
+            question: format!("Create the jobs of {}?", count(ticks.len() as u64, "tick")),
+            text: format!(
+                "The first is of {first}, the last of {last}. A job that exists, or was created by a backfill within the last 24 hours, is not created again. The overlap policy does not apply: the jobs may run at the same time."
+            ),
+            items: vec![address.to_string()],
+            action: "schedules/backfill".to_owned(),
+            fields: vec![("schedule", address.to_string()), field("from"), field("to")],
+            button: "Backfill".to_owned(),
+            back_to: &page,
+            ..Confirm::default()
         };
-        let (title, html) = (format!("Backfill {address}?"), written(&confirm)?);
-        return Ok(whole(shared, viewer, &Content { title, tab: "schedules", html, status: StatusCode::OK, live: None, told: None }));
+        return confirm.page(shared, viewer);
     }
     let made = schedules.backfill(&address, from, to).await;
     let made = noted(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;

@@ -3,21 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use askama::Template;
-use axum::http::StatusCode;
 use queue_core::{
     Error,
     topics::{Begin, Mark, RewindPreview, Rewinding},
 };
 
 use super::{
-    Content,
     act::{Answer, person, see_here},
+    confirm::Confirm,
     topics::of_topic,
-    whole, written,
 };
 use crate::{
-    format::number,
+    format::count,
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -32,19 +29,6 @@ const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-#[derive(Template)]
-#[template(path = "confirm_rewind.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    topic: &'a str,
-    subscription: &'a str,
-    to: &'a str,
-    again: String,
-    waiting: String,
-    is_short: bool,
-    back_to: String,
-}
 
 /// `start`, `now`, a time in UTC as a form has it, or a position.
 fn mark(text: &str) -> Option<Mark> {
@@ -74,10 +58,22 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if form.get("sure") != Some("yes") {
         let _turn = shared.list_turn().await?;
         let RewindPreview { again, waiting, is_short, .. } = shared.inspector.preview_rewind(&topic, &subscription, mark).await?;
-        let (again, waiting, back_to) = (number(again), number(waiting), of_topic(&topic));
-        let confirm = Confirm { viewer, topic: &topic, subscription: &subscription, to: &to, again, waiting, is_short, back_to };
-        let (title, html) = (format!("Rewind {subscription}?"), written(&confirm)?);
-        return Ok(whole(shared, viewer, &Content { title, tab: "topics", html, status: StatusCode::OK, live: None, told: None }));
+        let short = if is_short { " The events at this position are no longer kept: it starts at the oldest event." } else { "" };
+        let confirm = Confirm {
+            tab: "topics",
+            question: format!("Rewind {subscription} to {to}?"),
+            text: format!(
+                "{} of {topic} that it has read will be read again, including handled ones. {} that wait will be cancelled. Running jobs continue.{short}",
+                count(again, "event"),
+                count(waiting, "job"),
+            ),
+            action: "topics/rewind".to_owned(),
+            back_to: &of_topic(&topic),
+            fields: vec![("topic", topic.clone()), ("subscription", subscription), ("to", to)],
+            button: "Rewind".to_owned(),
+            ..Confirm::default()
+        };
+        return confirm.page(shared, viewer);
     }
     let mut rewinding = shared.inspector.clone().because(format!("a rewind to {to}")).rewind(&topic, &subscription, mark);
     let end = Instant::now() + PATIENCE;

@@ -1,14 +1,12 @@
 //! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears of it with its next beat. Each request is a
 //! line of the audit log.
 
-use askama::Template;
-use axum::http::StatusCode;
 use queue_core::inspect::WorkerMode;
 
 use super::{
-    Content,
     act::{Answer, person, see_here},
-    whole, worker, written,
+    confirm::Confirm,
+    worker,
 };
 use crate::{
     guard::Viewer,
@@ -17,14 +15,6 @@ use crate::{
     problems::name,
     shared::Shared,
 };
-
-#[derive(Template)]
-#[template(path = "confirm_worker.html")]
-struct Confirm<'a> {
-    viewer: &'a Viewer,
-    name: String,
-    id: String,
-}
 
 pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
     let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
@@ -36,9 +26,17 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
         return Err(Problem::late("The worker is unreachable: its lease has expired. Nothing was changed."));
     }
     if mode == WorkerMode::Stopping && form.get("sure") != Some("yes") {
-        let html = written(&Confirm { viewer, name: name(&worker), id })?;
-        let content = Content { title: "Stop a worker?".to_owned(), tab: "workers", html, status: StatusCode::OK, live: None, told: None };
-        return Ok(whole(shared, viewer, &content));
+        let confirm = Confirm {
+            tab: "workers",
+            question: format!("Stop the worker {}?", name(&worker)),
+            text: "The worker stops claiming, and its running jobs may finish within the grace time, as after SIGTERM. Jobs that have not finished by then run again on other workers. A stop request cannot be undone. The process starts again only if its supervisor restarts it.".to_owned(),
+            action: "workers/stop".to_owned(),
+            back_to: &format!("worker?id={id}"),
+            fields: vec![("id", id.clone())],
+            button: "Stop it".to_owned(),
+            ..Confirm::default()
+        };
+        return confirm.page(shared, viewer);
     }
     if worker.load.is_none() {
         return Err(Problem::invalid(

@@ -8,6 +8,7 @@ pub(crate) mod act_schedules;
 pub(crate) mod act_topics;
 pub(crate) mod act_workers;
 mod chart;
+mod confirm;
 pub(crate) mod edit;
 pub(crate) mod failures;
 pub(crate) mod group;

@@ -1,0 +1,49 @@
+//! The page that asks before an action is carried out.
+
+use askama::Template;
+use axum::http::StatusCode;
+
+use super::{Content, act::Answer, whole, written};
+use crate::{guard::Viewer, shared::Shared};
+
+/// A question. The answer is the form that was sent, with `sure`.
+#[derive(Default)]
+pub(super) struct Confirm<'a> {
+    /// The tab of the navigation.
+    pub(super) tab: &'static str,
+    pub(super) question: String,
+    /// What the action does.
+    pub(super) text: String,
+    /// A text of a job, if it is about one.
+    pub(super) quote: String,
+    /// The jobs or the schedule.
+    pub(super) items: Vec<String>,
+    /// The path that carries it out.
+    pub(super) action: String,
+    /// The fields of the form.
+    pub(super) fields: Vec<(&'static str, String)>,
+    pub(super) asks_reason: bool,
+    pub(super) button: String,
+    /// The page to which a no leads.
+    pub(super) back_to: &'a str,
+}
+
+impl Confirm<'_> {
+    pub(super) fn page(&self, shared: &Shared, viewer: &Viewer) -> Answer {
+        #[derive(Template)]
+        #[template(path = "confirm.html")]
+        struct Page<'a> {
+            viewer: &'a Viewer,
+            confirm: &'a Confirm<'a>,
+        }
+        let html = written(&Page { viewer, confirm: self })?;
+        let content = Content { title: self.question.clone(), tab: self.tab, html, status: StatusCode::OK, live: None, told: None };
+        Ok(whole(shared, viewer, &content))
+    }
+}
+
+/// With a capital letter, as on a button.
+pub(super) fn capitalized(verb: &str) -> String {
+    let (first, rest) = verb.split_at(verb.len().min(1));
+    first.to_uppercase() + rest
+}
