@@ -13,7 +13,7 @@ use crate::run::{cargo, pass_on, root};
 /// Options of `cargo xtask publish`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The address of the repository, such as https://code.example.com/queue
+    /// The address of the repository, such as `https://code.example.com/queue`
     #[arg(long, value_name = "URL")]
     repository: Option<String>,
     /// Where vulnerabilities are reported: an e-mail address or a URL
