@@ -1,5 +1,9 @@
--- Renames the keys that do not hold what they should; what lies under the new name stays. ARGV: what is added to a name, and the type
--- that belongs to each of the keys. Answers: of each that was renamed, the new name, and of the others nothing.
+-- Renames the keys that do not hold what they should; what lies under the new name stays.
+--
+-- Inputs
+--   what is added to a name, and the type that belongs to each of the keys.
+-- Output
+--   of each that was renamed, the new name, and of the others nothing.
 --- include script/prelude
 
 local aside, moved = {}, 0

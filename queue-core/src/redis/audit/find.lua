@@ -1,4 +1,12 @@
--- Looks for damage by other hands, or by mistakes of ours. ARGV: those of `look`. Answers with what is broken.
+-- Looks for damage by other hands, or by mistakes of ours.
+--
+-- Inputs
+--   those of `look`.
+-- Output
+--   what is broken.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include audit/look
 
 -- The most entries of a queue that is looked through in one call.

@@ -1,6 +1,17 @@
--- Groups and their rules. ARGV: 'one' and a group; 'line', a group, and how many jobs; or 'all', the group behind which to begin or '', and how many.
--- Answers: the rule of all groups, what code declares of them, the rule of plain jobs, now, and the first jobs of the line; of each group it, how many jobs of it are
--- ready and run, its rule, who holds its line, and since when its oldest ready job could start.
+-- Groups and their rules.
+--
+-- Inputs
+--   'one' and a group;
+--   'line', a group, and how many jobs;
+--   or 'all', the group behind which to begin or '', and how many.
+-- Output
+--   the rule of all groups, what code declares of them, the rule of plain jobs, now, and the first
+--   jobs of the line;
+--   of each group it, how many jobs of it are ready and run, its rule, who holds its line, and
+--   since when its oldest ready job could start.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/schema, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.

@@ -1,5 +1,15 @@
--- Decides anew which groups may be served: the rule of all has changed. ARGV: behind which place of `line` to begin, or ''; how many groups. Answers: the place
--- behind which to go on, or nothing.
+-- Decides anew which groups may be served: the rule of all has changed.
+--
+-- Inputs
+--   behind which place of `line` to begin, or '';
+--   how many groups.
+-- Output
+--   the place behind which to go on, or nothing.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, doors/groups
 
 local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]

@@ -1,6 +1,17 @@
--- Sets a rule, if it is the one that was read. ARGV: its name; the rule that was read, and the one that is to hold, '' for none; the group that it is
--- about, or ''. Answers: SET, STALE, or MANY. What is said of a pause stands behind it, and is kept while it pauses. Of what code declares ('+') all that
--- is stored is compared.
+-- Sets a rule, if it is the one that was read.
+--
+-- Inputs
+--   its name;
+--   the rule that was read, and the one that is to hold, '' for none;
+--   the group that it is about, or ''.
+-- Output
+--   SET, STALE, or MANY. What is said of a pause stands behind it, and is kept while it pauses. Of
+--   what code declares ('+') all that is stored is compared.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, doors/pauses
 
 local stored, wanted = call('HGET', K.rules, ARGV[1]) or '', ARGV[3]

@@ -1,6 +1,14 @@
--- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it is now. It is no script that works on a
--- full server. ARGV: worker, number of the report, then of each task its name and its tally, packed, and of each kind of failures a zero, its
--- fingerprint, and what was counted, packed; of an outbox a one, its name among the counters, and its record but for the time. Answers 1, or 0 for a replay.
+-- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it
+-- is now. It is no script that works on a full server.
+--
+-- Inputs
+--   worker, number of the report, then of each task its name and its tally, packed, and of each
+--   kind of failures a zero, its fingerprint, and what was counted, packed;
+--   of an outbox a one, its name among the counters, and its record but for the time.
+-- Output
+--   1, or 0 for a replay.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)

@@ -1,5 +1,14 @@
--- Keys of limits. ARGV: 'of', the part of them that is made of the name, behind which key or '', how many; or 'these' and keys. Answers of each: it, what is
--- stored of its limit, how many slots are held, by whom (the first), how many jobs wait, one of these, and until when it lets nothing start.
+-- Keys of limits.
+--
+-- Inputs
+--   'of', the part of them that is made of the name, behind which key or '', how many;
+--   or 'these' and keys.
+-- Output
+--   of each: it, what is stored of its limit, how many slots are held, by whom (the first), how
+--   many jobs wait, one of these, and until when it lets nothing start.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 -- What is asked here is asked of the jobs themselves.

@@ -1,5 +1,14 @@
--- Limits. ARGV: the parts of their keys that are made of their names; none: all. Answers of each what is stored, how many slots are held, and how many jobs wait:
--- for a slot, and for the rate.
+-- Limits.
+--
+-- Inputs
+--   the parts of their keys that are made of their names;
+--   none: all.
+-- Output
+--   of each: what is stored, how many slots are held, and how many jobs wait: for a slot, and for
+--   the rate.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 -- What is asked here is asked of the jobs themselves.

@@ -1,5 +1,16 @@
--- A limit was changed: the keys under which chains are shut may have room. ARGV: the part of them that is made of its name; behind which key to begin, or ''; how
--- many keys. Answers: the key behind which to go on, or nothing.
+-- A limit was changed: the keys under which chains are shut may have room.
+--
+-- Inputs
+--   the part of them that is made of its name;
+--   behind which key to begin, or '';
+--   how many keys.
+-- Output
+--   the key behind which to go on, or nothing.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, doors/groups
 
 local from = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[2] .. '\255'

@@ -1,5 +1,13 @@
--- Changes a limit, if it is stored as it was read. ARGV: the part of its keys that is made of its name; what was read, what is to be stored, '' for nothing.
--- Answers: SET, STALE, or MANY.
+-- Changes a limit, if it is stored as it was read.
+--
+-- Inputs
+--   the part of its keys that is made of its name;
+--   what was read, what is to be stored, '' for nothing.
+-- Output
+--   SET, STALE, or MANY.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits
 
 local stored = call('HGET', K.limits, ARGV[1]) or ''

@@ -1,6 +1,15 @@
 -- Starts an operation, hands it to a runner, or stops it. See `broker/operation/mod.rs`.
--- ARGV: id; 'start', kind, total, runner or '-', and what is said of it; 'take', runner, '1' if it need not wait for the lease of the one before; or 'stop'.
--- Answers: 'NOBODY', or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the operation as it is stored.
+--
+-- Inputs
+--   id;
+--   'start', kind, total, runner or '-', and what is said of it;
+--   'take', runner, '1' if it need not wait for the lease of the one before;
+--   or 'stop'.
+-- Output
+--   'NOBODY', or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the operation as it is stored.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, operation/stored
 
 local id, deed = ARGV[1], ARGV[2]

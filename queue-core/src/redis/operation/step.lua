@@ -1,7 +1,17 @@
--- One step of an operation: what it does to jobs, and how far the operation is then. See `broker/operation/mod.rs`.
--- ARGV: id, runner, step, position or '-', how many were looked at and skipped, in which state it has ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a
--- change), why or '', the states in which jobs are changed, and ids; of a requeue triples, see `people/requeueing.lua`.
--- Answers: 'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may be more to pop.
+-- One step of an operation: what it does to jobs, and how far the operation is then. See
+-- `broker/operation/mod.rs`.
+--
+-- Inputs
+--   id, runner, step, position or '-', how many were looked at and skipped, in which state it has
+--   ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a change), why or
+--   '', the states in which jobs are changed, and ids;
+--   of a requeue triples, see `people/requeueing.lua`.
+-- Output
+--   'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may
+--   be more to pop.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
 return (function()
 

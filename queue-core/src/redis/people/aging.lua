@@ -1,5 +1,15 @@
--- Changes how often jobs rise that wait. ARGV: what was read, and what is to be stored, '' for nothing. Answers: SET; MORE, if it is to be sent again; or what is
--- stored instead.
+-- Changes how often jobs rise that wait.
+--
+-- Inputs
+--   what was read, and what is to be stored, '' for nothing.
+-- Output
+--   SET;
+--   MORE, if it is to be sent again;
+--   or what is stored instead.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, script/guard, script/tools
 
 local stored = call('HGET', K.meta, 'aging') or ''

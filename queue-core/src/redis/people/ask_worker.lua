@@ -1,5 +1,12 @@
--- Asks something of a worker that has said in this queue what it uses. ARGV: worker, number of the request, the request.
--- Answers 1, 0 if there is another request with this number or a larger one, -1 if the worker has said nothing here.
+-- Asks something of a worker that has said in this queue what it uses.
+--
+-- Inputs
+--   worker, number of the request, the request.
+-- Output
+--   1, 0 if there is another request with this number or a larger one, -1 if the worker has said
+--   nothing here.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 if call('HEXISTS', K.loads, ARGV[1]) == 0 then

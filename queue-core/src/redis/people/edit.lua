@@ -1,7 +1,20 @@
 -- Edits a job that waits, if it is as it was seen.
--- ARGV: id, the feature bits that it needs then; as it was seen: envelope, priority, group or '', time or ''; as it is to be: envelope, priority, group
--- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
--- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
+--
+-- Inputs
+--   id, the feature bits that it needs then;
+--   as it was seen: envelope, priority, group or '', time or '';
+--   as it is to be: envelope, priority, group or '', chain, cost, key or '' for the one that it
+--   has, time or '' for the one that it has, digest of a given id, whether its parameters change
+--   ('1').
+-- Output
+--   { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job
+--   that holds the key }, { 'full' }.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/note_due_and_hint
 return (function()
 

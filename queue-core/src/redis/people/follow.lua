@@ -1,5 +1,15 @@
--- Marks a queue as one that a watcher follows. ARGV: for how long, in ms. Answers the number of the last transition, whether a mark stood, and the life of this server with the
--- number of times that a mark began to stand: in between nothing was told. Or nothing: the queue does not exist.
+-- Marks a queue as one that a watcher follows.
+--
+-- Inputs
+--   for how long, in ms.
+-- Output
+--   the number of the last transition, whether a mark stood, and the life of this server with the
+--   number of times that a mark began to stand: in between nothing was told. Or nothing: the queue
+--   does not exist.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, script/guard, script/life
 
 if not head[1] then

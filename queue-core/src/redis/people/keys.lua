@@ -1,5 +1,13 @@
--- A page of the held keys. ARGV: the cursor, about how many keys to examine.
--- Returns the next cursor, and of each held key: the key, the id, until when or '', who is held for it or ''.
+-- A page of the held keys.
+--
+-- Inputs
+--   the cursor, about how many keys to examine.
+-- Output
+--   the next cursor, and of each held key: the key, the id, until when or '', who is held for it or
+--   ''.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local found = call('HSCAN', K.unique, ARGV[1], 'COUNT', ARGV[2])

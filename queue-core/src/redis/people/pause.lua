@@ -1,5 +1,19 @@
--- Pauses the queue, a group or a task, or lets it go on. ARGV: 'q', 'g' and a group, or 't' and a task; '1' or '0'; until when: '', a time in ms, or '+' and so many ms from now; who
--- pauses and why, as it is stored. Answers: SET, PAST if the end has passed, MANY if there are as many rules of groups, or paused tasks, as there may be.
+-- Pauses the queue, a group or a task, or lets it go on.
+--
+-- Inputs
+--   'q', 'g' and a group, or 't' and a task;
+--   '1' or '0';
+--   until when: '', a time in ms, or '+' and so many ms from now;
+--   who pauses and why, as it is stored.
+-- Output
+--   SET, PAST if the end has passed, MANY if there are as many rules of groups, or paused tasks, as
+--   there may be.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, script/guard, doors/pauses
 
 local of, upto = ARGV[1], nil

@@ -1,4 +1,10 @@
--- What is paused but for groups. Answers: now, and of each 'q', or 't' and a task, what is said of it, and how many jobs of the task are parked.
+-- What is paused but for groups.
+--
+-- Output
+--   now, and of each 'q', or 't' and a task, what is said of it, and how many jobs of the task are
+--   parked.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/schema, script/clock
 
 local answer, is_paused = { now }, call('HGET', K.meta, 'paused') == '1'

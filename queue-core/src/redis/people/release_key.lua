@@ -1,4 +1,12 @@
--- Takes a key from whoever holds it. ARGV: the key. Answers as `people/key` does, of before.
+-- Takes a key from whoever holds it.
+--
+-- Inputs
+--   the key.
+-- Output
+--   as `people/key` does, of before.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local id, upto = holder_of(ARGV[1])

@@ -1,4 +1,12 @@
--- Removes all keys of a queue that nothing uses. ARGV: for how long given ids are remembered, unless a worker has said it. Returns what uses it; nothing if they are removed.
+-- Removes all keys of a queue that nothing uses.
+--
+-- Inputs
+--   for how long given ids are remembered, unless a worker has said it.
+-- Output
+--   what uses it;
+--   nothing if they are removed.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 local remembered = string.match(call('HGET', K.meta, 'ages') or '', '^%d+:(%d+)') or ARGV[1]

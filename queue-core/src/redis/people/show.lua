@@ -1,4 +1,10 @@
--- Everything about jobs. ARGV: ids. Answers per id what `shown` gives, for those that come first: a script holds no more than a mebibyte of them, and one job.
+-- Everything about jobs.
+--
+-- Inputs
+--   ids.
+-- Output
+--   per id what `shown` gives, for those that come first: a script holds no more than a mebibyte of
+--   them, and one job.
 --- include script/prelude, people/shown
 
 local answers, size = {}, 0

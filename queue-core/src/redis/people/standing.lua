@@ -1,7 +1,19 @@
--- Where jobs stand. ARGV: ids. Answers now, whether the queue is paused; then of each job false, or what `shown` gives and: of a held job who holds its key; of an
--- active one how long the lease of its lane still stands, also if it is fenced, false if its lane is not known; of a ready one how many jobs of its line go first, how many other groups
--- take turns, which keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds them), and of its group the name, whether it
--- the rule if that pauses, its cap, how many of it run, some of these, and who holds its line.
+-- Where jobs stand.
+--
+-- Inputs
+--   ids.
+-- Output
+--   now, whether the queue is paused;
+--   then of each job false, or what `shown` gives and: of a held job who holds its key;
+--   of an active one how long the lease of its lane still stands, also if it is fenced, false if
+--   its lane is not known;
+--   of a ready one how many jobs of its line go first, how many other groups take turns, which keys
+--   of limits hold it back (key, rule, until when, how many slots are held, some of who holds
+--   them), and of its group the name, whether it or the rule of all groups pauses, its cap, how
+--   many of it run, some of these, and who holds its line.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
 -- How many places of a list lie before an id. Of a long list its ends alone are looked through.

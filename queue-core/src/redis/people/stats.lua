@@ -1,5 +1,12 @@
--- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, held, lanes, workers, paused, counters,
--- how often jobs rise that wait in ms or 0, now, and since when the oldest ready job could start, or nothing.
+-- Depths and counters.
+--
+-- Output
+--   ready, scheduled, retry, active, parked, dead, held, lanes, workers, paused, counters, how
+--   often jobs rise that wait in ms or 0, now, and since when the oldest ready job could start, or
+--   nothing.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.

@@ -1,5 +1,10 @@
--- Ids of jobs that have a tag, in the order of their bytes. ARGV: the tag's name and its value, how many, the id behind which they are, or '', and, where this id means nothing to another
--- server, the life of the one that has given it. Answers: how many jobs have the tag, the life of this server if one was given, and the ids.
+-- Ids of jobs that have a tag, in the order of their bytes.
+--
+-- Inputs
+--   the tag's name and its value, how many, the id behind which they are, or '', and, where this id
+--   means nothing to another server, the life of the one that has given it.
+-- Output
+--   how many jobs have the tag, the life of this server if one was given, and the ids.
 --- include script/prelude, script/life, doors/tags
 
 local digest = digest_of_tag(ARGV[1], ARGV[2])

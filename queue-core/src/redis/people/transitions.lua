@@ -1,5 +1,9 @@
--- Transitions behind that of a number. ARGV: the number, how many pieces. Answers the number of the last, the life of the mark, and pieces as they are
--- stored.
+-- Transitions behind that of a number.
+--
+-- Inputs
+--   the number, how many pieces.
+-- Output
+--   the number of the last, the life of the mark, and pieces as they are stored.
 --- include script/prelude, script/life
 
 return {

@@ -1,4 +1,14 @@
--- Everything about a job, and the mark that somebody waits for its end, if it has not ended. ARGV: id. Answers what `shown` gives.
+-- Everything about a job, and the mark that somebody waits for its end, if it has not ended.
+--
+-- Inputs
+--   id.
+-- Output
+--   what `shown` gives.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: a program waits for a job, or a running job was cancelled
 --- include script/prelude, script/clock, script/bits, script/guard, script/tools, people/shown, script/hint
 
 local id = ARGV[1]

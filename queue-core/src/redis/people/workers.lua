@@ -1,4 +1,10 @@
--- The leases of lanes, for the list of workers. ARGV: lanes. Answers: now; of each lane its deadline and its term, or two false where it has none.
+-- The leases of lanes, for the list of workers.
+--
+-- Inputs
+--   lanes.
+-- Output
+--   now;
+--   of each lane its deadline and its term, or two false where it has none.
 --- include script/prelude, script/clock
 
 local answer = { now }

@@ -1,4 +1,9 @@
--- What the handlers of a job have told. ARGV: id. Answers: false if there is no such job, or its progress and its log, each '' if there is none.
+-- What the handlers of a job have told.
+--
+-- Inputs
+--   id.
+-- Output
+--   false if there is no such job, or its progress and its log, each '' if there is none.
 --- include script/prelude
 
 local id = ARGV[1]

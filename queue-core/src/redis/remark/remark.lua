@@ -1,6 +1,18 @@
--- Stores what handlers tell of their jobs while these run. ARGV: lane, then of each job id, claim, attempt, number of its progress or '', age
--- and packed form of it, number of the first line, how many lines, and of each line age, level and text. It is no script that works on a
--- full server. Answers for each job: 1 stored, 0 its tag does not stand.
+-- Stores what handlers tell of their jobs while these run. It is no script that works on a full
+-- server.
+--
+-- Inputs
+--   lane, then of each job id, claim, attempt, number of its progress or '', age and packed form of
+--   it, number of the first line, how many lines, and of each line age, level and text.
+-- Output
+--   for each job: 1 stored, 0 its tag does not stand.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   FORGOTTEN: the lane or producer is not known
+--   SCHEMA: another schema number
+-- Events
+--   a hint: a watched job has reported progress
 --- include script/prelude, script/clock, script/bits, script/guard, script/hint
 
 local lane = ARGV[1]

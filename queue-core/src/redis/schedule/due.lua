@@ -1,5 +1,13 @@
--- Hands out the schedules that are due: they are due again a little later, unless they are set before. Grows nothing.
--- ARGV: limit, for how long, in ms. Answers: now, when the next one is due or '', both in microseconds; names, definitions, states.
+-- Hands out the schedules that are due: they are due again a little later, unless they are set
+-- before. Grows nothing.
+--
+-- Inputs
+--   limit, for how long, in ms.
+-- Output
+--   now, when the next one is due or '', both in microseconds;
+--   names, definitions, states.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema, script/tools
 
 local names, definitions, states, later, gone, bytes = {}, {}, {}, {}, {}, 0

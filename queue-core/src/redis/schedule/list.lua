@@ -1,5 +1,15 @@
--- Schedules of a queue. ARGV: 'one' and a name; 'declared'; or 'all', an offset and a limit; or 'after', the same and the time after which they
--- are due. Answers: now, names, definitions, states; one name more than the limit, if there is one.
+-- Schedules of a queue.
+--
+-- Inputs
+--   'one' and a name;
+--   'declared';
+--   or 'all', an offset and a limit;
+--   or 'after', the same and the time after which they are due.
+-- Output
+--   now, names, definitions, states;
+--   one name more than the limit, if there is one.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/clock, script/schema
 
 local names = { ARGV[2] }

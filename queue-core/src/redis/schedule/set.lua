@@ -1,8 +1,27 @@
 -- Changes a schedule, and stores the jobs of its ticks, if its state is the one that was read.
--- ARGV: name; the broker's time when it was asked for; the state that was read, or '' if there is no such schedule; 's' to set it or 'r' to
--- remove it; definition, or '' if it stays; state; when it is due, or ''; '1' if code declares it; the id of a job to be cancelled, or '';
--- the feature bits that the jobs need; then of each job its id, envelope, priority, number of the run, '1' if its id is remembered, its group or '', its chain or '', and its cost.
--- Answers: STALE, MOVED, or a digit per job: whether it was stored.
+--
+-- Inputs
+--   name;
+--   the broker's time when it was asked for;
+--   the state that was read, or '' if there is no such schedule;
+--   's' to set it or 'r' to remove it;
+--   definition, or '' if it stays;
+--   state;
+--   when it is due, or '';
+--   '1' if code declares it;
+--   the id of a job to be cancelled, or '';
+--   the feature bits that the jobs need;
+--   then of each job its id, envelope, priority, number of the run, '1' if its id is remembered,
+--   its group or '', its chain or '', and its cost.
+-- Output
+--   STALE, MOVED, or a digit per job: whether it was stored.
+-- Errors
+--   BEHIND: a lane does not know a feature bit
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: a schedule is due
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, doors/tags, script/first_due
 
 local name = ARGV[1]

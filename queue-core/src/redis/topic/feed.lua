@@ -1,7 +1,16 @@
--- Reads on in the log of a topic for one of its subscriptions, and makes a job of each entry, where fewer jobs could start than are wanted. Where many
--- are wanted it reads for the turns to come as well: many calls for few entries each cost more.
--- ARGV: name of the subscription, how many jobs are wanted.
--- Answers: 1 if there is more to read for it.
+-- Reads on in the log of a topic for one of its subscriptions, and makes a job of each entry, where
+-- fewer jobs could start than are wanted. Where many are wanted it reads for the turns to come as
+-- well: many calls for few entries each cost more.
+--
+-- Inputs
+--   name of the subscription, how many jobs are wanted.
+-- Output
+--   1 if there is more to read for it.
+-- Errors
+--   FEATURE: a feature bit that this library does not know
+--   SCHEMA: another schema number
+-- Events
+--   a hint: jobs are ready or due
 --- include script/prelude, script/clock, script/bits
 
 local name, wanted = ARGV[1], tonumber(ARGV[2])

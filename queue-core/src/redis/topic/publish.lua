@@ -1,7 +1,15 @@
 -- R12 for events: appends them to the log of a topic, and tells its subscriptions.
--- ARGV: producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map or '', id, of a given id its
--- digest or '', and its tags as a MessagePack map or ''.
--- Nothing: all are in the log.
+--
+-- Inputs
+--   producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map
+--   or '', id, of a given id its digest or '', and its tags as a MessagePack map or ''.
+-- Output
+--   nothing;
+--   all are in the log.
+-- Errors
+--   FORGOTTEN: the lane or producer is not known
+--   OLD: a number below the last one
+--   SCHEMA: another schema number
 --- include script/prelude, script/schema, script/clock, enqueue/sequence
 
 for at = 3, #ARGV, 7 do

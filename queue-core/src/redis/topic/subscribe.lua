@@ -1,7 +1,14 @@
 -- Makes a subscription, or notes which types of event its workers know.
--- ARGV: name; its begin: 'now', 'start' or a time in ms; types joined by commas, or '' to leave them; what
--- becomes of events of other types, or '' to leave that.
--- Answers: 1 it was made, 0 it was there.
+--
+-- Inputs
+--   name;
+--   its begin: 'now', 'start' or a time in ms;
+--   types joined by commas, or '' to leave them;
+--   what becomes of events of other types, or '' to leave that.
+-- Output
+--   1 it was made, 0 it was there.
+-- Errors
+--   SCHEMA: another schema number
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
