@@ -59,7 +59,7 @@ pub enum Ending {
     /// Too late.
     Expire,
     /// Given back.
-    Release,
+    Return,
     /// Set aside for somebody who knows its task.
     Park,
     /// The answer to a delivery that was taken away.
@@ -82,7 +82,7 @@ impl Ending {
             Ending::Bury { .. } => "bury",
             Ending::Cancel => "cancel",
             Ending::Expire => "expire",
-            Ending::Release => "release",
+            Ending::Return => "return",
             Ending::Park => "park",
             Ending::Void => "void",
         }
@@ -264,7 +264,7 @@ pub enum Operation {
         /// The number of the turn.
         seq: u64,
     },
-    /// A lane renewed its lease, by a turn or a beat.
+    /// A lane renewed its lease, by a turn or a heartbeat.
     Renew {
         /// The lane.
         lane: String,

@@ -27,7 +27,7 @@ pub enum Failpoint {
     AfterClaim(u32),
 }
 
-/// Writes down turns, beats and fences.
+/// Writes down turns, heartbeats and fences.
 pub struct RecordingBroker {
     inner: DynBroker,
     recorder: Recorder,
@@ -89,7 +89,7 @@ fn ending(ending: &broker::Ending) -> Ending {
         broker::Ending::Bury { error, .. } => Ending::Bury { failed: error.is_some() },
         broker::Ending::Cancel { .. } => Ending::Cancel,
         broker::Ending::Expire => Ending::Expire,
-        broker::Ending::Release | broker::Ending::Stopped { .. } => Ending::Release,
+        broker::Ending::Return | broker::Ending::Stopped { .. } => Ending::Return,
         broker::Ending::Park { .. } | broker::Ending::Unreadable { .. } => Ending::Park,
         _ => Ending::Void,
     }
@@ -173,7 +173,7 @@ impl Wrapper for RecordingBroker {
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         // Whoever is late: it is seen whether that was asked for too late, or answered.
-        let renew = |beat: &Extend| Operation::Renew { lane: beat.lane.to_string() };
+        let renew = |heartbeat: &Extend| Operation::Renew { lane: heartbeat.lane.to_string() };
         self.recorder.note_all(lanes.iter().map(|lane| (Phase::Invoke, renew(lane))));
         let answers = self.inner.extend(lanes).await;
         let renewed = lanes.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());

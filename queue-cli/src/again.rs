@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, cut, held_back, size, write},
+    output::{Place, Said, below, cut, with_captured_output, size, write},
     stop::asked_to_stop,
 };
 
@@ -56,7 +56,7 @@ impl Again {
             let next = async {
                 match &screen {
                     // The answer before stays until the new one is there.
-                    Some(_) => held_back(answer()).await,
+                    Some(_) => with_captured_output(answer()).await,
                     // A file gets each answer as it comes, one below the other.
                     None => {
                         let answered;
@@ -72,7 +72,7 @@ impl Again {
             let ends = match answered {
                 Err(failure) if failure.may_pass() => {
                     if let (_, Some(message)) = failure.into_parts() {
-                        said.remarks.extend(["error: ", &message, "\n"]);
+                        said.stderr.extend(["error: ", &message, "\n"]);
                     }
                     None
                 }
@@ -82,7 +82,7 @@ impl Again {
                 write(&screen.next(said.answer, size()))?;
             }
             // Below the answer.
-            said.remarks.lines().for_each(note);
+            said.stderr.lines().for_each(note);
             if let Some(failure) = ends {
                 return Err(failure);
             }
@@ -116,7 +116,7 @@ impl Screen {
 }
 
 /// The part of an answer that a terminal has room for: a line that is wrapped, or a row below the last, would move the others. The last row
-/// is left to remarks.
+/// is left to standard error.
 fn fitting(answer: &str, columns: usize, rows: usize) -> String {
     let (lines, room) = (answer.lines().count(), rows.saturating_sub(1).max(2));
     let shown = if lines > room { room - 1 } else { lines };

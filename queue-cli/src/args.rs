@@ -158,7 +158,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
             }
             match text.strip_prefix("error: ") {
                 Some(problem) => super::exit::tell(problem),
-                None => super::output::remark(&text),
+                None => super::output::print_stderr(&text),
             }
         } else {
             let _ = error.print();

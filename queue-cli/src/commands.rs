@@ -181,7 +181,7 @@ Exit codes:
 
 /// Carries out a command. If the program is not one that `has_tasks`, jobs of all tasks can be
 /// enqueued.
-pub(super) async fn obey(url: Option<String>, command: Command, has_tasks: bool, program: clap::Command) -> Result<ExitCode, Failure> {
+pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: bool, program: clap::Command) -> Result<ExitCode, Failure> {
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
     // Where there is no database, who looks makes none.
     let look = async || Client::connect_existing(&url_or_env()?).await;

@@ -34,8 +34,8 @@ const WORTH_A_WORD: Duration = Duration::from_secs(60);
 /// From which age of its oldest ready job on a queue with workers is a finding.
 const OLD: Duration = Duration::from_secs(600);
 
-/// A job that was released this often runs longer than the time between deployments.
-const RELEASED_OFTEN: u32 = 3;
+/// A job that was returned this often runs longer than the time between deployments.
+const RETURNED_OFTEN: u32 = 3;
 
 #[derive(Serialize)]
 struct Report {
@@ -273,7 +273,7 @@ async fn advise(
     for parked in Parked::of(inspector, name, &stats).await? {
         problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
     }
-    if let Some(problem) = released(inspector, name, &stats).await? {
+    if let Some(problem) = returned(inspector, name, &stats).await? {
         problems.push(problem);
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
@@ -365,10 +365,10 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Jobs that stopping workers have released again and again. Such a job goes to the head of its line and starts soon: all jobs that run are looked at,
+/// Jobs that stopping workers have returned again and again. Such a job goes to the head of its line and starts soon: all jobs that run are looked at,
 /// and the first that wait.
-async fn released(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
-    if stats.total(Counter::Released) + stats.total(Counter::Reclaimed) < u64::from(RELEASED_OFTEN) {
+async fn returned(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
+    if stats.total(Counter::Returned) + stats.total(Counter::Reclaimed) < u64::from(RETURNED_OFTEN) {
         return Ok(None);
     }
     let mut found: Vec<JobRecord> = Vec::new();
@@ -377,16 +377,16 @@ async fn released(inspector: &Inspector, queue: &str, stats: &QueueStats) -> que
         for _ in 0..pages {
             let Some(offset) = from else { break };
             let page = inspector.list(queue, state, offset, 500).await?;
-            found.extend(page.jobs.into_iter().filter(|job| job.releases >= RELEASED_OFTEN));
+            found.extend(page.jobs.into_iter().filter(|job| job.returns >= RETURNED_OFTEN));
             from = page.next;
         }
     }
-    let Some(most) = found.iter().max_by_key(|job| (job.releases, job.released_at)) else { return Ok(None) };
+    let Some(most) = found.iter().max_by_key(|job| (job.returns, job.returned_at)) else { return Ok(None) };
     let task = most.task.as_deref().map(|task| format!(" of task {task}")).unwrap_or_default();
-    let last = most.released_at.map(|at| format!(", last {}", relative(at, SystemTime::now()))).unwrap_or_default();
+    let last = most.returned_at.map(|at| format!(", last {}", relative(at, SystemTime::now()))).unwrap_or_default();
     let jobs = were(found.len() as u64);
     let problem =
-        format!("{jobs} released by stopping workers {RELEASED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.releases);
+        format!("{jobs} returned by stopping workers {RETURNED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.returns);
     let advice = "they run longer than the time between deployments and restart each time: raise `--grace`, store progress and continue from it, or let the old workers finish with `workers quiet --release OLD`";
     Ok(Some(Problem::advice(Some(queue), problem, advice)))
 }

@@ -5,7 +5,7 @@ use std::{env, io, process::ExitCode};
 use queue_core::{__private::error_text, Error};
 use serde_json::json;
 
-use super::output::remark;
+use super::output::print_stderr;
 
 /// What a script can tell apart. The numbers are documented in docs/command-line.md and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Exit {
     Unavailable = 5,
     /// The setup is invalid.
     Setup = 6,
-    /// Jobs were released at the end of a worker.
+    /// Jobs were returned at the end of a worker.
     GivenBack = 7,
     /// There was no answer.
     Unknown = 8,
@@ -83,15 +83,15 @@ impl Failure {
 /// Prints a problem: as JSON if the command prints JSON.
 pub(super) fn tell(message: &str) {
     if env::args_os().any(|argument| argument == "--json") {
-        remark(&json!({ "error": message }).to_string());
+        print_stderr(&json!({ "error": message }).to_string());
     } else {
-        remark(&format!("error: {message}"));
+        print_stderr(&format!("error: {message}"));
     }
 }
 
-/// Prints a remark beside the answer.
+/// Prints a line on standard error, beside the answer.
 pub(super) fn note(message: &str) {
-    remark(message);
+    print_stderr(message);
 }
 
 /// The code of an error.

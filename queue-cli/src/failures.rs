@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use queue_core::{
     Client,
-    inspect::{FailureKind, Fingerprint},
+    inspect::{FailurePattern, Fingerprint},
 };
 
 use super::{
@@ -37,11 +37,11 @@ pub(super) struct FailuresArgs {
 pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
-    let (kinds, unreadable) = queues::of_each(queues, async |queue| inspector.failures(queue).await).await?;
+    let (kinds, unreadable) = queues::for_each_queue(queues, async |queue| inspector.failures(queue).await).await?;
     let mut rows = Of::each(kinds);
-    rows.retain(|Of { record: kind, .. }: &Of<FailureKind>| {
-        args.fingerprint.is_none_or(|print| print == kind.fingerprint)
-            && args.task.as_ref().is_none_or(|task| kind.tasks.iter().any(|(name, _)| name == task))
+    rows.retain(|Of { record: failure, .. }: &Of<FailurePattern>| {
+        args.fingerprint.is_none_or(|print| print == failure.fingerprint)
+            && args.task.as_ref().is_none_or(|task| failure.tasks.iter().any(|(name, _)| name == task))
     });
     rows.sort_by_key(|row| std::cmp::Reverse(row.record.last_at));
     if let Some(print) = args.fingerprint.filter(|_| !args.format.json) {
@@ -65,7 +65,7 @@ fn print_all(texts: &[String]) -> Result<(), Failure> {
     Ok(print(&texts.join("\n\n"))?)
 }
 
-const COLUMNS: [Column<Of<FailureKind>>; 8] = [
+const COLUMNS: [Column<Of<FailurePattern>>; 8] = [
     Field("fingerprint"),
     Field("queue"),
     Field("count"),
@@ -76,8 +76,8 @@ const COLUMNS: [Column<Of<FailureKind>>; 8] = [
     Made("failure", |row| pattern(&row.record).to_owned()),
 ];
 
-fn pattern(kind: &FailureKind) -> &str {
-    if kind.fingerprint == Fingerprint::OTHERS { "(other failures with too many different messages)" } else { &kind.pattern }
+fn pattern(failure: &FailurePattern) -> &str {
+    if failure.fingerprint == Fingerprint::OTHERS { "(other failures with too many different messages)" } else { &failure.pattern }
 }
 
 /// The name that failed last, and how many more there are.
@@ -86,25 +86,25 @@ fn latest(names: &[(String, u64)]) -> String {
     if names.len() > 1 { format!("{} and {} more", short(name, 30), names.len() - 1) } else { short(name, 30) }
 }
 
-fn text(Of { queue, record: kind }: &Of<FailureKind>, bin: &str) -> String {
+fn text(Of { queue, record: failure }: &Of<FailurePattern>, bin: &str) -> String {
     let now = SystemTime::now();
     let time = |time| format!("{}{}", relative(time, now), utc(time).map(|time| format!(" ({time})")).unwrap_or_default());
     let names = |names: &[(String, u64)]| {
         let counted = names.iter().rev().map(|(name, count)| format!("{} {count}", if name.is_empty() { "(unknown)" } else { name }));
         counted.collect::<Vec<_>>().join(", ")
     };
-    let jobs: Vec<String> = kind.jobs.iter().rev().map(|id| format!("{queue}/{id}")).collect();
-    let print = kind.fingerprint;
+    let jobs: Vec<String> = failure.jobs.iter().rev().map(|id| format!("{queue}/{id}")).collect();
+    let print = failure.fingerprint;
     let mut lines = vec![
         ("fingerprint", print.to_string()),
         ("queue", queue.clone()),
-        ("failure", plain(pattern(kind))),
-        ("last text", plain(&kind.message)),
-        ("count", kind.count.to_string()),
-        ("last", time(kind.last_at)),
-        ("first", time(kind.first_at)),
-        ("tasks", names(&kind.tasks)),
-        ("releases", names(&kind.releases)),
+        ("failure", plain(pattern(failure))),
+        ("last text", plain(&failure.message)),
+        ("count", failure.count.to_string()),
+        ("last", time(failure.last_at)),
+        ("first", time(failure.first_at)),
+        ("tasks", names(&failure.tasks)),
+        ("releases", names(&failure.releases)),
         ("last jobs", jobs.join(", ")),
     ];
     if print != Fingerprint::OTHERS {

@@ -245,7 +245,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
 async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(StoredGroup, GroupPage), Failure> {
     let (found, page) = (client.inspector().group(queue, group).await?, client.inspector().groups(queue, None, MAX_ITEMS).await?);
     if is_unknown(client, queue, &found).await? {
-        return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", meant(group, &page))));
+        return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", did_you_mean(group, &page))));
     }
     Ok((found, page))
 }
@@ -269,7 +269,7 @@ async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result
 }
 
 /// The name that was perhaps meant.
-fn meant(group: &GroupName, page: &GroupPage) -> String {
+fn did_you_mean(group: &GroupName, page: &GroupPage) -> String {
     let near = queue_core::__private::nearest(group.as_str(), page.groups.iter().map(|known| known.name.as_str()));
     near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": it has no job and no rule".to_owned())
 }
@@ -280,7 +280,7 @@ async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<
     // Where the queue is new, that was said.
     if let Ok(true) = is_unknown(client, queue, &inspector.group(queue, group).await?).await {
         let page = inspector.groups(queue, None, MAX_ITEMS).await?;
-        note(&format!("group `{group}` of queue `{queue}` is new{}", meant(group, &page)));
+        note(&format!("group `{group}` of queue `{queue}` is new{}", did_you_mean(group, &page)));
     }
     Ok(())
 }
@@ -322,7 +322,7 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
         let cancelled = clearing.cancelled();
         if cancelled == 0 && is_unknown(client, queue, &inspector.group(queue, name).await?).await? {
             let page = inspector.groups(queue, None, MAX_ITEMS).await?;
-            note(&format!("queue `{queue}` has no group `{name}`{}", meant(name, &page)));
+            note(&format!("queue `{queue}` has no group `{name}`{}", did_you_mean(name, &page)));
         }
         if !args.format.json {
             print(&plain(&format!("{group}: {} cancelled", operations::jobs(cancelled))))?;
@@ -335,7 +335,7 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
 
 async fn list(client: &Client, queue: Option<String>, limit: usize, after: Option<&GroupName>, format: &Format) -> Result<(), Failure> {
     let chosen = queues::of_list(client, queue.as_deref()).await?;
-    let (of_each, unreadable) = queues::of_each(chosen, async |queue| read(client, queue, limit, after.cloned()).await).await?;
+    let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| read(client, queue, limit, after.cloned()).await).await?;
     let listed: Vec<_> = of_each.into_iter().map(|(queue, record)| Of { queue, record }).collect();
     if format.json {
         print_json(&json!({ "queues": listed }))?;

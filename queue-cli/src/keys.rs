@@ -91,7 +91,7 @@ async fn read(client: &Client, queue: &str, limit: usize, after: Option<&str>) -
 
 async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<&str>, format: &Format) -> Result<(), Failure> {
     let chosen = queues::chosen(client, queue).await?;
-    let (of_each, unreadable) = queues::of_each(chosen, async |queue| read(client, queue, limit, after).await).await?;
+    let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| read(client, queue, limit, after).await).await?;
     let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
     if format.json {
         print_json(&json!({ "queues": listed }))?;
@@ -133,7 +133,7 @@ mod tests {
     use queue_core::{__private::map_from_json, RawJob};
 
     use super::*;
-    use crate::output::held_back;
+    use crate::output::with_captured_output;
 
     #[tokio::test]
     async fn the_keys_of_all_queues_are_listed_with_their_holders() {
@@ -144,10 +144,10 @@ mod tests {
             jobs.push(client.enqueue_raw(job).await.unwrap().0.to_string());
         }
         let format = Format { json: false };
-        let (done, said) = held_back(list(&client, None, 100, None, &format)).await;
+        let (done, said) = with_captured_output(list(&client, None, 100, None, &format)).await;
         done.unwrap();
         assert!(jobs.iter().all(|job| said.answer.contains(job)), "{said:?}");
-        let (done, said) = held_back(list(&client, Some("mail"), 100, None, &format)).await;
+        let (done, said) = with_captured_output(list(&client, Some("mail"), 100, None, &format)).await;
         done.unwrap();
         assert_eq!((said.answer.lines().count(), said.answer.contains(&jobs[0])), (2, true), "{said:?}");
     }

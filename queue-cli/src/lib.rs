@@ -104,7 +104,7 @@ async fn carry_out<W: clap::Args + Default>(
 ) -> ExitCode {
     let done = match args::read(program.clone()) {
         Ok(Read { url, command: Ok(options) }) => work(url, options).await,
-        Ok(Read { url, command: Err(command) }) => commands::obey(url, command, has_tasks, program).await,
+        Ok(Read { url, command: Err(command) }) => commands::carry_out(url, command, has_tasks, program).await,
         Err(help_or_mistake) => return help_or_mistake,
     };
     done.unwrap_or_else(Failure::tell)

@@ -111,7 +111,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     match command {
         LimitsCommand::List { queue, format } => {
             let chosen = queues::of_list(client, queue.as_deref()).await?;
-            let (of_each, unreadable) = queues::of_each(chosen, async |queue| inspector.limits(queue).await).await?;
+            let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| inspector.limits(queue).await).await?;
             let rows = Of::each(of_each);
             if rows.is_empty() && queue.is_some() {
                 queues::chosen(client, queue.as_deref()).await?;

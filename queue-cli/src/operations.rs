@@ -112,7 +112,7 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, queue).await?;
-    let (found, unreadable) = queues::of_each(queues, async |queue| inspector.operations(queue).await).await?;
+    let (found, unreadable) = queues::for_each_queue(queues, async |queue| inspector.operations(queue).await).await?;
     let mut all: Vec<Operation> = found.into_iter().flat_map(|(_, operations)| operations).collect();
     all.sort_by_key(|operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
     table::list(format, "operations", &all, &COLUMNS, "there are no operations")?;

@@ -24,7 +24,7 @@ pub(super) struct Said {
     /// On standard output.
     pub(super) answer: String,
     /// On standard error.
-    pub(super) remarks: String,
+    pub(super) stderr: String,
 }
 
 /// Where the next part of an answer stands, of several in a file.
@@ -72,7 +72,7 @@ pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T,
 }
 
 /// Holds back what this work prints.
-pub(super) async fn held_back<T>(work: impl Future<Output = T>) -> (T, Said) {
+pub(super) async fn with_captured_output<T>(work: impl Future<Output = T>) -> (T, Said) {
     SAID.scope(RefCell::default(), async {
         let done = work.await;
         (done, SAID.with(RefCell::take))
@@ -97,9 +97,9 @@ pub(super) fn write(text: &str) -> io::Result<()> {
 }
 
 /// Prints a line on standard error, without what a terminal would obey. Who has closed it does not want to know.
-pub(super) fn remark(line: &str) {
-    let line = &harmless(line);
-    if SAID.try_with(|said| said.borrow_mut().remarks.extend([line, "\n"])).is_err() {
+pub(super) fn print_stderr(line: &str) {
+    let line = &without_control_characters(line);
+    if SAID.try_with(|said| said.borrow_mut().stderr.extend([line, "\n"])).is_err() {
         let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 }
@@ -143,7 +143,7 @@ fn table_within<R: IntoIterator<Item = String>>(columns: usize, headings: &[impl
 }
 
 /// A text of one or several lines, without what a terminal would obey.
-pub(super) fn harmless(text: &str) -> String {
+pub(super) fn without_control_characters(text: &str) -> String {
     text.replace(|c| is_obeyed(c) && c != '\n', " ")
 }
 
@@ -226,8 +226,8 @@ mod tests {
     #[tokio::test]
     async fn an_error_line_has_nothing_that_a_terminal_obeys() {
         let hostile = "no job `a\u{1b}]0;owned\u{7}\u{202e}b`\r\nsecond line";
-        let ((), said) = held_back(async { remark(hostile) }).await;
-        assert_eq!(said.remarks, "no job `a ]0;owned  b` \nsecond line\n");
+        let ((), said) = with_captured_output(async { print_stderr(hostile) }).await;
+        assert_eq!(said.stderr, "no job `a ]0;owned  b` \nsecond line\n");
     }
 
     #[test]

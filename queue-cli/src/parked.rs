@@ -57,7 +57,7 @@ impl Parked {
             let first = unreadable().filter_map(|unreadable| unreadable.buried_at).min();
             let buried = first.map(|at| relative(at, SystemTime::now()));
             let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
-            let (workers, served) = having(&workers, queue, &task);
+            let (workers, served) = workers_with_task(&workers, queue, &task);
             let (jobs, pause) = (jobs.len(), pause_of(&task));
             Parked { queue: queue.to_owned(), pause, task, jobs, or_more, releases, workers, served, problem, buried }
         });
@@ -108,7 +108,7 @@ impl Parked {
 }
 
 /// The live workers that have a task: those that serve a queue, or else those that do not.
-fn having(workers: &[WorkerRecord], queue: &str, task: &str) -> (Vec<String>, bool) {
+fn workers_with_task(workers: &[WorkerRecord], queue: &str, task: &str) -> (Vec<String>, bool) {
     let mut named = [Vec::new(), Vec::new()];
     for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task)) {
         let serves = worker.queues.iter().any(|served| served == queue);

@@ -17,7 +17,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note},
     pauses::{self, PauseArgs},
-    queues::{Unreadable, chosen, of_each},
+    queues::{Unreadable, chosen, for_each_queue},
     table::{
         self,
         Column::{self, Field, Made},
@@ -132,7 +132,7 @@ async fn check(client: &Client, Address { queue, name: task }: &Address) -> Resu
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = chosen(client, queue).await?;
-    let (found, unreadable) = of_each(queues, async |queue| inspector.pauses(queue).await).await?;
+    let (found, unreadable) = for_each_queue(queues, async |queue| inspector.pauses(queue).await).await?;
     let of_task = |queue: String, stored: StoredPause| match stored.of {
         PauseOf::Task(task) => Some(Row { queue, task: task.to_string(), parked: stored.parked, pause: stored.pause }),
         _ => None,

@@ -144,11 +144,11 @@ impl Unreadable {
 /// What can be told of some queues: the figures of each, and those that cannot be read.
 pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
     let inspector = client.inspector();
-    of_each(queues, async |queue| inspector.stats(queue).await).await
+    for_each_queue(queues, async |queue| inspector.stats(queue).await).await
 }
 
 /// What is asked of each queue, of many at the same time: those of a server that does not answer are waited for once.
-pub(super) async fn of_each<T>(
+pub(super) async fn for_each_queue<T>(
     queues: Vec<String>,
     ask: impl AsyncFn(&str) -> Result<T, Error>,
 ) -> Result<(Vec<(String, T)>, Vec<Unreadable>), Failure> {

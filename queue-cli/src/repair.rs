@@ -79,7 +79,7 @@ async fn confirmed(
     unreadable: &mut Vec<Unreadable>,
 ) -> Result<Vec<String>, Failure> {
     let concerned = queues.iter().filter(|queue| which.only.allows_queue(queue)).cloned().collect();
-    let (figures, missing) = queues::of_each(concerned, async |queue| inspector.stats(queue).await).await?;
+    let (figures, missing) = queues::for_each_queue(concerned, async |queue| inspector.stats(queue).await).await?;
     unreadable.extend(missing);
     let counts = figures.into_iter().map(|(queue, stats)| (queue, which.count(&stats)));
     let counts: Vec<(String, u64)> = counts.filter(|(_, jobs)| *jobs > 0).collect();

@@ -147,9 +147,9 @@ fn text(record: &JobRecord) -> String {
             lines.add(name, &count.to_string());
         }
     }
-    if record.releases > 0 {
-        let last = record.released_at.map(|at| format!(", last {}", relative(at, now))).unwrap_or_default();
-        lines.add("releases", &format!("{}{last}", record.releases));
+    if record.returns > 0 {
+        let last = record.returned_at.map(|at| format!(", last {}", relative(at, now))).unwrap_or_default();
+        lines.add("returns", &format!("{}{last}", record.returns));
     }
     for reason in record.waiting.iter().filter(|_| record.running.is_none()) {
         lines.add("waits", &reason_text(record, reason, now));
@@ -162,7 +162,7 @@ fn text(record: &JobRecord) -> String {
         lines.add(if record.state.is_final() { "last report" } else { "progress" }, &super::logs::progress(progress, now));
     }
     let reason = record.reason.map(|reason| reason.name());
-    for (name, value) in [("held by", record.tag.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
+    for (name, value) in [("held by", record.receipt.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
         if let Some(value) = value {
             lines.add(name, value);
         }

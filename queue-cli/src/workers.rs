@@ -101,7 +101,7 @@ fn unknown() -> String {
 /// How it works, and what it was asked and has not taken in. Most work: a table says nothing of them.
 fn mode(worker: &WorkerRecord) -> String {
     let mode = Some(worker.mode()).filter(|mode| *mode != WorkerMode::Works).map(|mode| mode.to_string()).unwrap_or_default();
-    match worker.unheard() {
+    match worker.unconfirmed_request() {
         Some(ask) => format!("{mode}{}asked: {}", if mode.is_empty() { "" } else { ", " }, ask.mode),
         None => mode,
     }
@@ -117,14 +117,14 @@ fn named(queues: &[String]) -> String {
 pub(super) async fn workers(client: &Client, args: &WorkersArgs) -> Result<(), Failure> {
     match &args.command {
         None => args.again.print(async || list(client, &args.list).await).await,
-        Some(command) => obey(client, command).await,
+        Some(command) => ask_workers(client, command).await,
     }
 }
 
 async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
-    let (records, unreadable) = queues::of_each(queues, async |queue| inspector.workers_of(queue).await).await?;
+    let (records, unreadable) = queues::for_each_queue(queues, async |queue| inspector.workers_of(queue).await).await?;
     let mut workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
     if args.queue.is_some() && workers.iter().any(|worker| worker.load.is_none()) {
         // It may have said so in another of its queues. What cannot be read there is told where that queue is asked for.
@@ -139,7 +139,7 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     Unreadable::tell(&unreadable)
 }
 
-async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
+async fn ask_workers(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
     match command {
         WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
         WorkersCommand::Quiet(args) => ask::ask(client, args, WorkerMode::Quiet).await,

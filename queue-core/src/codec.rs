@@ -106,7 +106,7 @@ impl de::Error for Problem {
 /// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more than [`DEPTH_MAX`] levels.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
-    encode_into(&mut bytes, value, Form::Array).map_err(|problem| in_few_words(problem.to_string()))?;
+    encode_into(&mut bytes, value, Form::Array).map_err(|problem| shortened(problem.to_string()))?;
     Ok(bytes)
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T,
 /// Decodes a value that fills `bytes` to the last one, as serde_json would.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     scan(bytes)?;
-    decode_scanned(bytes).map_err(|problem| in_few_words(problem.to_string()))
+    decode_scanned(bytes).map_err(|problem| shortened(problem.to_string()))
 }
 
 /// The same of bytes that passed the scan.
@@ -198,11 +198,11 @@ pub(crate) fn pack_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -
 /// Decodes one that fills `bytes` to the last one.
 pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     scan(bytes)?;
-    rmp_serde::from_slice(bytes).map_err(|error| in_few_words(error.to_string()))
+    rmp_serde::from_slice(bytes).map_err(|error| shortened(error.to_string()))
 }
 
 /// What serde says of bytes quotes them, however many they are; it is kept with the job and shown to people.
-pub(crate) fn in_few_words(problem: String) -> String {
+pub(crate) fn shortened(problem: String) -> String {
     const PROBLEM_MAX: usize = 1024;
     crate::text::cut(problem, PROBLEM_MAX)
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod completion;
 mod cost;
-mod remarks;
+mod progress;
 
 use std::{
     any::{Any, TypeId},
@@ -18,7 +18,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
-use self::{completion::Completion, cost::NowUsed, remarks::Told};
+use self::{completion::Completion, cost::NowUsed, progress::Told};
 pub(crate) use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 

@@ -19,7 +19,7 @@ const LONGEST: usize = 200;
 /// What stands for a value.
 const VALUE: char = '*';
 
-/// What tells kinds of failures apart: 16 hexadecimal digits, made of the text of a failure without numbers, ids and quoted values.
+/// What tells failure patterns apart: 16 hexadecimal digits, made of the text of a failure without numbers, ids and quoted values.
 ///
 /// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository has the rules. No release changes them.
 ///

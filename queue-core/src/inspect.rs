@@ -5,7 +5,7 @@ pub use crate::broker::{
     Aging, Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Counter, Damage, DamageKind, GroupName, GroupOrder, GroupPage,
     GroupRule, KeyHolder, LimitDef, LimitKey, LimitRule, Operation, OperationKind, OperationState, OutboxDepth, OutboxRecord, Pause,
     PauseOf, Pausing, QueueStats, Rate, RuleOf, StoredGroup, StoredPause, UniqueKey, WorkerAsk, WorkerLoad, WorkerMode, WorkerRecord,
-    history::{FailureKind, History, HistoryRow, HistorySpan, ReleaseSeen, RunCounts, Times},
+    history::{FailurePattern, History, HistoryRow, HistorySpan, ReleaseSeen, RunCounts, Times},
 };
 pub use crate::{
     client::{Lost, Transition, Watch, Watched},

@@ -80,12 +80,12 @@ pub enum Outcome {
     DoneWith(Encoded),
     /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes.
     /// Retried with the task's backoff; counts an attempt. If the run was cancelled for another
-    /// reason than its timeout, its job is released uncharged.
+    /// reason than its timeout, its job is returned uncharged.
     Failed(Failure),
     /// The handler panicked, with this message and its file and line. Retried with the task's backoff; counts an attempt.
     Panicked(String),
     /// The handler was cancelled for this reason, did not return, and was dropped. A timeout counts
-    /// an attempt, and the job is retried with the task's backoff. Otherwise the job is released
+    /// an attempt, and the job is retried with the task's backoff. Otherwise the job is returned
     /// uncharged. In a run that was not cancelled, this counts as failed.
     Stopped(CancelCause),
     /// The parameters could not be decoded, for this reason: → `parked` for another release, and `dead` if none can in time.
@@ -218,7 +218,7 @@ impl Encoded {
         match self.stored {
             Ok(bytes) => (bytes, None),
             Err(problem) => {
-                let problem = codec::in_few_words(problem);
+                let problem = codec::shortened(problem);
                 ([&[DROPPED], problem.as_bytes()].concat(), Some(problem))
             }
         }
@@ -231,7 +231,7 @@ pub(crate) fn read_back<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), String>
 }
 
 fn unfit(problem: &impl fmt::Display) -> String {
-    codec::in_few_words(format!("it cannot be encoded: {problem}"))
+    codec::shortened(format!("it cannot be encoded: {problem}"))
 }
 
 /// The first byte of what is stored in place of a result: the reason follows. No MessagePack value begins with this byte.
@@ -452,7 +452,7 @@ pub fn forget_panic_place() {
 pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
     let place = PANICKED_AT.try_with(|at| at.take()).ok().flatten();
-    drop_walled(panic);
+    drop_catching_panics(panic);
     let text = text.unwrap_or_else(|| "without a message".to_owned());
     let Some(place) = place else { return cut(text, ERROR_MAX - 64) };
     let from = (place.len().saturating_sub(PLACE_MAX)..=place.len()).find(|at| place.is_char_boundary(*at)).unwrap_or(0);
@@ -461,7 +461,7 @@ pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
 }
 
 /// Drops a value of the application's, which may panic.
-pub(crate) fn drop_walled<T>(value: T) {
+pub(crate) fn drop_catching_panics<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         // What this panic was raised with may panic as well, without end.
         mem::forget(panic);

@@ -199,7 +199,7 @@ impl PayloadWriter {
         };
         match closed.and_then(|()| codec::scan(&self.bytes)) {
             Ok(()) => Ok(self.bytes),
-            Err(problem) => Err(Error::Encode { task: task.to_owned(), problem: codec::in_few_words(problem) }),
+            Err(problem) => Err(Error::Encode { task: task.to_owned(), problem: codec::shortened(problem) }),
         }
     }
 }
@@ -315,7 +315,7 @@ fn is_text(bytes: &[u8], text: &str) -> bool {
 }
 
 fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result<T, Outcome> {
-    (param.decode)(value).map_err(|problem| Outcome::Undecodable(codec::in_few_words(format!("parameter `{name}`{problem}"))))
+    (param.decode)(value).map_err(|problem| Outcome::Undecodable(codec::shortened(format!("parameter `{name}`{problem}"))))
 }
 
 fn encode<T: Payload>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), codec::Problem> {
@@ -329,7 +329,7 @@ fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form:
     codec::scan(&stored).map_err(|problem| JsonProblem::Misfit(String::new(), problem))?;
     let value: T = codec::decode_placed(&stored).map_err(|problem| {
         let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
-        JsonProblem::Misfit(path.to_owned(), codec::in_few_words(problem.to_owned()))
+        JsonProblem::Misfit(path.to_owned(), codec::shortened(problem.to_owned()))
     })?;
     encode(bytes, &value, form).map_err(JsonProblem::Encode)
 }
@@ -403,7 +403,7 @@ pub fn map_from_json(task: &str, field: &'static str, json: &str) -> Result<Vec<
 /// Why a payload cannot be stored.
 fn refused(task: &str, problem: &codec::Problem) -> Error {
     let problem = if problem.path.is_empty() { problem.message.clone() } else { format!("parameter {problem}") };
-    Error::Encode { task: task.to_owned(), problem: codec::in_few_words(problem) }
+    Error::Encode { task: task.to_owned(), problem: codec::shortened(problem) }
 }
 
 fn check_names(task: &str, params: &[ParamDef], known: impl Fn(&str) -> bool, names: &[&str]) -> Result<()> {

@@ -2,7 +2,7 @@
 //! [`#[derive(Event)]`](crate::Event) and [`#[subscribe]`](crate::subscribe).
 
 #[doc(inline)]
-pub use crate::broker::{Begin, Mark, Retention, Trimmed, Unknown};
+pub use crate::broker::{Begin, Retention, RewindTarget, Trimmed, Unknown};
 pub use crate::{
     client::{PublishAllError, Published},
     event::Publication,

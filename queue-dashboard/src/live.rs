@@ -29,14 +29,14 @@ use crate::{
     },
     params::Params,
     problem::Problem,
-    shared::{BEAT, Shared, WATCHES},
+    shared::{REFRESH, Shared, WATCHES},
 };
 
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
-const LIST_BEAT: Duration = Duration::from_secs(1);
+const LIST_REFRESH: Duration = Duration::from_secs(1);
 
 /// How often the lists of schedules, of groups, of limits and of failures are made anew: they ask each queue.
-const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
+const SCHEDULES_REFRESH: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
 const LARGE: usize = 24 * 1024;
@@ -179,14 +179,14 @@ impl Watcher {
                 Err(problem) => Err(pages::late(&problem)),
             };
             let pause = match self.kind {
-                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
+                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_REFRESH,
                 Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Operation | Kind::Topics | Kind::Failures => {
-                    SCHEDULES_BEAT
+                    SCHEDULES_REFRESH
                 }
                 // What hinders it may pass.
-                Kind::Watch if self.hindered.is_some() => SCHEDULES_BEAT,
-                _ if content.as_ref().is_ok_and(|html| html.len() > LARGE) => LIST_BEAT,
-                _ => BEAT,
+                Kind::Watch if self.hindered.is_some() => SCHEDULES_REFRESH,
+                _ if content.as_ref().is_ok_and(|html| html.len() > LARGE) => LIST_REFRESH,
+                _ => REFRESH,
             };
             // A page that takes long to make is made less often. To wait for something to happen is no work.
             let took = began.elapsed().saturating_sub(self.waited);

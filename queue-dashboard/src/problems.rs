@@ -317,16 +317,16 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     let task = name;
     let total = snapshot.count(Some(queue), *state);
     // What is alike in all that were looked at is probably so in the others, too.
-    let looked_at = total.min(SAMPLE as u64);
-    let n = if *jobs < looked_at { *jobs } else { total.max(*jobs) };
+    let examined = total.min(SAMPLE as u64);
+    let n = if *jobs < examined { *jobs } else { total.max(*jobs) };
     // Buttons change all jobs of the queue in this state.
     let are_all = n == total;
     let of_them = number(n);
     let word = if n == 1 { "job" } else { "jobs" };
     let of_queue = snapshot.queues.iter().find(|found| found.name == *queue);
     let pause = of_queue.and_then(|found| found.paused_tasks.iter().find(|(name, _)| name == task)).map(|(_, pause)| pause);
-    let examined = if looked_at < total && n < total {
-        format!(" ({} {} jobs of the queue examined)", number(looked_at), state.name())
+    let examined = if examined < total && n < total {
+        format!(" ({} {} jobs of the queue examined)", number(examined), state.name())
     } else {
         String::new()
     };

@@ -19,7 +19,7 @@ use crate::{history::History, pages::watch::Kept, problem::Problem, role::Person
 pub(crate) const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Snapshots are at least this far apart: live pages change at most twice a second.
-pub(crate) const BEAT: Duration = Duration::from_millis(500);
+pub(crate) const REFRESH: Duration = Duration::from_millis(500);
 
 /// A snapshot that takes long is taken less often: one part of this many of the time.
 const SHARE: u32 = 10;
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     /// A turn to walk through a list: a few pages do at once, and the others wait for it.
-    pub(crate) async fn list_turn(&self) -> Result<SemaphorePermit<'_>, Problem> {
+    pub(crate) async fn list_permit(&self) -> Result<SemaphorePermit<'_>, Problem> {
         let turn = timeout(TURN, self.lists.acquire()).await;
         turn.ok().and_then(Result::ok).ok_or_else(Problem::busy)
     }
@@ -119,7 +119,7 @@ impl Shared {
     /// The newest snapshot. All who ask at once wait for the same one.
     pub(crate) async fn look(&self) -> Look {
         let mut looks = self.looks.lock().await;
-        let fresh = |last: &Arc<Snapshot>| last.taken.elapsed() < BEAT.max(last.cost * SHARE);
+        let fresh = |last: &Arc<Snapshot>| last.taken.elapsed() < REFRESH.max(last.cost * SHARE);
         if !looks.outdated
             && looks.failed.is_none()
             && let Some(last) = looks.last.clone().filter(fresh)
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// After a change: whoever made it must see it.
-    pub(crate) async fn outdate(&self) {
+    pub(crate) async fn expire_snapshot(&self) {
         self.looks.lock().await.outdated = true;
     }
 }

@@ -198,7 +198,7 @@ impl Details {
         let crashed = |jobs: Vec<JobRecord>| jobs.into_iter().filter(|job| job.crashes > 0);
         for state in [JobState::Dead, JobState::Retry, JobState::Parked] {
             for queue in most(queues, state) {
-                groups.extend(look_into(inspector, queue, state).await);
+                groups.extend(read_sample(inspector, queue, state).await);
             }
         }
         let mut holds = BTreeMap::new();
@@ -263,7 +263,7 @@ async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     firsts
 }
 
-/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are looked at; in the others all that have a worker wait for their turn.
+/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are looked at; in the others all that have a worker wait until they are served.
 async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
     let mut looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
     for queue in most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {
@@ -301,7 +301,7 @@ async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Jo
     inspector.list(&queue.name, state, LAST, SAMPLE).await.map(|page| page.jobs).unwrap_or_default()
 }
 
-async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {
+async fn read_sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {
     let mut found: BTreeMap<(String, &'static str, Vec<String>), Vec<JobRecord>> = BTreeMap::new();
     for job in sample(inspector, queue, state).await {
         let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();

@@ -144,7 +144,7 @@ impl Committing<'_> {
         } else if now != begun {
             self.ended()
         } else {
-            self.beaten()
+            self.lost_race()
         }
     }
 }

@@ -78,7 +78,7 @@ impl<'a> Committing<'a> {
     }
 
     /// Another run has inserted the row.
-    pub fn beaten(&self) -> Error {
+    pub fn lost_race(&self) -> Error {
         Error::CommittedElsewhere { job: self.job.clone() }
     }
 

@@ -306,7 +306,7 @@ impl TestQueue {
     {
         let (address, job) = Outgoing::prepare(job, &Middlewares::default()).unwrap_or_else(|error| panic!("{error}"));
         let mut worker = self.inline().await;
-        let Some(worker) = worker.as_mut() else { return Err(End::Released) };
+        let Some(worker) = worker.as_mut() else { return Err(End::Returned) };
         match done(worker.run(&address, job.envelope).await) {
             Ending::Ack { result, .. } => {
                 let read = queue_core::__private::result_of(result.as_deref());

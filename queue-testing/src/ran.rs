@@ -36,7 +36,7 @@ pub enum End {
     /// The job waits for a release that knows its task or can read its parameters: why.
     Parked(String),
     /// The job was given back without a run, or was cancelled while it ran.
-    Released,
+    Returned,
 }
 
 impl End {
@@ -52,7 +52,7 @@ impl End {
             Ending::Expire => End::Expired,
             Ending::Park { task } => End::Parked(format!("no task `{task}` is known")),
             Ending::Unreadable { error, .. } => End::Parked(error),
-            _ => End::Released,
+            _ => End::Returned,
         }
     }
 }
@@ -68,7 +68,7 @@ impl fmt::Display for End {
             End::Cancelled(reason) => write!(f, "cancelled: {reason}"),
             End::Expired => write!(f, "expired"),
             End::Parked(why) => write!(f, "parked: {why}"),
-            End::Released => write!(f, "released"),
+            End::Returned => write!(f, "returned"),
         }
     }
 }
@@ -113,7 +113,7 @@ pub struct Drained {
     pub dead: usize,
     /// Runs that ended with a snooze or a rate limit.
     pub snoozed: usize,
-    /// Runs that ended in another way: cancelled, expired, parked, released.
+    /// Runs that ended in another way: cancelled, expired, parked, returned.
     pub others: usize,
     /// All runs, in the order of their ends.
     pub runs: Vec<Ran>,

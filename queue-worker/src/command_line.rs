@@ -75,7 +75,7 @@ use crate::{
 /// | 4 | the job's state does not allow the command, or its id or key is taken by another job, or its group is full |
 /// | 5 | the broker is unreachable or full: nothing was stored, try again. Lists: a cluster master is unreachable, and its queues are missing |
 /// | 6 | invalid setup: settings, tasks, injected values, `setup` itself, credentials, versions |
-/// | 7 | `work`: stopped, and jobs that had not ended were released, or are stuck |
+/// | 7 | `work`: stopped, and jobs that had not ended were returned, or are stuck |
 /// | 8 | no answer from the broker: the request may have been carried out |
 /// | 9 | `doctor`: a fault that is not repaired (advice alone is 0). Other commands: another program wrote to a key of the broker |
 ///
@@ -186,8 +186,8 @@ where
         return Ok(Exit::Done);
     }
     tracing::warn!(
-        "stopped before all jobs had ended: {} released, {} stuck, {} unconfirmed; they will run again",
-        stopped.released,
+        "stopped before all jobs had ended: {} returned, {} stuck, {} unconfirmed; they will run again",
+        stopped.returned,
         stopped.stuck,
         stopped.unconfirmed
     );

@@ -135,11 +135,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Between two beats of the heartbeat: six in a lease, and no fewer than one in five seconds.
+    /// Between two heartbeats: six in a lease, and no fewer than one in five seconds.
     /// It bounds how late a handler is cancelled. It must be shorter than the time between the
     /// reclaimer's two checks: otherwise the different ends of a crashed process's leases could
     /// look like heartbeats.
-    pub(crate) fn beat(&self) -> Duration {
+    pub(crate) fn heartbeat_interval(&self) -> Duration {
         (self.lease / 6).min(Duration::from_secs(5))
     }
 
@@ -151,13 +151,13 @@ impl Settings {
 
     /// Between two looks for handlers that should have ended.
     pub(crate) fn tick(&self) -> Duration {
-        self.beat().min(Duration::from_secs(1))
+        self.heartbeat_interval().min(Duration::from_secs(1))
     }
 
     /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six seconds with the default
     /// lease; with a shorter one, in proportion.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {
-        (self.beat(), (self.lease / 5).min(Duration::from_secs(6)))
+        (self.heartbeat_interval(), (self.lease / 5).min(Duration::from_secs(6)))
     }
 }
 

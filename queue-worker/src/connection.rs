@@ -24,11 +24,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A worker that has missed the answers to three heartbeats is isolated.
-    pub(crate) fn new(broker: DynBroker, beat: Duration) -> Arc<Self> {
+    pub(crate) fn new(broker: DynBroker, heartbeat: Duration) -> Arc<Self> {
         Arc::new(Connection {
             outage: Outage::new(broker.clone()),
             last_answer: LeaseClock::default(),
-            isolated_after: beat * 3,
+            isolated_after: heartbeat * 3,
             condition: Mutex::default(),
             broker,
         })

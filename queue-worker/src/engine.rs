@@ -42,9 +42,9 @@ use crate::{
     identity::Identity,
     messages::Event,
     metrics,
+    progress::PendingProgress,
     pump::Pump,
     queues::queues,
-    remarks::PendingRemarks,
     run as runner,
     shared::Shared,
     shutdown::{Stage, Stopped},
@@ -77,17 +77,17 @@ impl Plan {
     pub(crate) fn shared(&self, identity: Identity) -> Arc<Shared> {
         let (broker, settings) = (self.client.broker().clone(), self.settings.clone());
         let queues = queues(self.queues.iter().map(|queue| &*queue.name));
-        let (remarks, remarked) = PendingRemarks::new();
+        let (progress, reported) = PendingProgress::new();
         #[cfg(feature = "outbox")]
         let endings = queue_outbox::Relay::endings(&self.relays);
         #[cfg(not(feature = "outbox"))]
         let endings = None;
         Arc::new(Shared {
-            application: Application::new(&self.registry, self.environment.telling(remarked), self.middleware.clone(), endings),
+            application: Application::new(&self.registry, self.environment.telling(reported), self.middleware.clone(), endings),
             history: History::new(broker.clone(), identity.process, identity.release.clone(), queues.clone()),
-            connection: Connection::new(broker, settings.beat()),
+            connection: Connection::new(broker, settings.heartbeat_interval()),
             status: Arc::new(Status::default()),
-            remarks: Arc::new(remarks),
+            progress: Arc::new(progress),
             identity,
             settings,
             queues,
@@ -164,20 +164,20 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
 
 fn start_duties(duties: &Supervisor, shared: &Arc<Shared>, declarations: &Arc<Declarations>, events: &mpsc::UnboundedSender<Event>) {
     let broker = |shared: &Shared| shared.connection.broker.clone();
-    let beat = shared.settings.beat();
+    let heartbeat = shared.settings.heartbeat_interval();
     duties
         .start(shared, |shared| Reclaimer::new(shared.connection.clone(), shared.queues.clone(), shared.history.clone(), &shared.settings));
     duties.start(shared, move |shared| Janitor::new(broker(shared), shared.queues.clone(), shared.history.clone(), shared.settings.sweep));
     duties.start(shared, move |shared| Operator::new(broker(shared), shared.queues.clone()));
-    duties.start(shared, move |shared| Monitor::new(shared.connection.clone(), beat));
+    duties.start(shared, move |shared| Monitor::new(shared.connection.clone(), heartbeat));
     #[cfg(feature = "metrics")]
     {
         metrics::describe(&shared.queues);
         let declarations = declarations.clone();
         duties.start(shared, move |shared| Gauges::new(shared.connection.clone(), shared.queues.clone(), declarations.clone()));
     }
-    duties.start(shared, move |shared| Historian::new(shared.history.clone(), beat));
-    duties.start(shared, move |shared| Scribe::new(broker(shared), shared.remarks.clone()));
+    duties.start(shared, move |shared| Historian::new(shared.history.clone(), heartbeat));
+    duties.start(shared, move |shared| Scribe::new(broker(shared), shared.progress.clone()));
     let declarations = declarations.clone();
     duties.start(shared, move |shared| {
         Declarer::new(broker(shared), shared.identity.info.release(), declarations.clone(), shared.queues.clone())

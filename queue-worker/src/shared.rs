@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    application::Application, config::Settings, connection::Connection, history::History, identity::Identity, queues::Queues,
-    remarks::PendingRemarks, status::Status,
+    application::Application, config::Settings, connection::Connection, history::History, identity::Identity, progress::PendingProgress,
+    queues::Queues, status::Status,
 };
 
 pub(crate) struct Shared {
@@ -15,5 +15,5 @@ pub(crate) struct Shared {
     pub(crate) connection: Arc<Connection>,
     pub(crate) history: Arc<History>,
     pub(crate) status: Arc<Status>,
-    pub(crate) remarks: Arc<PendingRemarks>,
+    pub(crate) progress: Arc<PendingProgress>,
 }

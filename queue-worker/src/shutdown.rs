@@ -15,7 +15,7 @@ pub(crate) enum Stage {
     Running,
     /// It claims nothing; what runs may end within the grace time.
     Draining,
-    /// The grace time has ended or was skipped: running jobs are released.
+    /// The grace time has ended or was skipped: running jobs are returned.
     Hurrying,
 }
 
@@ -57,7 +57,7 @@ impl Shutdown {
         self.switch().advance(Stage::Draining);
     }
 
-    /// The second stage: handlers are cancelled, and jobs that do not end soon are released
+    /// The second stage: handlers are cancelled, and jobs that do not end soon are returned
     /// uncharged.
     pub fn hurry(&self) {
         self.switch().advance(Stage::Hurrying);
@@ -96,8 +96,8 @@ impl Default for Shutdown {
 pub struct Stopped {
     /// Handlers that ended while the worker ran, with any outcome.
     pub finished: u64,
-    /// Jobs that were released because they had not ended within the grace time.
-    pub released: u64,
+    /// Jobs that were returned because they had not ended within the grace time.
+    pub returned: u64,
     /// Jobs whose handlers could not be stopped. They run again when their lease expires.
     pub stuck: u64,
     /// Results that the broker did not confirm in time. Their jobs run again when their lease
@@ -108,7 +108,7 @@ pub struct Stopped {
 impl Stopped {
     /// True if every job had ended by itself, and the broker has confirmed it.
     pub fn is_clean(&self) -> bool {
-        self.released + self.stuck + self.unconfirmed == 0
+        self.returned + self.stuck + self.unconfirmed == 0
     }
 }
 

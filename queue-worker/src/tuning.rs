@@ -61,13 +61,13 @@ pub(crate) const EVENTS: usize = 4096;
 pub(crate) const MOST_INTRODUCED: usize = 64;
 
 /// A turn that is in flight for longer keeps no slots from other queues. Shorter gives up answers of slow servers, whose jobs are then
-/// released at once; longer lets one dead server hold the slots of all queues for as long.
+/// returned at once; longer lets one dead server hold the slots of all queues for as long.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
 /// Between two turns that ask for parked jobs, at least: few queues have any, and the names cost bytes.
 pub(crate) const RESUME: Duration = Duration::from_secs(1);
 
-/// At least between two beats that are made because there may be news.
+/// At least between two heartbeats that are made because there may be news.
 pub(crate) const NEWS_APART: Duration = Duration::from_millis(20);
 
 /// Between two polls of an idle queue that few workers share. The announcement comes first nearly always; a poll finds the work whose
@@ -89,7 +89,7 @@ pub(crate) const BLOCKS: Duration = Duration::from_secs(3);
 
 /// Between two requests that store progress and logs of running jobs. A higher frequency is not
 /// visible to users, and loads the server.
-pub(crate) const REMARKED: Duration = Duration::from_millis(250);
+pub(crate) const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The longest time for which the result of a job waits for the last progress and log lines of its
 /// handler. Longer would hold up jobs for what none depends on.
@@ -97,7 +97,7 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The time after which a request that stores progress and logs is abandoned, because those of
 /// other queues go to other servers.
-pub(crate) const REMARK_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const PROGRESS_PATIENCE: Duration = Duration::from_millis(500);
 
 // Tries.
 

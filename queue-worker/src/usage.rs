@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::broker::WorkerLoad;
 
-/// A share of CPU is that of at least so long. Beats may come within milliseconds of each other, and what one request costs would be most of such a time.
+/// A share of CPU is that of at least so long. Heartbeats may come within milliseconds of each other, and what one request costs would be most of such a time.
 const SPAN: Duration = Duration::from_secs(1);
 
 /// The CPU share is that of the time between two looks. Within [`SPAN`] of the last sample, that

@@ -161,7 +161,7 @@ impl Worker {
     ///
     /// In the last second of the grace time, or its last quarter if that is shorter, handlers are
     /// cancelled ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Handlers that
-    /// still run at its end are dropped, and their jobs are released uncharged. Two things may take
+    /// still run at its end are dropped, and their jobs are returned uncharged. Two things may take
     /// longer than the grace time:
     ///
     /// - A handler that blocks its thread cannot be dropped: it is *stuck*. The worker waits half a
@@ -349,7 +349,7 @@ impl Worker {
         names.into_iter().map(QueueConfig::from).collect()
     }
 
-    /// Runs jobs until `shutdown` is ready, then drains: running jobs may end within the grace time, and the others are released
+    /// Runs jobs until `shutdown` is ready, then drains: running jobs may end within the grace time, and the others are returned
     /// uncharged. Dropping the returned future stops at once, without a grace time.
     ///
     /// The worker waits for a broker that cannot be reached, at its start and later. ([`Client::connect`] does not wait: if a worker may

@@ -65,20 +65,20 @@ mod tests {
         let said = late.to_string();
         assert_eq!(late.verdict, Verdict::Stuck, "{said}");
         assert_eq!(said.lines().next(), Some("verdict: STUCK: the queue to be empty"));
-        let job = format!("job {} active, tag ", deliveries[0].id);
+        let job = format!("job {} active, receipt ", deliveries[0].id);
         assert!(said.contains(&job) && said.contains("it runs") && said.contains("enqueued 2"), "{said}");
-        // A beat is no progress, and neither is another queue where one is named.
+        // A heartbeat is no progress, and neither is another queue where one is named.
         let beating = async {
             let mut other = Producer::on(&broker, "other").await;
             loop {
-                assert!(broker.extend(&[lane.beat(Duration::from_secs(600))]).await.iter().all(Result::is_ok));
+                assert!(broker.extend(&[lane.heartbeat(Duration::from_secs(600))]).await.iter().all(Result::is_ok));
                 other.stored(vec![queue_core::broker::NewJob::new(queue_core::JobId::make(), envelope("other"))]).await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let late = soon("a beat").on_queue(&broker, "slow").try_end_of(beating).await;
+        let late = soon("a heartbeat").on_queue(&broker, "slow").try_end_of(beating).await;
         let late: Late = match late {
-            Ok(()) => unreachable!("it beats for ever"),
+            Ok(()) => unreachable!("it heartbeats for ever"),
             Err(late) => late,
         };
         assert_eq!(late.verdict, Verdict::Stuck, "{late}");

@@ -114,7 +114,7 @@ impl Wrapper for RolesBroker {
 
     /// The dashboard searches, and previews operations; an admin who runs one, and a worker that goes on with it, meet the jobs that move.
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
-        let broker = match (request.meets_movers, &request.after) {
+        let broker = match (request.includes_moved, &request.after) {
             (false, _) | (true, None) => &self.dashboard,
             (true, Some(after)) if after.len() % 2 == 0 => &self.admin,
             (true, Some(_)) => &self.worker,

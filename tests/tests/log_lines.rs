@@ -53,7 +53,7 @@ on_servers! {
     an_outage_of_a_server_is_two_lines
     a_worker_that_starts_before_its_server_says_so_once
     a_flush_is_one_line_and_doctor_tells_of_it
-    beats_that_are_refused_are_two_lines
+    heartbeats_that_are_refused_are_two_lines
 }
 
 fn worker(client: &Client, gate: &Arc<Gate>) -> Worker {
@@ -186,7 +186,7 @@ async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
         if outage == 2 {
             gate.0.send_replace(true);
         }
-        // Beats, turns of all queues, and the reclaimer.
+        // Heartbeats, turns of all queues, and the reclaimer.
         let before = failures(&calls);
         until("all to meet with it", async || failures(&calls) > before + 40).await;
         server.restart();
@@ -288,7 +288,7 @@ async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
     running.await.unwrap();
 }
 
-async fn beats_that_are_refused_are_two_lines(kind: Kind) {
+async fn heartbeats_that_are_refused_are_two_lines(kind: Kind) {
     note();
     let server = Server::start(kind);
     let client = Client::connect(&server.url()).await.unwrap().watched();
@@ -308,7 +308,7 @@ async fn beats_that_are_refused_are_two_lines(kind: Kind) {
     until("the begin to be told", async || !told().is_empty()).await;
     // Turns are refused, too, and more rarely from time to time.
     let before = refused();
-    until("further beats to be refused", async || refused() > before + 8).await;
+    until("further heartbeats to be refused", async || refused() > before + 8).await;
     assert_eq!(told().len(), 1, "{:#?}", told());
     server.command(&["ACL", "SETUSER", "default", "+evalsha", "+eval"]);
     until("the end to be told", async || told().len() == 2).await;

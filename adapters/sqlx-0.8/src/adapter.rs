@@ -178,7 +178,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction) -> Result<Don
     let insert = sqlx::query(text(&sql)).bind(outbox.database()).bind(VERSION).bind(number.as_deref());
     let insert = insert.bind(committing.key()).bind(committing.ending()).bind(committing.before());
     let inserted = insert.execute(&mut *tx).await.map_err(|error| match error.as_database_error() {
-        Some(said) if said.is_unique_violation() => committing.beaten(),
+        Some(said) if said.is_unique_violation() => committing.lost_race(),
         _ => failed(error),
     })?;
     if inserted.rows_affected() == 0 {

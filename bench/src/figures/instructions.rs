@@ -112,7 +112,7 @@ async fn play(server: &Server, meter: &Meter<'_>) -> Result<Vec<Lap>, Error> {
     let mut moved = 1;
     while moved > 0 {
         let swept = broker.reclaim(QUEUE, &CrashRule::default()).await?;
-        moved = swept.released + swept.charged + swept.buried.len() + swept.forgotten;
+        moved = swept.returned + swept.charged + swept.buried.len() + swept.forgotten;
     }
     laps.push(meter.lap("reclaim")?);
     // What a crash was charged waits for a second.

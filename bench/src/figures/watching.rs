@@ -40,10 +40,10 @@ pub(crate) fn figures() -> Vec<Figure> {
             |server| awaited(server).boxed(),
         ),
         Figure::redis(
-            "remarks",
+            "progress",
             "`process` while 100 jobs of another queue, in the same process, each tell their progress and log a line four times a second, beside `process` while \
              they tell nothing.",
-            |server| remarks(server).boxed(),
+            |server| progress(server).boxed(),
         ),
         Figure::redis(
             "watched",
@@ -119,7 +119,7 @@ async fn telling(tells: bool, ctx: JobContext) {
     }
 }
 
-async fn remarks(server: &Server) -> Readings {
+async fn progress(server: &Server) -> Readings {
     let silent = beside_telling(server, false).await?;
     let told = beside_telling(server, true).await?;
     Ok(vec![Reading::new("", told, "jobs/s").beside(silent, "beside 100 running jobs that tell nothing")])
@@ -170,7 +170,7 @@ async fn watched(server: &Server) -> Readings {
     let alone = process(&server.url(), 256, n).await?;
     server.flush()?;
     let client = Client::connect(&server.url()).await?;
-    let rate = looked_at(client, async |address| {
+    let rate = measure_watched(client, async |address| {
         let mut stream = ask(address, "/live/overview").await?;
         let events = tokio::spawn(async move {
             let mut lines = BufReader::new(&mut stream).lines();
@@ -197,7 +197,7 @@ async fn pages(url: &str) -> Readings {
         client.enqueue(noop::job(hundred_bytes()).queue(format!("tenant-{n}"))).await?;
     }
     client.enqueue_all(jobs(1_000_000)).await?;
-    looked_at(client, async |address| {
+    measure_watched(client, async |address| {
         let (first_look, _) = page(address, "/").await?;
         let mut later = Vec::new();
         for _ in 0..20 {
@@ -218,7 +218,7 @@ async fn pages(url: &str) -> Readings {
 }
 
 /// Serves a dashboard while something looks at it.
-async fn looked_at<T, F: Future<Output = Result<T, Error>>>(client: Client, look: impl FnOnce(SocketAddr) -> F) -> Result<T, Error> {
+async fn measure_watched<T, F: Future<Output = Result<T, Error>>>(client: Client, look: impl FnOnce(SocketAddr) -> F) -> Result<T, Error> {
     let mut options = Options::default();
     (options.bind, options.no_auth) = (([127, 0, 0, 1], 0).into(), true);
     let dashboard = Dashboard::bind(client, options).await?;

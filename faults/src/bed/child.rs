@@ -124,7 +124,8 @@ impl Worker {
         ended
     }
 
-    /// Whether it has renewed a lease since it was marked: every turn and every beat does that.
+    /// Whether it has renewed a lease since it was marked: every turn and every heartbeat does
+    /// that.
     pub fn has_spoken(&self) -> bool {
         let history = std::fs::read(&self.history).unwrap_or_default();
         let new = history.get(usize::try_from(self.marked).unwrap_or(usize::MAX)..).unwrap_or_default();

@@ -157,7 +157,7 @@ fn held(state: JobState, id: String, shown: Option<&JobRecord>) -> Held {
     (held.attempts, held.crashes) = (record.failures, record.crashes);
     held.reason = record.reason.map(|reason| reason.name().to_owned());
     held.result = record.result().ok().flatten();
-    held.lane = record.tag.as_deref().and_then(|tag| Some(tag.rsplit_once(':')?.0.to_owned()));
+    held.lane = record.receipt.as_deref().and_then(|receipt| Some(receipt.rsplit_once(':')?.0.to_owned()));
     held.task = record.task.clone();
     if record.size() > 0 {
         let (key, digest) = key_and_digest(record.stored());

@@ -1,7 +1,7 @@
 //! What a row does to the topic of a run, and to its subscriptions.
 
 use queue_core::{
-    broker::{Counter, Mark},
+    broker::{Counter, RewindTarget},
     topics::Retention,
 };
 
@@ -56,9 +56,9 @@ impl Bed {
         self.harm("rewind", "broker");
         let operation = || Operation::Rewind { subscription: of.queue(), to };
         let mark = match to {
-            history::Mark::Start => Mark::At(queue_core::topics::Begin::Start),
-            history::Mark::Now => Mark::At(queue_core::topics::Begin::Now),
-            history::Mark::AtMs(at) => Mark::At(queue_core::topics::Begin::AtMs(at)),
+            history::Mark::Start => RewindTarget::At(queue_core::topics::Begin::Start),
+            history::Mark::Now => RewindTarget::At(queue_core::topics::Begin::Now),
+            history::Mark::AtMs(at) => RewindTarget::At(queue_core::topics::Begin::AtMs(at)),
         };
         self.recorder.note(Phase::Invoke, operation());
         let inspector = self.client.inspector();

@@ -112,7 +112,7 @@ impl Summary {
             }
             for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
                 summary.again += usize::from(earlier.accepted().is_some_and(|finish| finish.ending.is_final()));
-                let asked = earlier.accepted().is_some_and(|finish| !matches!(finish.ending.name(), "release" | "park" | "void"));
+                let asked = earlier.accepted().is_some_and(|finish| !matches!(finish.ending.name(), "return" | "park" | "void"));
                 if asked || earlier.starts.is_empty() || later.starts.is_empty() {
                     continue;
                 }

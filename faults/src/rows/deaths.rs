@@ -163,7 +163,7 @@ fn grouped() -> Setup {
     let mix = Mix { ms: 40, deeds, cancelled: 10, cancel_ms: 60, groups: 5, ..Mix::default() };
     let setup = Setup::default();
     let terms = Terms { groups: Some((mix.groups, 2)), ..setup.terms };
-    // So few slots that groups wait for their turns, too.
+    // So few slots that groups wait until they are served, too.
     Setup { workers: 3, concurrency: 2, jobs: 2_000, mix, terms, ..setup }
 }
 

@@ -153,7 +153,7 @@ const FLOOD: u64 = 20_000;
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// What is swept while jobs come: where it is stored on Redis, and in a file.
-const KINDS: [(&str, &str, &str); 4] = [
+const FAILURE_PATTERNS: [(&str, &str, &str); 4] = [
     ("given ids", "remembered", "queue_remembered"),
     ("unique keys", "unique", "queue_keys"),
     ("rates", "tat", "queue_rates"),
@@ -165,14 +165,14 @@ fn entries(bed: &mut Bed) -> Result<BTreeMap<&'static str, u64>, Problem> {
     if let Ok(path) = bed.file() {
         let file = rusqlite::Connection::open(path)?;
         let rows = |table: &str| file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, u32>(0).map(u64::from));
-        return Ok(KINDS.iter().map(|(kind, _, table)| rows(table).map(|rows| (*kind, rows))).collect::<Result<_, _>>()?);
+        return Ok(FAILURE_PATTERNS.iter().map(|(kind, _, table)| rows(table).map(|rows| (*kind, rows))).collect::<Result<_, _>>()?);
     }
     let server = bed.server()?;
     let count = |name: &str| {
         let verb = if ["unique", "tat"].contains(&name) { "HLEN" } else { "ZCARD" };
         server.ask_patiently::<u64>(&[verb, &format!("queue:{{{QUEUE}}}:{name}")], patience())
     };
-    Ok(KINDS.iter().map(|(kind, name, _)| count(name).map(|count| (*kind, count))).collect::<Result<_, _>>()?)
+    Ok(FAILURE_PATTERNS.iter().map(|(kind, name, _)| count(name).map(|count| (*kind, count))).collect::<Result<_, _>>()?)
 }
 
 /// One sweeps while jobs come, as a janitor does. Gives how long it took until it had left nothing.

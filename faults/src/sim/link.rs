@@ -16,8 +16,8 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Announcer, Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued,
-        Extend, Extended, Followed, Hints, Inspect, JobState, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, Rewind,
-        Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, Wrapper,
+        Extend, Extended, Followed, Hints, Inspect, JobState, OverdueLane, OverdueLanes, ProgressReport, Reclaimed, Register, Registered,
+        Rewind, Rewound, ScheduleAnswer, SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, Wrapper,
         history::Report,
     },
 };
@@ -235,11 +235,11 @@ impl Wrapper for Link {
 
     /// Torn: each lane fares for itself.
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
-        let beats = lanes.iter().map(|lane| {
+        let heartbeats = lanes.iter().map(|lane| {
             let (broker, lane) = (self.broker.clone(), [lane.clone()]);
             self.call(async move { broker.extend(&lane).await.pop().expect("an answer for each lane") })
         });
-        futures_util::future::join_all(beats).await
+        futures_util::future::join_all(heartbeats).await
     }
 
     async fn overdue(&self, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes> {
@@ -287,9 +287,9 @@ impl Wrapper for Link {
         self.call(async move { broker.follow(&queue, stands).await }).await
     }
 
-    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
-        let (broker, remarks) = (self.broker.clone(), remarks.clone());
-        self.call(async move { broker.remark(&remarks).await }).await
+    async fn store_progress(&self, reported: &ProgressReport) -> Result<Vec<bool>> {
+        let (broker, reported) = (self.broker.clone(), reported.clone());
+        self.call(async move { broker.store_progress(&reported).await }).await
     }
 
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
@@ -311,8 +311,8 @@ impl Wrapper for Link {
         self.hear(format!("watch {queue}"), |broker| broker.watch_hints(queue))
     }
 
-    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
-        self.hear(format!("remark {queue} {id}"), |broker| broker.remark_hints(queue, id))
+    fn progress_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.hear(format!("progress {queue} {id}"), |broker| broker.progress_hints(queue, id))
     }
 
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {

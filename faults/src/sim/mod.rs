@@ -196,7 +196,7 @@ impl World {
             for ids in ids.chunks(MAX_ITEMS) {
                 let standings = self.broker.standing(queue, ids).await?.into_iter().flatten();
                 lanes.extend(standings.filter_map(|standing| {
-                    let name = standing.job.tag?.rsplit_once(':')?.0.to_owned();
+                    let name = standing.job.receipt?.rsplit_once(':')?.0.to_owned();
                     Some(Lane { name, deadline_ms: standing.now_ms + standing.lease_left_ms? })
                 }));
             }

@@ -19,7 +19,7 @@ rows! {
     on_redis_a_stopped_worker_changes_nothing_when_it_resumes: "M4" on Column::Redis;
     on_redis_cut_replies_to_enqueues_double_nothing: "M19" on Column::Redis;
     on_redis_a_server_that_stands_still_redelivers_nothing: "M31" on Column::Redis;
-    on_redis_a_full_server_takes_acks_and_beats: "M36" on Column::Redis;
+    on_redis_a_full_server_takes_acks_and_heartbeats: "M36" on Column::Redis;
     on_sqlite_killed_workers_lose_nothing: "M1" on Column::Sqlite;
     on_redis_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Redis;
     on_sqlite_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Sqlite;

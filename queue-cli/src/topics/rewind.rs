@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     Client,
-    topics::{Mark, RewindPreview, Rewinding},
+    topics::{RewindTarget, RewindPreview, Rewinding},
 };
 use serde::Serialize;
 
@@ -25,8 +25,8 @@ pub(crate) struct RewindArgs {
     #[arg(value_name = "SUBSCRIPTION@TOPIC")]
     subscription: Named,
     /// The new position: `start`, `now`, a time, or a position that `topics read` has printed
-    #[arg(long, value_name = "WHERE", value_parser = mark)]
-    to: Mark,
+    #[arg(long, value_name = "WHERE", value_parser = target)]
+    to: RewindTarget,
     /// Rewind it without a question
     #[arg(long)]
     yes: bool,
@@ -37,14 +37,14 @@ pub(crate) struct RewindArgs {
     format: Format,
 }
 
-fn mark(text: &str) -> Result<Mark, String> {
+fn target(text: &str) -> Result<RewindTarget, String> {
     let is_position = text.split('-').count() <= 2 && text.split('-').all(|part| part.parse::<u64>().is_ok());
     if is_position {
-        return Ok(Mark::Event(text.to_owned()));
+        return Ok(RewindTarget::Event(text.to_owned()));
     }
     let problem =
         |_| "write `start`, `now`, a time in UTC as `2026-01-31T12:00:00Z`, or a position that `topics read` has printed".to_owned();
-    begin(text).map(Mark::At).map_err(problem)
+    begin(text).map(RewindTarget::At).map_err(problem)
 }
 
 /// As JSON.
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_mark_is_a_word_a_time_or_a_position() {
-        assert_eq!(mark("start"), Ok(Begin::Start.into()));
-        assert_eq!(mark("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
+        assert_eq!(target("start"), Ok(Begin::Start.into()));
+        assert_eq!(target("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
         for position in ["17", "1700000000000-0", "1700000000000-18446744073709551615"] {
-            assert_eq!(mark(position), Ok(Mark::Event(position.to_owned())));
+            assert_eq!(target(position), Ok(RewindTarget::Event(position.to_owned())));
         }
-        assert!(mark("yesterday").is_err() && mark("17-").is_err());
+        assert!(target("yesterday").is_err() && target("17-").is_err());
     }
 }

@@ -120,7 +120,7 @@ pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert_eq!(delivery.id, low);
     set(&bed, Aging::Every(LONG)).await;
-    lane.end(&delivery, Ending::Release).await;
+    lane.end(&delivery, Ending::Return).await;
     let critical = put(&bed, Priority::Critical, None).await;
     assert!(show(&bed, &low).await.rises_ms.is_some());
     let order: Vec<JobId> = lane.claim(3).await.into_iter().map(|delivery| delivery.id).collect();

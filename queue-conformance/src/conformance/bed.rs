@@ -202,7 +202,7 @@ impl Bed {
         let mut all = Reclaimed::default();
         while all.forgotten < lanes {
             let step = self.broker.reclaim(&self.queue, &rule).await.expect("a sweep is answered");
-            all.released += step.released;
+            all.returned += step.returned;
             all.charged += step.charged;
             all.buried.extend(step.buried);
             all.forgotten += step.forgotten;
@@ -307,8 +307,8 @@ impl Lane {
         }
     }
 
-    /// A beat that asks for this lease.
-    pub fn beat(&self, lease: Duration) -> Extend {
+    /// A heartbeat that asks for this lease.
+    pub fn heartbeat(&self, lease: Duration) -> Extend {
         Extend::new(self.queue.clone(), self.name.clone(), self.answered, lease)
     }
 }

@@ -20,7 +20,7 @@ macro_rules! __conformance_cases {
                 finishes_come_before_the_claim
                 a_replayed_turn_gives_the_same_answer_and_changes_nothing
                 a_delivery_that_was_cancelled_is_void_in_a_replay
-                a_void_answer_whose_tag_stands_is_a_release
+                a_void_answer_whose_receipt_stands_is_a_return
                 an_older_turn_is_refused_as_old
                 a_turn_that_skips_ahead_is_forgotten
                 a_lane_that_never_registered_is_forgotten
@@ -107,7 +107,7 @@ macro_rules! __conformance_cases {
                 a_key_is_kept_for_no_job_that_has_gone
                 a_job_says_that_its_key_is_kept_for_one_that_costs_more
                 a_full_slot_charges_no_rate
-                a_release_refunds_and_a_crash_does_not
+                a_return_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once
                 concurrency_and_rate_hold_together
                 a_limit_that_has_had_enough_waits
@@ -248,12 +248,12 @@ macro_rules! __conformance_cases {
                 who_reads_too_late_is_told_how_many_are_lost
                 a_request_with_many_transitions_tells_or_counts_each
                 any_number_of_readers_read_the_same;
-            remarks:
+            progress:
                 what_a_handler_tells_is_stored
-                remarks_that_come_again_or_late_change_nothing
+                progress_that_comes_again_or_late_changes_nothing
                 only_the_holder_of_a_job_tells
-                remarks_stay_with_the_job
-                a_job_that_is_gone_leaves_no_remarks
+                progress_stays_with_the_job
+                a_job_that_is_gone_leaves_no_progress
                 a_log_is_bounded
                 who_watches_a_job_hears_what_is_told;
             requeues:
@@ -326,9 +326,9 @@ macro_rules! __conformance_cases {
                 jobs_that_are_kept_together_count_with_their_own_sizes
                 a_job_that_cancels_itself_is_recorded_with_its_reason
                 an_expired_job_is_recorded
-                a_released_job_goes_to_the_head_and_is_charged_nothing
-                releases_are_counted_with_the_job
-                a_released_job_keeps_its_priority
+                a_returned_job_goes_to_the_head_and_is_charged_nothing
+                returns_are_counted_with_the_job
+                a_returned_job_keeps_its_priority
                 a_job_that_comes_back_keeps_its_priority
                 a_parked_job_waits_for_a_worker_that_knows_its_task
                 resumed_jobs_come_first_and_within_the_claim
@@ -381,16 +381,16 @@ macro_rules! __conformance_cases {
                 a_job_that_is_due_earlier_than_all_is_announced
                 a_job_that_comes_back_is_announced;
             leases:
-                a_beat_renews_the_leases_of_several_lanes
-                a_beat_of_a_stranger_makes_no_entry
-                a_beat_beyond_what_the_broker_knows_is_forgotten
+                a_heartbeat_renews_the_leases_of_several_lanes
+                a_heartbeat_of_a_stranger_makes_no_entry
+                a_heartbeat_beyond_what_the_broker_knows_is_forgotten
                 suspects_are_those_whose_lease_is_over
                 a_late_turn_of_a_lane_that_nobody_fenced_counts
                 a_lane_that_showed_life_between_the_looks_is_not_fenced
                 a_fence_wants_the_exact_deadline_and_its_end
                 a_fenced_lane_is_forgotten_in_every_request
                 a_fence_takes_one_lane_not_its_process
-                a_beat_brings_the_cancels
+                a_heartbeat_brings_the_cancels
                 an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one
                 a_turn_renews_the_lease
                 a_turn_tells_how_many_lanes_there_are
@@ -408,10 +408,10 @@ macro_rules! __conformance_cases {
                 a_worker_that_says_nothing_is_listed
                 a_producer_is_no_worker
                 a_worker_with_many_tasks_is_listed_with_their_number
-                a_beat_makes_the_newest_lease_of_a_worker_younger
+                a_heartbeat_makes_the_newest_lease_of_a_worker_younger
                 a_worker_is_listed_with_what_it_said_last_that_it_uses
                 what_a_worker_uses_goes_with_its_last_lane
-                a_worker_hears_what_it_is_asked_with_its_next_beat
+                a_worker_hears_what_it_is_asked_with_its_next_heartbeat
                 the_latest_request_to_a_worker_counts
                 a_request_goes_with_its_worker
                 a_worker_whose_lease_is_over_is_listed_and_not_counted

@@ -62,7 +62,7 @@ pub async fn a_new_lane_sees_what_has_failed(bed: Bed) {
     assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
     // It is ready again when somebody has seen that it is due.
     let delivery = lane.wait_for_one().await;
-    assert!(lane.end(&delivery, Ending::Release).await);
+    assert!(lane.end(&delivery, Ending::Return).await);
     assert_eq!(bed.lane().await.claim_one().await.attempts, 1);
 }
 
@@ -173,7 +173,7 @@ pub async fn a_lane_at_work_tells_failures_apart(bed: Bed) {
         }
     }
     // Let go, all of them are ready at once.
-    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, Ending::Release)).collect());
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, Ending::Return)).collect());
     assert!(lane.send(&turn).await.stale.is_empty());
     bed.put(1).await;
     let held = lane.claim(5).await;

@@ -63,7 +63,7 @@ pub async fn a_drain_leaves_nothing_of_what_waits(bed: Bed) {
     assert_eq!((bed.depth(JobState::Active).await, bed.depth(JobState::Dead).await), (1, 1));
     assert_eq!(bed.depth(JobState::Cancelled).await, 0, "there is no record of them");
     sound(&bed).await;
-    assert!(lane.end(&runs, ack()).await, "its tag is still good");
+    assert!(lane.end(&runs, ack()).await, "its receipt is still good");
     assert_eq!(holder(&bed).await, None, "and nobody is held for its key");
     bed.put_given("mine", "y").await;
     assert_eq!(bed.state(&JobId::given("mine").unwrap()).await, Some(JobState::Ready), "its id is free");

@@ -106,7 +106,7 @@ pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
     };
     for round in [false, true, false, true] {
         let limited = Ending::RateLimited { after: Duration::ZERO, limit: None };
-        for ending in [nack(NOW), Ending::Snooze { delay: NOW }, limited, Ending::Stopped { by_shutdown: true }, Ending::Release] {
+        for ending in [nack(NOW), Ending::Snooze { delay: NOW }, limited, Ending::Stopped { by_shutdown: true }, Ending::Return] {
             let (delivery, odd) = is_odd(&mut lane).await;
             assert_eq!(odd, round, "before {ending:?}");
             assert!(lane.end(&delivery, ending).await);
@@ -296,38 +296,38 @@ pub async fn an_expired_job_is_recorded(bed: Bed) {
 }
 
 /// A release is as if nothing had been: the head of the line, and no counter moves.
-pub async fn a_released_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
+pub async fn a_returned_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     let ids = bed.put(5).await;
     let mut lane = bed.lane().await;
     let held = lane.claim(2).await;
-    assert!(lane.end(&held[0], Ending::Release).await);
+    assert!(lane.end(&held[0], Ending::Return).await);
     let again = lane.claim_one().await;
     assert_eq!(again.id, ids[0]);
     assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
-    assert_eq!(bed.counter(Counter::Released).await, 1);
+    assert_eq!(bed.counter(Counter::Returned).await, 1);
 }
 
 /// How often a run was stopped by the stop of its worker, and when last, until the job begins anew. What has not started has lost nothing.
-pub async fn releases_are_counted_with_the_job(bed: Bed) {
+pub async fn returns_are_counted_with_the_job(bed: Bed) {
     let ids = bed.put(2).await;
-    let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.releases, record.released_ms.is_some()));
+    let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.returns, record.returned_ms.is_some()));
     let mut lane = bed.lane().await;
     let mut last = None;
     let [stopped, cancelled] = [true, false].map(|by_shutdown| Ending::Stopped { by_shutdown });
-    for ending in [Ending::Release, Ending::Void, cancelled.clone(), stopped.clone(), stopped.clone(), cancelled, stopped.clone()] {
+    for ending in [Ending::Return, Ending::Void, cancelled.clone(), stopped.clone(), stopped.clone(), cancelled, stopped.clone()] {
         let before = releases(&ids[0]).await.expect("it waits").0;
         let counts = u32::from(ending == stopped);
         let delivery = lane.claim_one().await;
         assert_eq!((&delivery.id, delivery.attempts, delivery.crashes, delivery.snoozes), (&ids[0], 0, 0, 0));
         assert!(lane.end(&delivery, ending).await);
         assert_eq!(releases(&ids[0]).await, Some((before + counts, before + counts > 0)));
-        let at = bed.show(&ids[0]).await.expect("it waits").released_ms;
+        let at = bed.show(&ids[0]).await.expect("it waits").returned_ms;
         assert!(at >= last, "{at:?} after {last:?}");
         last = at;
     }
     assert_eq!(releases(&ids[1]).await, Some((0, false)), "each job has its own count");
-    assert_eq!(bed.counter(Counter::Released).await, 7);
-    let listed = async |state| bed.broker.list(&bed.queue, state, 0, 10).await.expect("it can be listed").jobs[0].releases;
+    assert_eq!(bed.counter(Counter::Returned).await, 7);
+    let listed = async |state| bed.broker.list(&bed.queue, state, 0, 10).await.expect("it can be listed").jobs[0].returns;
     assert_eq!(listed(JobState::Ready).await, 3, "a list has it, too");
     let delivery = lane.claim_one().await;
     assert_eq!(listed(JobState::Active).await, 3);
@@ -348,14 +348,14 @@ pub async fn releases_are_counted_with_the_job(bed: Bed) {
     assert_eq!(releases(&ids[1]).await, Some((0, false)));
 }
 
-/// A released job keeps its priority.
-pub async fn a_released_job_keeps_its_priority(bed: Bed) {
+/// A returned job keeps its priority.
+pub async fn a_returned_job_keeps_its_priority(bed: Bed) {
     use queue_core::broker::Priority;
     let low = bed.put_at(Priority::Low).await;
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     let critical = bed.put_at(Priority::Critical).await;
-    assert!(lane.end(&delivery, Ending::Release).await);
+    assert!(lane.end(&delivery, Ending::Return).await);
     let served: Vec<JobId> = lane.claim(2).await.into_iter().map(|delivery| delivery.id).collect();
     assert_eq!(served, [critical, low.clone()]);
     assert_eq!(bed.show(&low).await.expect("it is active").priority, Priority::Low);

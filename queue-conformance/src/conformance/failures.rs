@@ -6,7 +6,7 @@ use queue_core::{
     Error, JobId,
     broker::{
         BuryReason, Ending, JobState, ProcessId, Register,
-        history::{FailureKind, JOBS_NAMED, KINDS, KINDS_REPORTED, RELEASES_NAMED, Report, TASKS_NAMED},
+        history::{FAILURE_PATTERNS, FailurePattern, JOBS_NAMED, PATTERNS_REPORTED, RELEASES_NAMED, Report, TASKS_NAMED},
     },
     inspect::{Change, Filter, Fingerprint},
 };
@@ -14,20 +14,20 @@ use queue_core::{
 use super::bed::{Bed, finish, nack};
 
 /// So many failures with this text.
-fn kind(text: &str, count: u64, task: &str, release: &str, job: Option<JobId>) -> FailureKind {
-    FailureKind::new(Fingerprint::of(text), Fingerprint::pattern(text)).with(count, text, task, release, job)
+fn kind(text: &str, count: u64, task: &str, release: &str, job: Option<JobId>) -> FailurePattern {
+    FailurePattern::new(Fingerprint::of(text), Fingerprint::pattern(text)).with(count, text, task, release, job)
 }
 
 fn job(n: usize) -> JobId {
     JobId::given(&format!("job-{n}")).expect("it is a name")
 }
 
-async fn report(bed: &Bed, process: ProcessId, seq: u64, kinds: Vec<FailureKind>) {
+async fn report(bed: &Bed, process: ProcessId, seq: u64, kinds: Vec<FailurePattern>) {
     let report = kinds.into_iter().fold(Report::new(bed.queue.clone(), process, seq), Report::failure);
     bed.broker.report(&report).await.expect("a report is taken");
 }
 
-async fn failures(bed: &Bed) -> Vec<FailureKind> {
+async fn failures(bed: &Bed) -> Vec<FailurePattern> {
     bed.broker.failures(&bed.queue).await.expect("failures can be read")
 }
 
@@ -48,7 +48,7 @@ pub async fn failures_are_counted_by_fingerprint(bed: Bed) {
     later(&bed).await;
     report(&bed, other, 1, vec![kind("order 4: no", 1, "bill", "v2", Some(job(2))), kind("timed out", 1, "mail", "v2", None)]).await;
     report(&bed, one, 2, vec![kind("order 5: no", 3, "mail", "v1", Some(job(1)))]).await;
-    let found: BTreeMap<_, _> = failures(&bed).await.into_iter().map(|kind| (kind.fingerprint, kind)).collect();
+    let found: BTreeMap<_, _> = failures(&bed).await.into_iter().map(|failure| (failure.fingerprint, failure)).collect();
     assert_eq!(found.len(), 2);
     let no = &found[&Fingerprint::of("order 6: no")];
     assert_eq!((no.count, no.pattern.as_str(), no.message.as_str()), (6, "order *: no", "order 5: no"));
@@ -79,42 +79,42 @@ pub async fn the_kind_that_was_not_seen_for_the_longest_time_goes_first(bed: Bed
     let process = ProcessId::random();
     let word = |n: usize| format!("{} happened", char::from(b'a' + u8::try_from(n % 26).expect("a letter")).to_string().repeat(1 + n / 26));
     let words = |range: std::ops::Range<usize>| range.map(|n| kind(&word(n), 1, "mail", "v1", None)).collect::<Vec<_>>();
-    for (n, from) in (0..KINDS).step_by(KINDS_REPORTED).enumerate() {
-        report(&bed, process, 1 + n as u64, words(from..from + KINDS_REPORTED)).await;
+    for (n, from) in (0..FAILURE_PATTERNS).step_by(PATTERNS_REPORTED).enumerate() {
+        report(&bed, process, 1 + n as u64, words(from..from + PATTERNS_REPORTED)).await;
         later(&bed).await;
     }
     report(&bed, process, 100, words(0..1)).await;
     later(&bed).await;
-    report(&bed, process, 101, words(KINDS..KINDS + KINDS_REPORTED - 1)).await;
-    let left: BTreeMap<_, _> = failures(&bed).await.into_iter().map(|kind| (kind.fingerprint, kind.count)).collect();
+    report(&bed, process, 101, words(FAILURE_PATTERNS..FAILURE_PATTERNS + PATTERNS_REPORTED - 1)).await;
+    let left: BTreeMap<_, _> = failures(&bed).await.into_iter().map(|failure| (failure.fingerprint, failure.count)).collect();
     let count = |n: usize| left.get(&Fingerprint::of(&word(n))).copied();
-    assert_eq!((left.len(), count(0)), (KINDS, Some(2)), "what failed again stays");
-    assert!((1..KINDS_REPORTED).all(|n| count(n).is_none()), "those of the first report have gone");
-    assert!((KINDS_REPORTED..KINDS + KINDS_REPORTED - 1).all(|n| count(n) == Some(1)), "the others are there");
+    assert_eq!((left.len(), count(0)), (FAILURE_PATTERNS, Some(2)), "what failed again stays");
+    assert!((1..PATTERNS_REPORTED).all(|n| count(n).is_none()), "those of the first report have gone");
+    assert!((PATTERNS_REPORTED..FAILURE_PATTERNS + PATTERNS_REPORTED - 1).all(|n| count(n) == Some(1)), "the others are there");
 }
 
-/// Of each kind there are as many names as there is room for: those that were told last.
+/// Of each pattern there are as many names as there is room for: those that were told last.
 pub async fn names_of_a_kind_are_bounded(bed: Bed) {
     let process = ProcessId::random();
     for n in 0..TASKS_NAMED + 3 {
         report(&bed, process, 1 + n as u64, vec![kind("no", 1, &format!("task-{n}"), &format!("v{n}"), Some(job(n)))]).await;
     }
     report(&bed, process, 1000, vec![kind("no", 5, "task-7", "v21", Some(job(21)))]).await;
-    let kind = failures(&bed).await.remove(0);
-    assert_eq!(kind.count, TASKS_NAMED as u64 + 8);
-    assert_eq!((kind.tasks.len(), kind.releases.len(), kind.jobs.len()), (TASKS_NAMED, RELEASES_NAMED, JOBS_NAMED));
-    assert_eq!((kind.tasks[0].0.as_str(), kind.tasks.last().cloned()), ("task-3", Some(("task-7".to_owned(), 6))));
-    assert_eq!((kind.releases[0].0.as_str(), kind.releases.last().cloned()), ("v13", Some(("v21".to_owned(), 6))));
-    assert_eq!(kind.jobs, [18, 19, 20, 22, 21].map(job));
+    let failure = failures(&bed).await.remove(0);
+    assert_eq!(failure.count, TASKS_NAMED as u64 + 8);
+    assert_eq!((failure.tasks.len(), failure.releases.len(), failure.jobs.len()), (TASKS_NAMED, RELEASES_NAMED, JOBS_NAMED));
+    assert_eq!((failure.tasks[0].0.as_str(), failure.tasks.last().cloned()), ("task-3", Some(("task-7".to_owned(), 6))));
+    assert_eq!((failure.releases[0].0.as_str(), failure.releases.last().cloned()), ("v13", Some(("v21".to_owned(), 6))));
+    assert_eq!(failure.jobs, [18, 19, 20, 22, 21].map(job));
 }
 
 /// No request is larger than its bound.
 pub async fn a_report_of_too_many_failures_is_refused(bed: Bed) {
     let kinds = |n: usize| (0..n).map(|n| kind(&"x".repeat(n + 1), 1, "mail", "v1", None));
     let new = || Report::new(bed.queue.clone(), ProcessId::random(), 1);
-    let large = kinds(KINDS_REPORTED + 1).fold(new(), Report::failure);
+    let large = kinds(PATTERNS_REPORTED + 1).fold(new(), Report::failure);
     assert!(matches!(bed.broker.report(&large).await, Err(Error::Invalid { .. })));
-    bed.broker.report(&kinds(KINDS_REPORTED).fold(new(), Report::failure)).await.expect("so many are taken");
+    bed.broker.report(&kinds(PATTERNS_REPORTED).fold(new(), Report::failure)).await.expect("so many are taken");
     assert!(matches!(bed.inspector().failures("a b").await, Err(Error::Invalid { .. })));
 }
 

@@ -73,7 +73,7 @@ pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Limits hold hundreds of groups back whose turns come first: a job behind them starts at once, also with claims of one job each.
+/// Limits hold hundreds of groups back that are served next: a job behind them starts at once, also with claims of one job each.
 pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) {
     concurrency(&bed, "api", 1).await;
     let of = key("api", "");

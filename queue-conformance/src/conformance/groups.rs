@@ -224,8 +224,8 @@ pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
         sound(&bed).await;
     }
     let delivery = lane.claim_one().await;
-    assert!(lane.end(&delivery, Ending::Release).await);
-    assert_eq!(lane.claim_one().await.id, delivery.id, "a released job comes back to the head");
+    assert!(lane.end(&delivery, Ending::Return).await);
+    assert_eq!(lane.claim_one().await.id, delivery.id, "a returned job comes back to the head");
     bed.broker.cancel(&bed.queue, std::slice::from_ref(&delivery.id)).await.expect("it can be cancelled");
     assert_eq!(depth(&bed, "a").await, (2, 0));
     let mut dying = bed.dying_lane().await;
@@ -246,8 +246,7 @@ pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
 pub async fn a_job_comes_back_to_its_group(bed: Bed) {
     let ids = put(&bed, "a", 1).await;
     let mut lane = bed.lane().await;
-    for ending in
-        [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }, Ending::Repeat { delay: Duration::ZERO }, Ending::Release]
+    for ending in [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }, Ending::Repeat { delay: Duration::ZERO }, Ending::Return]
     {
         let delivery = lane.wait_for_one().await;
         assert_eq!(bed.show(&delivery.id).await.and_then(|job| job.group), Some(name("a")));

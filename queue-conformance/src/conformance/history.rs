@@ -172,7 +172,7 @@ pub async fn stats_tell_the_age_of_the_oldest_ready_job(bed: Bed) {
     lane.end(&job, nack(Duration::ZERO)).await;
     let failed = lane.wait_for_one().await;
     assert_eq!((&failed.id, failed.attempts), (&job.id, 1));
-    lane.end(&failed, Ending::Release).await;
+    lane.end(&failed, Ending::Return).await;
     assert_eq!(bed.depth(JobState::Ready).await, 3);
     is_about(HOUR).await;
 

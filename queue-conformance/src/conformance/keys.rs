@@ -99,7 +99,7 @@ pub async fn a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded(bed: 
         Ending::Snooze { delay: Duration::ZERO },
         Ending::Repeat { delay: Duration::ZERO },
         Ending::Repeat { delay: LONG },
-        Ending::Release,
+        Ending::Return,
         Ending::Park { task: "t".to_owned() },
     ];
     let mut lane = bed.lane().await;

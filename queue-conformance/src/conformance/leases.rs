@@ -10,12 +10,12 @@ use queue_core::{
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
 use crate::Changes as _;
 
-/// A beat renews the lease, of several lanes at once, with an answer for each.
-pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
+/// A heartbeat renews the lease, of several lanes at once, with an answer for each.
+pub async fn a_heartbeat_renews_the_leases_of_several_lanes(bed: Bed) {
     let lanes = [bed.dying_lane().await, bed.dying_lane().await];
     let stranger = PartyName::new("0123456789abcdef.0123456789abcdef.99");
-    let beats = [lanes[0].beat(LONG), Extend::new(bed.queue.clone(), stranger, 0, LONG), lanes[1].beat(LONG)];
-    let answers = bed.broker.extend(&beats).await;
+    let heartbeats = [lanes[0].heartbeat(LONG), Extend::new(bed.queue.clone(), stranger, 0, LONG), lanes[1].heartbeat(LONG)];
+    let answers = bed.broker.extend(&heartbeats).await;
     assert_eq!(answers.len(), 3);
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert!(matches!(answers[1], Err(Error::Forgotten(_))));
@@ -23,8 +23,8 @@ pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
     assert_eq!(bed.stats().await.lanes, 2);
 }
 
-/// Nobody gets an entry by a beat.
-pub async fn a_beat_of_a_stranger_makes_no_entry(bed: Bed) {
+/// Nobody gets an entry by a heartbeat.
+pub async fn a_heartbeat_of_a_stranger_makes_no_entry(bed: Bed) {
     let name = PartyName::new("0123456789abcdef.0123456789abcdef.99");
     for _ in 0..2 {
         let answers = bed.broker.extend(&[Extend::new(bed.queue.clone(), name.clone(), 0, LONG)]).await;
@@ -36,14 +36,14 @@ pub async fn a_beat_of_a_stranger_makes_no_entry(bed: Bed) {
 }
 
 /// A broker that lacks the lane's last turns has forgotten it.
-pub async fn a_beat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
+pub async fn a_heartbeat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     lane.claim(0).await;
-    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     lane.answered = 2;
-    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))));
+    assert!(matches!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0], Err(Error::Forgotten(_))));
     lane.answered = 0;
-    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok(), "a beat that was overtaken by a turn is fine");
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok(), "a heartbeat that was overtaken by a turn is fine");
 }
 
 /// Only those whose time is over are overdue, and no more than asked for.
@@ -72,7 +72,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
 
 /// The second look fences only what did not move since the first.
 pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
-    let (mut by_turn, by_beat) = (bed.dying_lane().await, bed.dying_lane().await);
+    let (mut by_turn, by_heartbeat) = (bed.dying_lane().await, bed.dying_lane().await);
     let seen = eventually("both leases end", async || {
         let seen = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired;
         (seen.len() == 2).then_some(seen)
@@ -80,7 +80,7 @@ pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
     .await;
     by_turn.lease = LONG;
     by_turn.claim(0).await;
-    assert!(bed.broker.extend(&[by_beat.beat(LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[by_heartbeat.heartbeat(LONG)]).await[0].is_ok());
     assert_eq!(bed.broker.fence(&bed.queue, &seen).await.unwrap(), [false, false]);
     by_turn.claim(0).await;
 }
@@ -111,7 +111,7 @@ pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))), "a replay");
     let finishing = lane.next().finish(vec![super::finish(&held[0], ack())]).claim(1);
     assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "a turn");
-    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))), "a beat");
+    assert!(matches!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0], Err(Error::Forgotten(_))), "a heartbeat");
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active), "until it is swept");
     assert_eq!(bed.state(&ids[1]).await, Some(JobState::Ready));
     let reclaimed = bed.broker.reclaim(&bed.queue, &CrashRule::default()).await.unwrap();
@@ -131,20 +131,20 @@ pub async fn a_fence_takes_one_lane_not_its_process(bed: Bed) {
     other.ack(&[kept]).await;
 }
 
-/// The worker of a cancelled job hears of it with its next beat, until it has answered.
-pub async fn a_beat_brings_the_cancels(bed: Bed) {
+/// The worker of a cancelled job hears of it with its next heartbeat, until it has answered.
+pub async fn a_heartbeat_brings_the_cancels(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
     let held = lane.claim(2).await;
     let answers = bed.broker.cancel(&bed.queue, std::slice::from_ref(&held[0].id)).await.unwrap();
     assert_eq!(answers, [Changed::WhileActive]);
     for _ in 0..2 {
-        let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
-        assert_eq!(beat.cancelled, [(held[0].id.clone(), held[0].claim)]);
+        let heartbeat = bed.broker.extend(&[lane.heartbeat(LONG)]).await.remove(0).unwrap();
+        assert_eq!(heartbeat.cancelled, [(held[0].id.clone(), held[0].claim)]);
     }
     assert!(!lane.end(&held[0], queue_core::broker::Ending::Void).await);
-    let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
-    assert!(beat.cancelled.is_empty());
+    let heartbeat = bed.broker.extend(&[lane.heartbeat(LONG)]).await.remove(0).unwrap();
+    assert!(heartbeat.cancelled.is_empty());
     lane.ack(&held[1..]).await;
 }
 
@@ -153,17 +153,17 @@ pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: 
     bed.put(1).await;
     let mut lane = bed.lane().await;
     let old = lane.claim_one().await;
-    assert!(lane.end(&old, queue_core::broker::Ending::Release).await);
+    assert!(lane.end(&old, queue_core::broker::Ending::Return).await);
     let new = lane.claim_one().await;
     bed.broker.cancel(&bed.queue, std::slice::from_ref(&new.id)).await.unwrap();
     for ending in [ack(), queue_core::broker::Ending::Void] {
         assert!(!lane.end(&old, ending).await);
-        let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
-        assert_eq!(beat.cancelled, [(new.id.clone(), new.claim)]);
+        let heartbeat = bed.broker.extend(&[lane.heartbeat(LONG)]).await.remove(0).unwrap();
+        assert_eq!(heartbeat.cancelled, [(new.id.clone(), new.claim)]);
     }
 }
 
-/// Without turns, a lane lives by its beats alone; without either, by its lease.
+/// Without turns, a lane lives by its heartbeats alone; without either, by its lease.
 pub async fn a_turn_renews_the_lease(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
@@ -192,13 +192,13 @@ pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
 pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
     // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for it.
-    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     let overdue = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap();
     assert!(overdue.expired.is_empty());
     let [ahead] = &overdue.ahead[..] else { panic!("one lane is ahead: {overdue:?}") };
-    assert_eq!((&ahead.lane.name, ahead.term), (&lane.name, SHORT));
+    assert_eq!((&ahead.lane.name, ahead.duration), (&lane.name, SHORT));
     assert!(overdue.ahead.iter().all(|ahead| ahead.lane.name != alive.name));
-    assert!(bed.broker.extend(&[lane.beat(SHORT)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(SHORT)]).await[0].is_ok());
     assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
 }
 
@@ -209,7 +209,7 @@ pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
         alive.push(bed.lane().await);
     }
     let lane = bed.dying_lane().await;
-    assert!(bed.broker.extend(&[lane.beat(3 * LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(3 * LONG)]).await[0].is_ok());
     let ahead = bed.broker.overdue(&bed.queue, 0, 3).await.unwrap().ahead;
     assert!(ahead.iter().any(|ahead| ahead.lane.name == lane.name), "{ahead:?}");
 }
@@ -221,7 +221,7 @@ pub async fn a_lane_behind_a_page_of_longer_leases_is_on_the_next_page(bed: Bed)
         alive.push(bed.lane_of(ProcessId::random(), 3 * LONG).await);
     }
     let lane = bed.dying_lane().await;
-    assert!(bed.broker.extend(&[lane.beat(2 * LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(2 * LONG)]).await[0].is_ok());
     let (mut ahead, mut skip, mut has_more) = (Vec::new(), 0, true);
     while has_more {
         let page = bed.broker.overdue(&bed.queue, skip, 2).await.unwrap();
@@ -253,7 +253,7 @@ pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
 /// The auditor tells a lease that ends later than it can, and cuts it to what a renewal would give.
 pub async fn the_auditor_cuts_a_lease_that_ends_later_than_it_can(bed: Bed) {
     let (_alive, lane) = (bed.lane().await, bed.dying_lane().await);
-    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     let told = [Damage { kind: DamageKind::LeaseTooLong, subject: lane.name.as_str().to_owned() }];
     for repair in [false, true] {
         assert_eq!(bed.broker.audit(&bed.queue, Audit { repair, thorough: false }).await.unwrap(), told);

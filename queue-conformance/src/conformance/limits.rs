@@ -292,7 +292,7 @@ pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
         nack(Duration::ZERO),
         Ending::Snooze { delay: Duration::ZERO },
         Ending::Repeat { delay: Duration::ZERO },
-        Ending::Release,
+        Ending::Return,
         Ending::Stopped { by_shutdown: true },
         Ending::Stopped { by_shutdown: false },
         Ending::Void,
@@ -647,7 +647,7 @@ pub async fn a_key_tells_who_holds_it_and_who_waits(bed: Bed) {
     assert_eq!((limits[0].held, limits[0].full, limits[0].rated), (3, 1, 0));
     assert_eq!(bed.show(&ids[2]).await.expect("it is there").limits, [a]);
     let damages = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("it can be audited");
-    assert!(damages.iter().all(|damage| damage.kind != DamageKind::LimitOutOfTurn), "{damages:?}");
+    assert!(damages.iter().all(|damage| damage.kind != DamageKind::LimitIndexWrong), "{damages:?}");
     let turn = lane.next().finish(claimed.iter().map(|delivery| finish(delivery, ack())).collect());
     lane.send(&turn).await;
 }

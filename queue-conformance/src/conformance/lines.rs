@@ -60,8 +60,8 @@ pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
     assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
     let delivery = lane.wait_for_one().await;
     assert_eq!(delivery.id, ids[0], "a retry that is due goes first");
-    assert!(lane.end(&delivery, Ending::Release).await);
-    assert_eq!(lane.claim_one().await.id, ids[0], "and so does a job that was released");
+    assert!(lane.end(&delivery, Ending::Return).await);
+    assert_eq!(lane.claim_one().await.id, ids[0], "and so does a job that was returned");
     sound(&bed).await;
 }
 
@@ -132,7 +132,7 @@ pub async fn a_suspect_waits_for_its_group(bed: Bed) {
         let claimed = lane.send(&turn).await;
         if let Some(delivery) = claimed.deliveries.first() {
             assert_eq!(delivery.id, ids[1], "without leave for a suspect, the next one");
-            lane.end(delivery, Ending::Release).await;
+            lane.end(delivery, Ending::Return).await;
         }
         (depth(&bed, "a").await.0 == 3).then_some(())
     })
@@ -141,7 +141,7 @@ pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     let answer = lane.send(&turn).await;
     assert_eq!((&answer.deliveries[0].id, answer.suspects), (&ids[1], false), "and while its group is full, no suspect may start");
     assert!(lane.claim(5).await.is_empty(), "the group is full");
-    assert!(lane.end(&answer.deliveries[0], Ending::Release).await);
+    assert!(lane.end(&answer.deliveries[0], Ending::Return).await);
     let suspects = lane.claim(5).await;
     assert_eq!(suspects.iter().map(|delivery| (&delivery.id, delivery.crashes)).collect::<Vec<_>>(), [(&ids[0], 1)]);
     sound(&bed).await;
@@ -170,7 +170,7 @@ pub async fn a_suspect_holds_the_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A parked job whose task is known now waits for the turn of its group.
+/// A parked job whose task is known now waits until its group is served.
 pub async fn a_parked_job_waits_for_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let ids = put(&bed, "a", 2).await;

@@ -37,7 +37,7 @@ pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
     assert_eq!((done.result, dead.failures.len()), (Some(vec![7]), 2), "a job alone tells all");
 }
 
-/// Its tag says it, on every broker.
+/// Its receipt says it, on every broker.
 pub async fn a_running_job_tells_who_runs_it_and_since_when(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_of(process, LONG).await;
@@ -50,7 +50,7 @@ pub async fn a_running_job_tells_who_runs_it_and_since_when(bed: Bed) {
     assert_eq!(running.since, UNIX_EPOCH + Duration::from_millis(held.claim), "the claim number is the time of the claim");
     let listed = inspector.list(&bed.queue, JobState::Active, 0, 10).await.unwrap().jobs.remove(0);
     assert_eq!(listed.running, Some(running));
-    assert!(lane.end(&held, Ending::Release).await);
+    assert!(lane.end(&held, Ending::Return).await);
     assert_eq!(inspector.show(&address).await.unwrap().running, None);
 }
 

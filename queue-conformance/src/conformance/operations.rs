@@ -324,7 +324,7 @@ pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     let (mut met, mut after, mut pages) = (BTreeSet::new(), None, 0);
     loop {
         let states = [JobState::Ready, JobState::Retry, JobState::Active];
-        let found = bed.broker.scan(&Scan::new(&bed.queue, &states, 50).meeting_movers().after(after)).await.unwrap();
+        let found = bed.broker.scan(&Scan::new(&bed.queue, &states, 50).including_moved().after(after)).await.unwrap();
         met.extend(found.jobs.into_iter().map(|job| job.id));
         (after, pages) = (found.next, pages + 1);
         if after.is_none() {
@@ -344,7 +344,7 @@ pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     }
     let missed: Vec<&JobId> = ids.iter().filter(|id| stays.contains(id) && !met.contains(id)).collect();
     assert_eq!(missed, [] as [&JobId; 0]);
-    let nothing = bed.broker.scan(&Scan::new(&bed.queue, &[], 50).meeting_movers()).await.unwrap();
+    let nothing = bed.broker.scan(&Scan::new(&bed.queue, &[], 50).including_moved()).await.unwrap();
     assert!(nothing.jobs.is_empty() && nothing.next.is_none());
 }
 
@@ -362,7 +362,7 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
     for state in JobState::ALL {
         let (mut met, mut after) = (BTreeSet::new(), None);
         loop {
-            let found = bed.broker.scan(&Scan::new(&bed.queue, &[state], 1).meeting_movers().after(after)).await.unwrap();
+            let found = bed.broker.scan(&Scan::new(&bed.queue, &[state], 1).including_moved().after(after)).await.unwrap();
             assert!(found.jobs.iter().all(|job| job.state == state));
             met.extend(found.jobs.into_iter().map(|job| job.id));
             after = found.next;
@@ -372,7 +372,7 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
         }
         assert_eq!(met, bed.ids(state).await.into_iter().collect(), "{state}");
     }
-    let strange = Scan::new(&bed.queue, &[JobState::Dead], 1).meeting_movers().after(Some(b"no where".to_vec()));
+    let strange = Scan::new(&bed.queue, &[JobState::Dead], 1).including_moved().after(Some(b"no where".to_vec()));
     assert!(bed.broker.scan(&strange).await.is_err());
 }
 

@@ -65,7 +65,7 @@ pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     assert_eq!(cancel(&bed, &ids).await, [Changed::WhileActive]);
-    for ending in [ack(), nack(Duration::ZERO), Ending::Release, Ending::Snooze { delay: Duration::ZERO }] {
+    for ending in [ack(), nack(Duration::ZERO), Ending::Return, Ending::Snooze { delay: Duration::ZERO }] {
         assert!(!lane.end(&delivery, ending).await);
     }
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
@@ -310,7 +310,7 @@ pub async fn a_cancelled_job_keeps_its_payload(bed: Bed) {
     bed.put_job(job).await;
     cancel(&bed, std::slice::from_ref(&id)).await;
     let record = bed.show(&id).await.expect("it is kept");
-    assert_eq!((record.envelope.len(), record.tag), (100_000, None));
+    assert_eq!((record.envelope.len(), record.receipt), (100_000, None));
     assert!(record.at_ms.is_some(), "when it was cancelled");
 }
 
@@ -338,12 +338,12 @@ pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
         Ending::Park { task: "unknown".to_owned() },
         Ending::Bury { reason: BuryReason::Buried, error: None },
         Ending::Ack { result: None, keep: Some(LONG) },
-        Ending::Release,
+        Ending::Return,
     ];
     for (delivery, ending) in held.iter().zip(endings) {
         assert!(lane.end(delivery, ending).await);
     }
-    // Two are active; one of those that wait is cancelled and lies under a tomb.
+    // Two are active; one of those that wait is cancelled and lies under a tombstone.
     let waiting = bed.put(1).await;
     assert_eq!(cancel(&bed, &waiting).await, [Changed::Yes]);
     for thorough in [false, true] {

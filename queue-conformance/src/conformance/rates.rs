@@ -168,12 +168,12 @@ pub async fn a_full_slot_charges_no_rate(bed: Bed) {
 }
 
 /// What is given back without a run has not started; what a stopped run, a failure or a crash gives back has.
-pub async fn a_release_refunds_and_a_crash_does_not(bed: Bed) {
+pub async fn a_return_refunds_and_a_crash_does_not(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     let of = key("api", "");
     put(&bed, "", &[of], 1).await;
     let mut lane = bed.lane().await;
-    for ending in [Ending::Release, Ending::Void, Ending::Release] {
+    for ending in [Ending::Return, Ending::Void, Ending::Return] {
         let delivery = lane.wait_for_one().await;
         assert!(until(&bed, of).await);
         assert!(lane.end(&delivery, ending).await);
@@ -381,7 +381,7 @@ pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
         }
     }
     for (n, ending) in
-        [Ending::Release, Ending::Void, Ending::Park { task: "x".into() }, Ending::Park { task: "s".into() }].into_iter().enumerate()
+        [Ending::Return, Ending::Void, Ending::Park { task: "x".into() }, Ending::Park { task: "s".into() }].into_iter().enumerate()
     {
         let of = key("api", &format!("not begun {n}"));
         bed.producer().await.stored(vec![cost(&[of], 4)]).await;

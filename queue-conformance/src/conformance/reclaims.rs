@@ -22,7 +22,7 @@ pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     lane.claim(2).await;
     let reclaimed = bed.reclaim(&[&lane], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (2, 0, 0, 1));
+    assert_eq!((reclaimed.charged, reclaimed.returned, reclaimed.buried.len(), reclaimed.forgotten), (2, 0, 0, 1));
     for id in &ids[..2] {
         let record = bed.show(id).await.expect("it waits");
         assert_eq!((record.state, record.crashes, record.attempts, record.snoozes), (JobState::Retry, 1, 0, 0));
@@ -49,7 +49,7 @@ pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
     let held = other.claim(3).await;
     assert_eq!(held.len(), 3);
     let reclaimed = bed.reclaim(&[&one, &other], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (1, 3), "judged over all lanes of the process");
+    assert_eq!((reclaimed.charged, reclaimed.returned), (1, 3), "judged over all lanes of the process");
     assert_eq!(bed.show(&suspect).await.expect("it waits").crashes, 2);
     for id in &neighbours {
         let record = bed.show(id).await.expect("it is ready");
@@ -68,7 +68,7 @@ pub async fn another_process_is_judged_for_itself(bed: Bed) {
     bed.put(2).await;
     other.claim(2).await;
     let reclaimed = bed.reclaim(&[&one, &other], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (3, 0));
+    assert_eq!((reclaimed.charged, reclaimed.returned), (3, 0));
 }
 
 /// An uncharged job goes to the head, in the order it had.
@@ -82,7 +82,7 @@ pub async fn uncharged_jobs_return_to_the_head(bed: Bed) {
     let held = super::eventually("the suspect and its neighbour are held", async || {
         let mut held = lane.claim(2).await;
         if held.len() == 1 && held[0].id == first {
-            assert!(lane.end(&held.remove(0), Ending::Release).await);
+            assert!(lane.end(&held.remove(0), Ending::Return).await);
         }
         (held.len() == 2).then_some(held)
     })
@@ -146,7 +146,7 @@ pub async fn a_finished_run_clears_the_crashes(bed: Bed) {
         let mut lane = bed.lane().await;
         let delivery = wait_for(&mut lane, &id).await;
         assert_eq!(delivery.crashes, 1);
-        assert!(lane.end(&delivery, Ending::Release).await);
+        assert!(lane.end(&delivery, Ending::Return).await);
         let delivery = wait_for(&mut lane, &id).await;
         assert_eq!(delivery.crashes, 1, "after a release");
         assert!(lane.end(&delivery, ending).await);
@@ -223,7 +223,7 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!(forgotten.claim(2).await.len(), 2);
     let mut new = bed.lane_of(process, LONG).await;
     let reclaimed = bed.reclaim(&[&forgotten], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (0, 3, 0, 1));
+    assert_eq!((reclaimed.charged, reclaimed.returned, reclaimed.buried.len(), reclaimed.forgotten), (0, 3, 0, 1));
     for (id, crashes) in [(&suspect, 1), (&ids[0], 0), (&ids[1], 0)] {
         let record = bed.show(id).await.expect("it is ready");
         assert_eq!((record.state, record.crashes, record.failures.len()), (JobState::Ready, crashes, crashes as usize));
@@ -233,7 +233,7 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
 
-/// A worker that stops without a handler that does not: its lane says with its last beat that it leaves. Only that lane.
+/// A worker that stops without a handler that does not: its lane says with its last heartbeat that it leaves. Only that lane.
 pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -247,20 +247,20 @@ pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     assert_eq!(dies.claim(1).await.len(), 1);
     // With and without what its worker uses.
     for load in [Some(WorkerLoad::new(2, 8)), None] {
-        let mut beat = leaves.beat(SHORT).leaving();
-        beat.load = load;
-        bed.broker.extend(&[beat]).await.remove(0).expect("the lane is known");
+        let mut heartbeat = leaves.heartbeat(SHORT).leaving();
+        heartbeat.load = load;
+        bed.broker.extend(&[heartbeat]).await.remove(0).expect("the lane is known");
     }
     let held = bed.state(&suspect).await;
-    assert_eq!(held, Some(JobState::Active), "nothing is released before the lease is over");
+    assert_eq!(held, Some(JobState::Active), "nothing is returned before the lease is over");
     let reclaimed = bed.reclaim(&[&leaves, &dies], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (1, 2, 0, 2));
+    assert_eq!((reclaimed.charged, reclaimed.returned, reclaimed.buried.len(), reclaimed.forgotten), (1, 2, 0, 2));
     for (id, state, crashes) in [(&suspect, JobState::Ready, 1), (&ids[0], JobState::Ready, 0), (&ids[1], JobState::Retry, 1)] {
         let record = bed.show(id).await.expect("it waits");
         assert_eq!((record.state, record.crashes), (state, crashes));
         // Its worker has stopped while it ran.
-        let released = id != &ids[1];
-        assert_eq!((record.releases, record.released_ms.is_some()), (u32::from(released), released));
+        let returned = id != &ids[1];
+        assert_eq!((record.returns, record.returned_ms.is_some()), (u32::from(returned), returned));
     }
     assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (0, 2));
 }
@@ -274,7 +274,7 @@ pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
     let mut lane = bed.lane().await;
     for parked in [true, true, false] {
         let delivery = lane.wait_for_one().await;
-        let ending = if parked { Ending::Park { task: "new".to_owned() } } else { Ending::Release };
+        let ending = if parked { Ending::Park { task: "new".to_owned() } } else { Ending::Return };
         assert!(lane.end(&delivery, ending).await);
     }
     bed.put(1).await;
@@ -307,7 +307,7 @@ pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     bed.put(1).await;
     let lane = bed.dying_lane().await;
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
-    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (0, 0, 1));
+    assert_eq!((reclaimed.charged, reclaimed.returned, reclaimed.forgotten), (0, 0, 1));
     assert_eq!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().fenced, 0);
     assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
@@ -326,7 +326,7 @@ pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed
         let step = broker.reclaim(&bed.queue, &SLOW).await.unwrap();
         let jobs = step.moved();
         assert!(jobs <= RECLAIM_ITEMS, "{jobs} in one step");
-        assert_eq!(step.released, 0, "the picture is judged as at first");
+        assert_eq!(step.returned, 0, "the picture is judged as at first");
         moved += jobs;
         forgotten += step.forgotten;
         steps += 1;
@@ -353,7 +353,7 @@ pub async fn a_half_done_sweep_with_a_suspect_is_judged_the_same(bed: Bed) {
     // In one turn: the process has not lived for longer than at the first crash.
     assert_eq!(lane.claim(JOBS + 1).await.len(), JOBS + 1);
     let reclaimed = bed.reclaim(&[&lane], SLOW).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (1, JOBS));
+    assert_eq!((reclaimed.charged, reclaimed.returned), (1, JOBS));
 }
 
 /// A cancelled job is not brought back by the end of its worker.

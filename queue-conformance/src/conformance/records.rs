@@ -76,21 +76,21 @@ pub async fn a_listing_comes_in_pages(bed: Bed) {
     assert_eq!((page.jobs.len(), page.next), (10, None), "the last page knows that it is the last");
 }
 
-/// A record tells all: the tag of an active job is its lane and its claim number.
+/// A record tells all: the receipt of an active job is its lane and its claim number.
 pub async fn a_record_names_the_holder_of_an_active_job(bed: Bed) {
     let mut job = NewJob::new(JobId::make(), envelope("x"));
     job.priority = Priority::High;
     let id = job.id.clone();
     bed.put_job(job).await;
     let record = bed.show(&id).await.expect("it is ready");
-    assert_eq!((record.priority, record.tag, record.at_ms, record.reason), (Priority::High, None, None, None));
+    assert_eq!((record.priority, record.receipt, record.at_ms, record.reason), (Priority::High, None, None, None));
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     let record = bed.show(&id).await.expect("it is active");
-    assert_eq!(record.tag, Some(format!("{}:{}", lane.name, delivery.claim)));
+    assert_eq!(record.receipt, Some(format!("{}:{}", lane.name, delivery.claim)));
     assert_eq!(record.priority, Priority::High);
-    assert!(lane.end(&delivery, Ending::Release).await);
-    assert_eq!(bed.show(&id).await.expect("it is ready").tag, None);
+    assert!(lane.end(&delivery, Ending::Return).await);
+    assert_eq!(bed.show(&id).await.expect("it is ready").receipt, None);
 }
 
 /// There is nothing to see of what is not there.
@@ -304,7 +304,7 @@ pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
     let held = lane.claim_one().await;
     assert!(lane.end(&held, nack(Duration::ZERO)).await);
     let held = lane.wait_for_one().await;
-    assert!(lane.end(&held, Ending::Release).await);
+    assert!(lane.end(&held, Ending::Return).await);
     // Two of one size, in one claim.
     let sound = bed.put(1).await.remove(0);
     let held = lane.claim(2).await;
@@ -413,8 +413,8 @@ pub async fn after_a_restored_backup_lanes_are_forgotten_and_work_goes_on(bed: B
     let mut turn = queue_core::broker::Turn::new(queue.clone(), name.clone(), answered + 1, LONG);
     turn.finishes = finishes;
     assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
-    let beat = queue_core::broker::Extend::new(queue, name, answered, LONG);
-    assert!(matches!(bed.broker.extend(&[beat]).await[0], Err(Error::Forgotten(_))));
+    let heartbeat = queue_core::broker::Extend::new(queue, name, answered, LONG);
+    assert!(matches!(bed.broker.extend(&[heartbeat]).await[0], Err(Error::Forgotten(_))));
     assert_eq!(bed.counter(Counter::Done).await, 0);
 
     let mut lane = bed.lane().await;

@@ -1,11 +1,11 @@
-//! Rewinds: afterwards a subscription is as if it had begun at the mark, and no event behind the mark is lost on the way.
+//! Rewinds: afterwards a subscription is as if it had begun at the target, and no event behind the target is lost on the way.
 
 use std::time::Duration;
 
 use queue_core::{
     JobId,
     broker::{
-        Audit, Begin, BuryReason, Ending, JobState, MAX_ITEMS, Mark, Retention, Rewind, RewindStep, Rewound, TRIM_STEP,
+        Audit, Begin, BuryReason, Ending, JobState, MAX_ITEMS, Retention, Rewind, RewindStep, RewindTarget, Rewound, TRIM_STEP,
         subscription_address,
     },
     topics::RewindPreview,
@@ -17,13 +17,13 @@ use super::{
 };
 
 /// To its end; how many events are read again, and how many jobs were cancelled.
-async fn rewind(bed: &Bed, to: impl Into<Mark>) -> (u64, u64) {
+async fn rewind(bed: &Bed, to: impl Into<RewindTarget>) -> (u64, u64) {
     let mut rewinding = bed.inspector().rewind(&bed.queue, "billing", to);
     while rewinding.step().await.expect("a rewind goes on") {}
     (rewinding.again(), rewinding.cancelled())
 }
 
-async fn preview(bed: &Bed, to: impl Into<Mark>) -> RewindPreview {
+async fn preview(bed: &Bed, to: impl Into<RewindTarget>) -> RewindPreview {
     bed.inspector().preview_rewind(&bed.queue, "billing", to).await.expect("it can be looked at")
 }
 
@@ -78,7 +78,7 @@ pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
     assert_eq!((subscription(&bed, "billing").await.behind, preview(&bed, Begin::Start).await.again), (Some(0), 4));
 }
 
-/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the oldest event. One to a mark cancels what lies before it.
+/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the oldest event. One to a target cancels what lies before it.
 pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..4).await;
@@ -94,8 +94,8 @@ pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Retry), 2);
     assert_eq!(numbers(&lane.claim(10).await), [2, 3]);
-    assert_eq!(preview(&bed, Mark::Event(last.clone())).await.waiting, 2);
-    assert_eq!(rewind(&bed, Mark::Event(last)).await, (1, 2));
+    assert_eq!(preview(&bed, RewindTarget::Event(last.clone())).await.waiting, 2);
+    assert_eq!(rewind(&bed, RewindTarget::Event(last)).await, (1, 2));
 }
 
 /// It is not claimed twice, whether it ends before the subscription comes to it or not.
@@ -106,11 +106,11 @@ pub async fn a_rewind_passes_over_what_runs(bed: Bed) {
     let running = lane.claim_one().await;
     assert_eq!(rewind(&bed, Begin::Start).await, (1, 0));
     assert_eq!(numbers(&lane.claim(10).await), [1, 2]);
-    assert!(lane.end(&running, nack(Duration::ZERO)).await, "its tag is still good");
+    assert!(lane.end(&running, nack(Duration::ZERO)).await, "its receipt is still good");
     assert_eq!(numbers(&[lane.wait_for_one().await]), [0]);
 }
 
-/// At a time, at an event, or at the next one. What lies before the mark is not read again.
+/// At a time, at an event, or at the next one. What lies before the target is not read again.
 pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let mut publisher = publisher(&bed).await;
@@ -132,7 +132,7 @@ pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
     assert_eq!(numbers(&claimed), [2, 3]);
     lane.ack(&claimed).await;
     let last = positions(&bed).await.pop().expect("there are some");
-    assert_eq!(rewind(&bed, Mark::Event(last)).await, (1, 0));
+    assert_eq!(rewind(&bed, RewindTarget::Event(last)).await, (1, 0));
     let claimed = lane.claim(100).await;
     assert_eq!(numbers(&claimed), [3]);
     lane.ack(&claimed).await;
@@ -140,7 +140,7 @@ pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
     assert_eq!(lane.claim(100).await, []);
     publisher.stored(vec![event(4)]).await;
     assert_eq!(numbers(&lane.claim(100).await), [4]);
-    let strange = Rewind::new(bed.queue.clone(), "billing", RewindStep::Look(Mark::Event("first".to_owned())));
+    let strange = Rewind::new(bed.queue.clone(), "billing", RewindStep::Look(RewindTarget::Event("first".to_owned())));
     assert!(bed.broker.rewind(&strange).await.is_err());
 }
 
@@ -174,12 +174,12 @@ pub async fn a_rewind_beyond_what_is_kept_begins_at_the_oldest(bed: Bed) {
     keep(&bed, Retention { count: Some(2), ..Retention::default() }).await;
     bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
     assert!(!preview(&bed, Begin::Start).await.is_short, "the oldest is what was asked for");
-    assert!(!preview(&bed, Mark::Event(first[4].clone())).await.is_short, "it is the oldest");
-    for mark in [Mark::Event(first[1].clone()), Begin::AtMs(1).into()] {
-        let looked = preview(&bed, mark.clone()).await;
-        assert_eq!((looked.again, looked.is_short), (2, true), "{mark}");
+    assert!(!preview(&bed, RewindTarget::Event(first[4].clone())).await.is_short, "it is the oldest");
+    for target in [RewindTarget::Event(first[1].clone()), Begin::AtMs(1).into()] {
+        let looked = preview(&bed, target.clone()).await;
+        assert_eq!((looked.again, looked.is_short), (2, true), "{target}");
     }
-    assert_eq!(rewind(&bed, Mark::Event(first[1].clone())).await, (2, 0));
+    assert_eq!(rewind(&bed, RewindTarget::Event(first[1].clone())).await, (2, 0));
     assert_eq!((subscription(&bed, "billing").await.behind, subscription(&bed, "billing").await.lost), (Some(2), 0));
     assert_eq!(numbers(&lane.claim(10).await), [4, 5]);
 }
@@ -217,10 +217,10 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     assert_eq!(bed.broker.rewind(&nobody).await.expect("it is answered"), Rewound::Nobody);
     for token in ["one", "other"] {
         let begun = begin(&bed, Begin::Start, token).await;
-        assert!(matches!(begun, Rewound::Mark { .. }), "{begun:?}");
+        assert!(matches!(begun, Rewound::Target { .. }), "{begun:?}");
     }
     let from = match step(&bed, RewindStep::Look(Begin::Start.into())).await {
-        Rewound::Mark { from, .. } => from,
+        Rewound::Target { from, .. } => from,
         other => panic!("{other:?}"),
     };
     assert_eq!(step(&bed, RewindStep::Forget(from, "one".to_owned())).await, Rewound::Other);
@@ -229,7 +229,7 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     for _ in 0..2 {
         assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended, "it may be sent again");
     }
-    let late = RewindStep::Begin { mark: Begin::Start.into(), token: "other".to_owned(), after: "one".to_owned() };
+    let late = RewindStep::Begin { target: Begin::Start.into(), token: "other".to_owned(), after: "one".to_owned() };
     assert_eq!(step(&bed, late).await, Rewound::Other, "it has ended");
     assert!(!subscription(&bed, "billing").await.rewinding);
     assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other, "another one has ended");
@@ -241,23 +241,23 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
 }
 
 /// Begins a rewind as its runner does.
-async fn begin(bed: &Bed, mark: Begin, token: &str) -> Rewound {
-    let after = match step(bed, RewindStep::Look(mark.into())).await {
-        Rewound::Mark { token, .. } => token,
+async fn begin(bed: &Bed, target: Begin, token: &str) -> Rewound {
+    let after = match step(bed, RewindStep::Look(target.into())).await {
+        Rewound::Target { token, .. } => token,
         other => panic!("{other:?}"),
     };
-    step(bed, RewindStep::Begin { mark: mark.into(), token: token.to_owned(), after }).await
+    step(bed, RewindStep::Begin { target: target.into(), token: token.to_owned(), after }).await
 }
 
 /// A request that was given up may arrive long after: the next rewind has let go of the jobs of events that it would skip.
 pub async fn a_begin_that_comes_late_changes_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
-    let late = |token: &str, after: &str| RewindStep::Begin { mark: Begin::Now.into(), token: token.to_owned(), after: after.to_owned() };
-    assert!(matches!(step(&bed, late("one", "")).await, Rewound::Mark { .. }));
-    assert!(matches!(step(&bed, late("one", "")).await, Rewound::Mark { .. }), "it may be sent again");
+    let late = |token: &str, after: &str| RewindStep::Begin { target: Begin::Now.into(), token: token.to_owned(), after: after.to_owned() };
+    assert!(matches!(step(&bed, late("one", "")).await, Rewound::Target { .. }));
+    assert!(matches!(step(&bed, late("one", "")).await, Rewound::Target { .. }), "it may be sent again");
     assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Ended);
     publish(&bed, 0..2).await;
-    assert!(matches!(begin(&bed, Begin::Start, "two").await, Rewound::Mark { .. }));
+    assert!(matches!(begin(&bed, Begin::Start, "two").await, Rewound::Target { .. }));
     for (token, after) in [("one", ""), ("three", ""), ("three", "one")] {
         assert_eq!(step(&bed, late(token, after)).await, Rewound::Other, "{token} {after}");
     }
@@ -294,7 +294,7 @@ pub async fn a_rewind_cancels_what_waits_and_nothing_else(bed: Bed) {
     assert_eq!(counts, [1, 2, 1, 0, 0]);
     let shown = bed.broker.show(&queue, &ids[1]).await.expect("it can be read").expect("it is kept");
     assert_eq!(shown.note.as_deref(), Some("a rewind"));
-    assert!(lane.end(&claimed[0], nack(Duration::ZERO)).await, "its tag is still good");
+    assert!(lane.end(&claimed[0], nack(Duration::ZERO)).await, "its receipt is still good");
     let damages = bed.broker.audit(&queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
     assert_eq!(damages, []);
     let many = Rewind::new(bed.queue.clone(), "billing", cancel("token", &vec![ids[0].clone(); MAX_ITEMS + 1]));
@@ -339,7 +339,7 @@ pub async fn a_rewind_cancels_more_than_a_page(bed: Bed) {
         claimed.extend(lane.claim(100).await);
     }
     for some in claimed.chunks(100) {
-        let turn = lane.next().finish(some.iter().map(|job| finish(job, Ending::Release)).collect());
+        let turn = lane.next().finish(some.iter().map(|job| finish(job, Ending::Return)).collect());
         assert!(lane.send(&turn).await.stale.is_empty());
     }
     assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Ready), events as u64);
@@ -399,7 +399,7 @@ pub async fn a_rewind_goes_through_a_log_in_steps(bed: Bed) {
     }
     begin(&bed, Begin::Start, "token").await;
     let begun = step(&bed, RewindStep::Look(Begin::Start.into())).await;
-    let Rewound::Mark { from, .. } = begun else { panic!("{begun:?}") };
+    let Rewound::Target { from, .. } = begun else { panic!("{begun:?}") };
     match step(&bed, RewindStep::Forget(from, "token".to_owned())).await {
         Rewound::Passed { entries, next: Some(_) } => assert!(entries <= TRIM_STEP as u64, "{entries}"),
         other => panic!("{other:?}"),

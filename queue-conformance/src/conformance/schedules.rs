@@ -209,7 +209,7 @@ pub async fn a_job_that_comes_back_has_not_ended(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     tick(&bed, 1_000).await;
     let mut lane = bed.lane().await;
-    let again = [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }, Ending::Repeat { delay: Duration::ZERO }, Ending::Release];
+    let again = [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }, Ending::Repeat { delay: Duration::ZERO }, Ending::Return];
     for ending in again {
         let held = lane.wait_for_one().await;
         assert!(lane.end(&held, ending).await);
@@ -278,11 +278,12 @@ async fn stop(bed: &Bed, id: &JobId) {
 }
 
 async fn hears(lane: &Lane) -> Vec<(JobId, u64)> {
-    let beat = [lane.beat(Duration::from_secs(30))];
-    lane.broker.extend(&beat).await.remove(0).expect("the lane lives").cancelled
+    let heartbeat = [lane.heartbeat(Duration::from_secs(30))];
+    lane.broker.extend(&heartbeat).await.remove(0).expect("the lane lives").cancelled
 }
 
-/// It keeps its tag until its ending, which cancels it whatever it says, but that the job is done or dead.
+/// It keeps its receipt until its ending, which cancels it whatever it says, but that the job is
+/// done or dead.
 pub async fn a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut lane = bed.lane().await;
@@ -291,7 +292,7 @@ pub async fn a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending(bed:
         (nack(later), JobState::Cancelled),
         (Ending::Snooze { delay: later }, JobState::Cancelled),
         (Ending::Repeat { delay: later }, JobState::Cancelled),
-        (Ending::Release, JobState::Cancelled),
+        (Ending::Return, JobState::Cancelled),
         (Ending::Void, JobState::Cancelled),
         (Ending::Park { task: "unknown".to_owned() }, JobState::Cancelled),
         (Ending::Bury { reason: BuryReason::Buried, error: None }, JobState::Dead),
@@ -302,7 +303,7 @@ pub async fn a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending(bed:
         let held: Delivery = lane.claim_one().await;
         stop(&bed, &id).await;
         assert_eq!((hears(&lane).await, bed.state(&id).await), (vec![(id.clone(), held.claim)], Some(JobState::Active)));
-        assert!(lane.end(&held, ending.clone()).await, "its tag stands: {ending:?}");
+        assert!(lane.end(&held, ending.clone()).await, "its receipt stands: {ending:?}");
         let record = bed.show(&id).await.expect("it is kept");
         assert_eq!((record.state, hears(&lane).await), (expected, vec![]), "{ending:?}");
         assert_eq!(record.note.as_deref(), (expected == JobState::Cancelled).then_some(STOPPED));

@@ -204,7 +204,7 @@ pub async fn a_scan_passes_over_no_job_where_others_come_back(bed: Bed) {
     let first = scan(None, 500).await;
     let mut seen: BTreeSet<JobId> = first.jobs.into_iter().map(|job| job.id).collect();
     for some in held.chunks(350) {
-        let turn = lane.next().finish(some.iter().map(|delivery| Finish::new(delivery, Ending::Release)).collect());
+        let turn = lane.next().finish(some.iter().map(|delivery| Finish::new(delivery, Ending::Return)).collect());
         assert!(lane.send(&turn).await.stale.is_empty());
     }
     seen.extend(rest(first.next, 400).await);

@@ -86,7 +86,7 @@ pub async fn a_slot_does_not_run_out_under_a_long_job(bed: Bed) {
     let long = lane.claim_one().await;
     for _ in 0..3 {
         bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a queue can be swept");
-        assert!(bed.broker.extend(&[lane.beat(LONG)]).await.iter().all(Result::is_ok), "a beat is answered");
+        assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await.iter().all(Result::is_ok), "a heartbeat is answered");
         assert!(lane.claim(1).await.is_empty());
     }
     assert!(lane.end(&long, ack()).await);

@@ -241,6 +241,6 @@ pub async fn who_holds_a_line_is_not_counted_as_out_of_order(bed: Bed) {
     let holder = lane.claim_one().await;
     let counts = async || bed.inspector().waiting(&bed.queue).await.expect("a queue can be asked");
     assert_eq!(counts().await, [("out_of_order", 2)].into());
-    assert!(lane.end(&holder, Ending::Release).await);
+    assert!(lane.end(&holder, Ending::Return).await);
     assert_eq!(counts().await, [("out_of_order", 2), ("behind", 1)].into());
 }

@@ -65,7 +65,7 @@ pub async fn a_random_story_loses_and_doubles_nothing(mut bed: Bed) {
         }
     }
     for (mut lane, held) in lanes {
-        let finishes: Vec<Finish> = held.iter().map(|delivery| finish(delivery, Ending::Release)).collect();
+        let finishes: Vec<Finish> = held.iter().map(|delivery| finish(delivery, Ending::Return)).collect();
         let turn = lane.next().finish(finishes);
         lane.send(&turn).await;
     }
@@ -152,7 +152,7 @@ fn ending(rng: &mut Rng) -> Ending {
         6 => Ending::Bury { reason: BuryReason::Buried, error: None },
         7 => Ending::Park { task: "suite.task".to_owned() },
         8 => [Ending::Cancel { reason: "random".to_owned() }, Ending::Expire][rng.usize(..2)].clone(),
-        _ => Ending::Release,
+        _ => Ending::Return,
     }
 }
 

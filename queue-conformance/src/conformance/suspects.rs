@@ -62,7 +62,7 @@ async fn claim_beside(lane: &mut Lane, jobs: usize) -> (String, bool) {
     (groups(&answer.deliveries), answer.more)
 }
 
-/// Hundreds of groups whose turn comes first have suspects alone: whoever runs one gets the jobs of others, and is not told of more than it can get.
+/// Hundreds of groups that are served next have suspects alone: whoever runs one gets the jobs of others, and is not told of more than it can get.
 pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
     suspects(&bed, (0..250).map(|n| format!("a{n}"))).await;
     put(&bed, "z", 6).await;
@@ -132,9 +132,9 @@ pub async fn a_suspect_that_has_outlived_its_crash_is_suspected_no_more(bed: Bed
     // The first neighbour comes as the process still lives.
     let neighbour = put(&bed, "", 1).await.remove(0);
     assert_eq!(lane.claim(1).await.len(), 1);
-    bed.broker.extend(&[lane.beat(SHORT)]).await.remove(0).expect("the lane is known");
+    bed.broker.extend(&[lane.heartbeat(SHORT)]).await.remove(0).expect("the lane is known");
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (2, 0), "both may have done it");
+    assert_eq!((reclaimed.charged, reclaimed.returned), (2, 0), "both may have done it");
     let crashes = async |id: &JobId| bed.show(id).await.expect("it waits").crashes;
     assert_eq!((crashes(&old).await, crashes(&neighbour).await), (2, 1));
 }
@@ -148,7 +148,7 @@ pub async fn a_suspect_that_has_outlived_its_crash_goes_free_beside_another(bed:
     let young = lane.claim_one().await;
     assert!(ids.contains(&young.id));
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (1, 1));
+    assert_eq!((reclaimed.charged, reclaimed.returned), (1, 1));
     let crashes = async |id: &JobId| bed.show(id).await.expect("it waits").crashes;
     assert_eq!((crashes(&old.id).await, crashes(&young.id).await), (1, 2));
 }

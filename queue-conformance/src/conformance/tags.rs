@@ -100,7 +100,7 @@ pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
         (Ending::Cancel { reason: String::new() }, true),
         (Ending::Bury { reason: BuryReason::Buried, error: None }, true),
         (Ending::Nack { delay: LONG, error: String::new() }, true),
-        (Ending::Release, true),
+        (Ending::Return, true),
     ];
     for (at, (ending, stays)) in endings.into_iter().enumerate() {
         let value = at.to_string();
@@ -109,7 +109,7 @@ pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
         assert_eq!((held.id.clone(), found(&bed, "at", &value).await), (id.clone(), (vec![id.clone()], 1)));
         assert!(lane.end(&held, ending.clone()).await);
         assert_eq!(found(&bed, "at", &value).await, if stays { (vec![id.clone()], 1) } else { (vec![], 0) }, "{ending:?}");
-        if ending == Ending::Release {
+        if ending == Ending::Return {
             bed.broker.change(&bed.queue, Change::Delete, None, &[id]).await.unwrap();
             assert_eq!(found(&bed, "at", &value).await, (vec![], 0), "it was deleted");
         }

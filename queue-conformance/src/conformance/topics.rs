@@ -74,7 +74,7 @@ pub async fn a_step_over_large_events_passes_few_of_them(bed: Bed) {
     }
     let few = |entries: u64| (1..=2 * (MAX_BYTES / BYTES) as u64).contains(&entries);
     let look = Rewind::new(bed.queue.clone(), "billing", RewindStep::Look(Begin::Start.into()));
-    let Ok(Rewound::Mark { from, .. }) = bed.broker.rewind(&look).await else { panic!("it is found") };
+    let Ok(Rewound::Target { from, .. }) = bed.broker.rewind(&look).await else { panic!("it is found") };
     let last = bed.broker.read_topic(&bed.queue, None, 100).await.expect("it can be read").pop().expect("there are some").position;
     let count = Rewind::new(bed.queue.clone(), "billing", RewindStep::Count(from, last));
     let Ok(Rewound::Passed { entries, next: Some(_) }) = bed.broker.rewind(&count).await else { panic!("there are more") };

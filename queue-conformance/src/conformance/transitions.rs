@@ -208,7 +208,7 @@ pub async fn jobs_with_keys_and_groups_are_told_as_others(bed: Bed) {
     let ids = groups::put(&bed, "a", 2).await;
     let jobs = lane.claim(2).await;
     lane.ack(&jobs[..1]).await;
-    assert!(lane.end(&jobs[1], Ending::Release).await);
+    assert!(lane.end(&jobs[1], Ending::Return).await);
     assert_eq!(
         reader.stories(&bed, &[&ids[0], &ids[1]]).await,
         ["new>ready ready>active active>done", "new>ready ready>active active>ready"]

@@ -85,12 +85,12 @@ pub async fn claim_numbers_grow_with_every_delivery_of_a_job(bed: Bed) {
             let delivery = lane.claim_one().await;
             assert!(delivery.claim > last, "{} after {last}", delivery.claim);
             last = delivery.claim;
-            assert!(lane.end(&delivery, Ending::Release).await);
+            assert!(lane.end(&delivery, Ending::Return).await);
         }
     }
 }
 
-/// The claim number is half of the tag.
+/// The claim number is half of the receipt.
 pub async fn a_finish_with_another_claim_number_is_stale(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -124,7 +124,7 @@ pub async fn a_second_finish_is_stale_whatever_the_first_was(bed: Bed) {
         let delivery = lane.claim_one().await;
         assert!(lane.end(&delivery, ending).await);
         let before = bed.show(&delivery.id).await.map(|record| record.state);
-        for ending in [ack(), nack(Duration::ZERO), Ending::Release, Ending::Void] {
+        for ending in [ack(), nack(Duration::ZERO), Ending::Return, Ending::Void] {
             assert!(!lane.end(&delivery, ending).await);
         }
         assert_eq!(bed.state(&delivery.id).await, before);
@@ -136,7 +136,7 @@ pub async fn an_old_delivery_of_the_same_lane_is_stale(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
     let old = lane.claim_one().await;
-    assert!(lane.end(&old, Ending::Release).await);
+    assert!(lane.end(&old, Ending::Return).await);
     let new = lane.claim_one().await;
     assert!(!lane.end(&old, ack()).await);
     assert_eq!(bed.state(&new.id).await, Some(JobState::Active));
@@ -162,7 +162,7 @@ pub async fn finishes_come_before_the_claim(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    let turn = lane.next().finish(vec![finish(&delivery, Ending::Release)]).claim(1);
+    let turn = lane.next().finish(vec![finish(&delivery, Ending::Return)]).claim(1);
     let again = lane.send(&turn).await.deliveries;
     assert_eq!(again.len(), 1);
     assert!(again[0].id == delivery.id && again[0].claim > delivery.claim);
@@ -209,12 +209,12 @@ pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
     assert!(other.end(&delivery, nack(LONG)).await);
     let void = lane.send(&turn).await.deliveries.into_iter().find(|delivery| delivery.void).expect("it is void");
     assert_eq!((void.attempts, void.crashes, void.snoozes, void.odd), (0, 0, 0, false));
-    assert!(!lane.end(&void, Ending::Void).await, "its tag no longer stands");
+    assert!(!lane.end(&void, Ending::Void).await, "its receipt no longer stands");
     assert_eq!(bed.state(&first[0].id).await, Some(JobState::Retry));
 }
 
-/// A void answer that was wrong costs nothing: the job is released.
-pub async fn a_void_answer_whose_tag_stands_is_a_release(bed: Bed) {
+/// A void answer that was wrong costs nothing: the job is returned.
+pub async fn a_void_answer_whose_receipt_stands_is_a_return(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;

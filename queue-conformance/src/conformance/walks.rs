@@ -33,7 +33,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn met(bed: &Bed, states: &[JobState], behind: usize, changes: impl AsyncFnOnce()) -> BTreeSet<JobId> {
     let (mut met, mut after, mut changes) = (BTreeSet::new(), None, Some(changes));
     for _ in 0..5_000 {
-        let found = bed.broker.scan(&Scan::new(&bed.queue, states, 1).meeting_movers().after(after)).await.expect("a page can be read");
+        let found = bed.broker.scan(&Scan::new(&bed.queue, states, 1).including_moved().after(after)).await.expect("a page can be read");
         met.extend(found.jobs.into_iter().map(|job| job.id));
         after = found.next;
         if after.is_none() {
@@ -376,7 +376,7 @@ pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
         bed.put_job(job).await;
     }
     let in_order = Scan::new(&bed.queue, &[JobState::Ready], 500);
-    for request in [in_order.clone(), in_order.clone().meeting_movers(), in_order.tagged("size", "large")] {
+    for request in [in_order.clone(), in_order.clone().including_moved(), in_order.tagged("size", "large")] {
         let (mut seen, mut place, mut steps) = (BTreeSet::new(), None, 0);
         loop {
             let found = bed.broker.scan(&request.clone().after(place)).await.unwrap();

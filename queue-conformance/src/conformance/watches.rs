@@ -161,7 +161,7 @@ pub async fn a_watched_job_is_kept_for_who_waits(bed: Bed) {
     assert_eq!((of(&ids[0]).await, bed.depth(JobState::Done).await), (None, 0));
 }
 
-/// Workers hear that a job was cancelled while it ran: its worker has to beat.
+/// Workers hear that a job was cancelled while it ran: its worker has to heartbeat.
 pub async fn workers_hear_of_a_job_that_is_cancelled_while_it_runs(bed: Bed) {
     let mut hints = bed.broker.watch_hints(&bed.queue);
     let mut lane = bed.lane().await;

@@ -128,15 +128,15 @@ pub async fn a_worker_with_many_tasks_is_listed_with_their_number(bed: Bed) {
     assert_eq!(worker.tasks, tasks[..TASKS_MAX]);
 }
 
-/// A beat and a turn say nothing of the worker, but that it was heard of.
-pub async fn a_beat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
+/// A heartbeat and a turn say nothing of the worker, but that it was heard of.
+pub async fn a_heartbeat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
     let mut lane = bed.lane().await;
     wait_for_another_time(&bed).await;
     let old = eventually("the lease has an age", async || {
         workers(&bed).await.pop().filter(|worker| worker.lease_age >= Duration::from_millis(20))
     })
     .await;
-    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     let young = workers(&bed).await.remove(0);
     assert_eq!((young.since, young.lanes), (old.since, 1));
     assert!(young.lease_age < old.lease_age + Duration::from_secs(5) && young.lease_left > LONG - Duration::from_secs(5), "{young:?}");
@@ -144,7 +144,7 @@ pub async fn a_beat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
     assert_eq!(workers(&bed).await.remove(0).since, old.since);
 }
 
-/// A beat of one lane says what its worker uses. It stands until another says so; other beats and turns change nothing of it.
+/// A heartbeat of one lane says what its worker uses. It stands until another says so; other heartbeats and turns change nothing of it.
 pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
@@ -157,18 +157,18 @@ pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     };
     assert_eq!(load().await, None, "it has said nothing yet");
     let said = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_250));
-    assert!(bed.broker.extend(&[lane.beat(LONG).saying(said), stranger.beat(LONG)]).await.iter().all(Result::is_ok));
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG).saying(said), stranger.heartbeat(LONG)]).await.iter().all(Result::is_ok));
     let what = |load: WorkerLoad| (load.memory, load.cpu_millis, load.busy, load.slots);
     let told = load().await.expect("it has said so");
     assert!(told.age < Duration::from_secs(60), "{told:?}");
     assert_eq!(what(told), what(said));
     wait_for_another_time(&bed).await;
     lane.claim(0).await;
-    assert!(bed.broker.extend(&[lane.beat(LONG), other.beat(LONG)]).await.iter().all(Result::is_ok));
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG), other.heartbeat(LONG)]).await.iter().all(Result::is_ok));
     let older = load().await.expect("it stands");
     assert!(older.age > Duration::ZERO && what(older) == what(said), "{older:?}");
     // Through another lane, and with less that is known.
-    assert!(bed.broker.extend(&[other.beat(LONG).saying(WorkerLoad::new(0, 64))]).await[0].is_ok());
+    assert!(bed.broker.extend(&[other.heartbeat(LONG).saying(WorkerLoad::new(0, 64))]).await[0].is_ok());
     let told = load().await.expect("it has said so again");
     assert_eq!(what(told), (None, None, 0, 64));
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
@@ -179,13 +179,13 @@ pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
     let process = ProcessId::random();
     let first = bed.lane_saying(process, SHORT, info("v42")).await;
     let second = bed.lane_saying(process, SHORT, info("v42")).await;
-    let beat = |lane: &Lane| lane.beat(SHORT).saying(WorkerLoad::new(1, 2));
-    assert!(bed.broker.extend(&[beat(&first)]).await[0].is_ok());
+    let heartbeat = |lane: &Lane| lane.heartbeat(SHORT).saying(WorkerLoad::new(1, 2));
+    assert!(bed.broker.extend(&[heartbeat(&first)]).await[0].is_ok());
     bed.fence(&[&first]).await;
     assert!(workers(&bed).await[0].load.is_some(), "it has another lane");
     bed.fence(&[&second]).await;
     for lane in [&first, &second] {
-        assert!(matches!(bed.broker.extend(&[beat(lane)]).await[0], Err(Error::Forgotten(_))));
+        assert!(matches!(bed.broker.extend(&[heartbeat(lane)]).await[0], Err(Error::Forgotten(_))));
     }
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
     let _again = bed.lane_saying(process, LONG, info("v42")).await;
@@ -199,14 +199,15 @@ async fn ask(bed: &Bed, process: ProcessId, number: u64, mode: WorkerMode) -> Wo
     bed.broker.ask_worker(&request).await.expect("a worker can be asked")
 }
 
-/// A beat that says what a worker uses, and what it hears.
+/// A heartbeat that says what a worker uses, and what it hears.
 async fn hears(bed: &Bed, lane: &Lane, heard: u64) -> Option<WorkerAsk> {
-    let beat = lane.beat(LONG).saying(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
-    bed.broker.extend(&[beat]).await.remove(0).expect("the lease is renewed").asked
+    let heartbeat = lane.heartbeat(LONG).saying(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
+    bed.broker.extend(&[heartbeat]).await.remove(0).expect("the lease is renewed").asked
 }
 
-/// What a worker is asked comes with the answer to each beat that says what it uses, and with no other.
-pub async fn a_worker_hears_what_it_is_asked_with_its_next_beat(bed: Bed) {
+/// What a worker is asked comes with the answer to each heartbeat that says what it uses, and with
+/// no other.
+pub async fn a_worker_hears_what_it_is_asked_with_its_next_heartbeat(bed: Bed) {
     let (process, other) = (ProcessId::random(), ProcessId::random());
     let lane = bed.lane_saying(process, LONG, info("v42")).await;
     let stranger = bed.lane_saying(other, LONG, info("v42")).await;
@@ -216,12 +217,19 @@ pub async fn a_worker_hears_what_it_is_asked_with_its_next_beat(bed: Bed) {
     let asked = Some(WorkerAsk::new(1, WorkerMode::Quiet, "ada"));
     let of = async |id| workers(&bed).await.into_iter().find(|worker| worker.id == id).expect("it is listed");
     let worker = of(process).await;
-    assert_eq!((worker.asked.as_ref(), worker.unheard(), worker.speaks_in.as_deref()), (asked.as_ref(), asked.as_ref(), Some(&*bed.queue)));
-    assert_eq!(bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap().asked, None, "this beat does not speak for the worker");
+    assert_eq!(
+        (worker.asked.as_ref(), worker.unconfirmed_request(), worker.speaks_in.as_deref()),
+        (asked.as_ref(), asked.as_ref(), Some(&*bed.queue))
+    );
+    assert_eq!(
+        bed.broker.extend(&[lane.heartbeat(LONG)]).await.remove(0).unwrap().asked,
+        None,
+        "this heartbeat does not speak for the worker"
+    );
     assert_eq!((hears(&bed, &stranger, 0).await, hears(&bed, &lane, 0).await), (None, asked.clone()));
     assert_eq!(hears(&bed, &lane, 1).await, asked, "it comes each time, and counts once");
     let worker = of(process).await;
-    assert_eq!((worker.mode(), worker.unheard(), worker.asked.as_ref()), (WorkerMode::Quiet, None, asked.as_ref()));
+    assert_eq!((worker.mode(), worker.unconfirmed_request(), worker.asked.as_ref()), (WorkerMode::Quiet, None, asked.as_ref()));
     assert_eq!(of(other).await.asked, None);
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
 }
@@ -253,7 +261,7 @@ pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
 pub async fn a_request_goes_with_its_worker(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, SHORT, info("v42")).await;
-    assert!(bed.broker.extend(&[lane.beat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
     assert_eq!(ask(&bed, process, 1, WorkerMode::Stopping).await, WorkerAsked::Stored);
     bed.fence(&[&lane]).await;
     assert_eq!(ask(&bed, process, 2, WorkerMode::Stopping).await, WorkerAsked::Absent);
@@ -278,7 +286,7 @@ pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
     let other = bed.lane_saying(process, LONG, info("v42")).await;
     let load = WorkerLoad::new(0, 64).working(WorkerMode::Stopping, 1);
-    assert!(bed.broker.extend(&[other.beat(Duration::ZERO).saying(load)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[other.heartbeat(Duration::ZERO).saying(load)]).await[0].is_ok());
     lane.send(&Turn::new(bed.queue.clone(), lane.name.clone(), lane.answered + 1, Duration::ZERO)).await;
     let worker = workers(&bed).await.remove(0);
     assert_eq!((worker.lanes, worker.mode(), worker.lease_left), (2, WorkerMode::Stopping, Duration::ZERO));
@@ -319,7 +327,7 @@ pub async fn a_worker_that_registers_again_is_listed_again(bed: Bed) {
     assert_eq!(ids(&bed).await, []);
     lane.lease = LONG;
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
-    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))));
+    assert!(matches!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0], Err(Error::Forgotten(_))));
     assert_eq!(ids(&bed).await, [], "what comes of a fenced lane makes no worker");
     wait_for_another_time(&bed).await;
     let _again: Lane = bed.lane_saying(process, LONG, info("v42")).await;

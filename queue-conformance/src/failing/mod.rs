@@ -31,7 +31,7 @@ pub enum Fault {
     ReplyLost,
     /// The broker has no room: [`Error::BrokerFull`].
     Full,
-    /// The broker has forgotten the lane whose turn or beat it is: [`Error::Forgotten`]. Its jobs stay active there.
+    /// The broker has forgotten the lane whose turn or heartbeat it is: [`Error::Forgotten`]. Its jobs stay active there.
     Forgotten,
     /// It panics, if it is one of those with which a worker keeps a queue in order.
     Panic,

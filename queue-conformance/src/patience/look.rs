@@ -72,15 +72,15 @@ async fn one(broker: &DynBroker, inspector: &Inspector, queue: &str, text: &mut 
 
 fn job(record: &JobRecord, text: &mut String) {
     let _ = write!(text, "  job {} {}", record.address.id, record.state);
-    if let Some(tag) = &record.tag {
-        let _ = write!(text, ", tag {tag}");
+    if let Some(receipt) = &record.receipt {
+        let _ = write!(text, ", receipt {receipt}");
     }
     for (name, count) in [
         ("failures", record.failures),
         ("crashes", record.crashes),
         ("snoozes", record.snoozes),
         ("rate limited", record.rate_limited),
-        ("releases", record.releases),
+        ("returns", record.returns),
     ] {
         if count > 0 {
             let _ = write!(text, ", {name} {count}");

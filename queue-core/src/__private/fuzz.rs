@@ -175,7 +175,7 @@ pub fn names(bytes: &[u8]) {
 
 /// Records of workers. One that is damaged hides no worker.
 pub fn workers(bytes: &[u8]) {
-    let lane = LaneLease { process: "0123456789abcdef".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
+    let lane = LaneLease { process: "0123456789abcdef".to_owned(), deadline_ms: 31_000, lease_ms: 30_000 };
     let found = WorkerRecord::of_lanes("mail", 1_000, [lane], |_| StoredWorker {
         record: Some(bytes.to_vec()),
         load: Some(bytes.to_vec()),

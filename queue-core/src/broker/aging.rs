@@ -97,7 +97,7 @@ impl AgingRecord {
     }
 
     /// For brokers: the interval that holds, of the form in storage.
-    pub fn every_in(bytes: &[u8]) -> Option<Duration> {
+    pub fn effective_interval(bytes: &[u8]) -> Option<Duration> {
         let digits = bytes.split(|byte| *byte == b':').next().unwrap_or_default();
         let ms: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
         (ms > 0).then(|| Duration::from_millis(ms).min(LONGEST_AGING))
@@ -177,10 +177,10 @@ mod tests {
         record.say("v1", seconds(1), &live(&["v1"]), 40);
         assert_eq!(record.every(), Some(seconds(1)));
         record.set(Aging::Off).unwrap();
-        assert_eq!((record.every(), AgingRecord::every_in(&record.encode())), (None, None));
+        assert_eq!((record.every(), AgingRecord::effective_interval(&record.encode())), (None, None));
         record.set(Aging::Every(seconds(9))).unwrap();
         assert_eq!(AgingRecord::decode(&record.encode()).unwrap(), record);
-        assert_eq!(AgingRecord::every_in(&record.encode()), Some(seconds(9)));
+        assert_eq!(AgingRecord::effective_interval(&record.encode()), Some(seconds(9)));
         record.set(Aging::AsDeclared).unwrap();
         assert_eq!(record.every(), Some(seconds(1)));
         assert!(record.set(Aging::Every(Duration::ZERO)).unwrap_err().to_string().contains("aging `0s` must be at least 1 ms"));

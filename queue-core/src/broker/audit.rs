@@ -48,11 +48,11 @@ pub enum DamageKind {
     LineLeaked,
     /// A group has a job that may start, and is not among those that are served; or it is, and has none. A
     /// [thorough](Audit::thorough) audit finds it. Repair: it is where it belongs.
-    GroupOutOfTurn,
+    GroupIndexWrong,
     /// Jobs wait for a limit that has room, but no claim will examine them; or the index lists jobs
     /// that do not wait. Of some a [thorough](Audit::thorough) audit finds it. Repair: the next
     /// claim examines them.
-    LimitOutOfTurn,
+    LimitIndexWrong,
     /// The index of tags has a tag of a job that is not there, or that does not have it; the latter a [thorough](Audit::thorough) audit finds. Repair: the entry
     /// is removed.
     TagLeaked,
@@ -87,8 +87,8 @@ impl DamageKind {
             DamageKind::SlotLeaked => "slot of a group or a limit without its job",
             DamageKind::SlotMissing => "running job without the slot of its group or limit",
             DamageKind::LineLeaked => "line of a group held by no job",
-            DamageKind::GroupOutOfTurn => "group out of turn",
-            DamageKind::LimitOutOfTurn => "limit out of turn",
+            DamageKind::GroupIndexWrong => "group index wrong",
+            DamageKind::LimitIndexWrong => "limit index wrong",
             DamageKind::TagLeaked => "tag in the index without its job",
             DamageKind::TagMissing => "job with a tag that is not in the index",
             DamageKind::FeatureUnnoted => "feature without its bit",

@@ -130,16 +130,16 @@ pub struct StoredJob {
     pub snoozes: u32,
     /// How often a service that it calls has had enough.
     pub rate_limited: u32,
-    /// How often a run of it was stopped because its worker stopped: it was released, uncharged.
-    pub releases: u32,
-    /// When it was last released so, in broker milliseconds since 1970.
-    pub released_ms: Option<i64>,
+    /// How often a run of it was stopped because its worker stopped: it was returned, uncharged.
+    pub returns: u32,
+    /// When it was last returned so, in broker milliseconds since 1970.
+    pub returned_ms: Option<i64>,
     /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
     /// When it rises by one priority, while it is `ready` in a queue with aging and may rise, in broker milliseconds since 1970.
     pub rises_ms: Option<i64>,
-    /// Its tag while `active`: the lane and the claim number.
-    pub tag: Option<String>,
+    /// Its receipt while `active`: the lane and the claim number.
+    pub receipt: Option<String>,
     /// Its last failures, oldest first.
     pub failures: Vec<Failure>,
     /// Why it is dead.
@@ -179,11 +179,11 @@ impl StoredJob {
             crashes: 0,
             snoozes: 0,
             rate_limited: 0,
-            releases: 0,
-            released_ms: None,
+            returns: 0,
+            returned_ms: None,
             at_ms: None,
             rises_ms: None,
-            tag: None,
+            receipt: None,
             failures: Vec::new(),
             reason: None,
             result: None,

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{PartyName, WorkerAsk, WorkerLoad};
 use crate::address::JobId;
 
-/// A beat of one lane: renews its lease.
+/// A heartbeat of one lane: renews its lease.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Extend {
@@ -16,7 +16,7 @@ pub struct Extend {
     pub lane: PartyName,
     /// Its last answered turn, 0 before the first.
     pub answered: u64,
-    /// The lease ends this long after the broker has handled the beat.
+    /// The lease ends this long after the broker has handled the heartbeat.
     pub lease: Duration,
     /// The load of its worker. The broker stores it in place of the previous one, until the
     /// worker's last lane in this queue leaves.
@@ -27,7 +27,7 @@ pub struct Extend {
 }
 
 impl Extend {
-    /// A beat that lets the lease end after `lease` from now.
+    /// A heartbeat that lets the lease end after `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
         Extend { queue: queue.into(), lane, answered, lease, load: None, leaving: false }
     }
@@ -47,14 +47,14 @@ impl Extend {
     }
 }
 
-/// The answer to a beat.
+/// The answer to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extended {
     /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
     /// The latest request to the worker, for a heartbeat that [carries its load](Extend::saying).
-    /// It comes with every such beat.
+    /// It comes with every such heartbeat.
     pub asked: Option<WorkerAsk>,
 }
 
@@ -85,13 +85,13 @@ pub struct OverdueLane {
 ///
 /// The broker's clock has been put back since the lane's last request, or another server with a
 /// slower clock has taken over. That clock cannot show whether the lane is alive. The lane is dead
-/// if its deadline does not change for its `term` by the reclaimer's own clock.
+/// if its deadline does not change for its `duration` by the reclaimer's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The lane and its deadline.
     pub lane: OverdueLane,
     /// The length of its lease, as registered.
-    pub term: Duration,
+    pub duration: Duration,
 }
 
 /// The overdue lanes of a queue: the reclaimer's first check.
@@ -164,7 +164,7 @@ impl CrashRule {
 #[non_exhaustive]
 pub struct Reclaimed {
     /// How many jobs were returned to `ready`, uncharged.
-    pub released: usize,
+    pub returned: usize,
     /// How many jobs were charged with a crash and moved to `retry`.
     pub charged: usize,
     /// The jobs that were buried as `crashed`.
@@ -176,6 +176,6 @@ pub struct Reclaimed {
 impl Reclaimed {
     /// How many jobs no longer belong to a fenced lane.
     pub fn moved(&self) -> usize {
-        self.released + self.charged + self.buried.len()
+        self.returned + self.charged + self.buried.len()
     }
 }

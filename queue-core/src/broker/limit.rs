@@ -24,7 +24,7 @@ pub const CLAIM_STEPS: usize = 4000;
 
 /// The number of kinds of jobs that are counted as waiting for a limit. Jobs of one kind have the
 /// same group, priority and keys.
-pub const KINDS_COUNTED: usize = 1000;
+pub const CHAINS_COUNTED: usize = 1000;
 
 /// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
 pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
@@ -130,7 +130,7 @@ impl LimitRecord {
     }
 
     /// For brokers: what holds, of the form in storage.
-    pub fn rule_in(bytes: &[u8]) -> LimitRule {
+    pub fn effective_rule(bytes: &[u8]) -> LimitRule {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         std::str::from_utf8(text).map(LimitRule::of_stored).unwrap_or_default()
     }
@@ -190,7 +190,7 @@ pub struct StoredLimit {
     pub stored: Vec<u8>,
     /// How many slots of it are held: one for each job that runs.
     pub held: u64,
-    /// How many jobs wait for a slot of it, of at most [`KINDS_COUNTED`] kinds that differ in group, priority or keys.
+    /// How many jobs wait for a slot of it, of at most [`CHAINS_COUNTED`] kinds that differ in group, priority or keys.
     pub full: u64,
     /// How many jobs wait for its rate, of as many kinds.
     pub rated: u64,
@@ -242,7 +242,7 @@ pub struct StoredLimitKey {
     pub held: u64,
     /// The first jobs that hold one, at most [`HOLDERS_NAMED`](super::HOLDERS_NAMED).
     pub holders: Vec<JobId>,
-    /// How many jobs wait for it, of at most [`KINDS_COUNTED`] kinds.
+    /// How many jobs wait for it, of at most [`CHAINS_COUNTED`] kinds.
     pub waiting: u64,
     /// A job that waits for it.
     pub next: Option<JobId>,
@@ -287,7 +287,7 @@ mod tests {
         record.set_to(Some(of(9)));
         assert_eq!((record.rule(), record.declared()), (of(9), Some(of(1))));
         assert_eq!(LimitRecord::decode(&record.encode()).unwrap(), record);
-        assert_eq!(LimitRecord::rule_in(&record.encode()), of(9));
+        assert_eq!(LimitRecord::effective_rule(&record.encode()), of(9));
         record.set_to(None);
         assert_eq!(record.rule(), of(1));
         record.forget_declared();

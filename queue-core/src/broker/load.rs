@@ -21,8 +21,8 @@ const VERSION: u64 = 1;
 pub struct WorkerLoad {
     /// Resident memory of its process, in bytes. `None` if its system does not report it.
     pub memory: Option<u64>,
-    /// CPU time that its process has used since the beat before, in thousandths of one core: 1,500
-    /// is one core and a half. `None` if its system does not report it, or before the second
+    /// CPU time that its process has used since the heartbeat before, in thousandths of one core:
+    /// 1,500 is one core and a half. `None` if its system does not report it, or before the second
     /// heartbeat.
     #[serde(rename = "cpu", serialize_with = "cores")]
     pub cpu_millis: Option<u64>,

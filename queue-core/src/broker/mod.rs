@@ -11,8 +11,8 @@
 //!
 //! The field `lane` of a request names one *lane*: a worker's registration with one queue. A lane that
 //! [registers](Broker::register) gets a name that was never used before, an entry at the broker, and a **lease**. Every
-//! [turn](Broker::turn) and every [beat](Broker::extend) renews the lease. A turn hands in endings and claims new jobs. Each claim
-//! stores a **tag** with its jobs: the lane's name and a claim number that only grows. An ending counts only while the stored tag
+//! [turn](Broker::turn) and every [heartbeat](Broker::extend) renews the lease. A turn hands in endings and claims new jobs. Each claim
+//! stores a **receipt** with its jobs: the lane's name and a claim number that only grows. An ending counts only while the stored receipt
 //! equals the delivery's, byte for byte. When a lease is over, a reclaimer [fences](Broker::fence) the lane: the broker answers
 //! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer [takes back](Broker::reclaim) the
 //! lane's jobs.
@@ -47,7 +47,7 @@ mod operation;
 mod outbox;
 mod party;
 mod pause;
-mod remark;
+mod progress;
 mod rewind;
 mod scan;
 mod schedule;
@@ -83,7 +83,7 @@ pub use self::{
     outbox::*,
     party::*,
     pause::*,
-    remark::*,
+    progress::*,
     rewind::*,
     scan::*,
     schedule::*,

@@ -19,7 +19,7 @@ use crate::{
 pub enum Party {
     /// A lane of a worker.
     Lane {
-        /// The term: the length of its lease. Turns and beats of the lane must not ask for more.
+        /// The lease duration. Turns and heartbeats of the lane must not ask for more.
         lease: Duration,
         /// The record of its worker. The broker stores it with the first lane of the worker in this
         /// queue.

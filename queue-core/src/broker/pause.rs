@@ -121,7 +121,7 @@ impl Pausing {
     }
 
     /// For brokers: of a group whose job has ended with [`Ending::RateLimited`](super::Ending::RateLimited).
-    pub fn had_enough() -> Self {
+    pub fn after_rate_limit() -> Self {
         Pausing::new().because("a service that a job of the group calls has had enough")
     }
 
@@ -340,7 +340,7 @@ impl Pauses {
     }
 
     /// What is paused and has not ended by the broker's clock.
-    pub fn that_last(self) -> impl Iterator<Item = StoredPause> {
+    pub fn unexpired(self) -> impl Iterator<Item = StoredPause> {
         self.pauses.into_iter().filter(move |stored| !stored.pause.is_over_at(self.now_ms))
     }
 }

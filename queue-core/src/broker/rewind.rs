@@ -16,24 +16,24 @@ use crate::{
 
 /// Where a subscription begins again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum RewindTarget {
     /// Where a new one could begin: at the oldest event, the next one, or a time.
     At(Begin),
     /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic) gives it.
     Event(String),
 }
 
-impl From<Begin> for Mark {
+impl From<Begin> for RewindTarget {
     fn from(begin: Begin) -> Self {
-        Mark::At(begin)
+        RewindTarget::At(begin)
     }
 }
 
-impl std::fmt::Display for Mark {
+impl std::fmt::Display for RewindTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Mark::At(begin) => f.write_str(&begin.stored()),
-            Mark::Event(position) => f.write_str(position),
+            RewindTarget::At(begin) => f.write_str(&begin.stored()),
+            RewindTarget::Event(position) => f.write_str(position),
         }
     }
 }
@@ -53,12 +53,12 @@ pub struct Rewind {
 /// What a step of a rewind does. A token is a name of this rewind that no other has: letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewindStep {
-    /// Finds the mark, and changes nothing.
-    Look(Mark),
-    /// Sets the cursor to the mark: from now on the subscription reads nothing. A rewind that is under way is taken over.
+    /// Finds the target, and changes nothing.
+    Look(RewindTarget),
+    /// Sets the cursor to the target: from now on the subscription reads nothing. A rewind that is under way is taken over.
     Begin {
         /// Where the subscription begins again.
-        mark: Mark,
+        target: RewindTarget,
         /// Of the rewind.
         token: String,
         /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another one, this step is late, or another rewind has
@@ -116,13 +116,14 @@ pub enum Rewound {
     Nobody,
     /// Another rewind of it has taken over, or the step came after the end of its rewind.
     Other,
-    /// Where it begins, and the cursor that there was; `is_short`: entries of the mark are gone, or may be.
-    Mark {
+    /// Where it begins, and the cursor that there was; `is_short`: entries of the target are gone,
+    /// or may be.
+    Target {
         /// The position of the entry before the first.
         from: String,
         /// The cursor that there was.
         upto: String,
-        /// Whether the mark lies before the oldest entry, and some are gone.
+        /// Whether the target lies before the oldest entry, and some are gone.
         is_short: bool,
         /// The token of the rewind that is under way, or of the last one; empty if there was none.
         token: String,

@@ -40,13 +40,13 @@ pub struct Scan {
     pub states: Vec<JobState>,
     /// The [`next`](Scanned::next) of the step before; `None` for the first step.
     pub after: Option<Vec<u8>>,
-    /// How many places it looks at: 1 to 500. A step that [goes through all](Self::goes_through_all) jobs may look at some more, as many as the broker has in one piece; one whose jobs
+    /// How many places it looks at: 1 to 500. A step that [goes through all](Self::scans_whole_queue) jobs may look at some more, as many as the broker has in one piece; one whose jobs
     /// have a mebibyte ends before.
     pub limit: usize,
     /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the order of their ids.
     pub tag: Option<(String, String)>,
-    /// Whether it meets the jobs that move as well: see [`meeting_movers`](Self::meeting_movers).
-    pub meets_movers: bool,
+    /// Whether it meets the jobs that move as well: see [`including_moved`](Self::including_moved).
+    pub includes_moved: bool,
     /// With a tag: whether the first step returns the number of jobs with it.
     pub counts: bool,
 }
@@ -54,7 +54,7 @@ pub struct Scan {
 impl Scan {
     /// The first step.
     pub fn new(queue: &str, states: &[JobState], limit: usize) -> Self {
-        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None, meets_movers: false, counts: true }
+        Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None, includes_moved: false, counts: true }
     }
 
     /// The step behind another one.
@@ -67,15 +67,15 @@ impl Scan {
     /// It also finds a job that goes meanwhile from one of the states to another, or to another place of its state, unless the job has failed or ended since the scan began. The order is
     /// then one that no move of a job changes, and a job may be found twice. A scan by a tag is always such a scan.
     #[must_use]
-    pub fn meeting_movers(mut self) -> Self {
-        self.meets_movers = true;
+    pub fn including_moved(mut self) -> Self {
+        self.includes_moved = true;
         self
     }
 
     /// For brokers: whether it has to go through all jobs of the queue. A scan by state would miss
     /// a job that moves from a state not yet scanned to one already scanned.
-    pub fn goes_through_all(&self) -> bool {
-        self.tag.is_none() && self.meets_movers && goes_through_all(&self.states)
+    pub fn scans_whole_queue(&self) -> bool {
+        self.tag.is_none() && self.includes_moved && scans_whole_queue(&self.states)
     }
 
     /// Does not count the jobs that have the tag: a broker may read all of their entries for that.
@@ -95,7 +95,7 @@ impl Scan {
 
 /// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: a job that comes to `retry`
 /// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
-pub(crate) fn goes_through_all(states: &[JobState]) -> bool {
+pub(crate) fn scans_whole_queue(states: &[JobState]) -> bool {
     let mut places = states.iter().filter(|state| !state.is_final());
     let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);
     states.contains(&JobState::Ready) || places.clone().count() > 1 && !places.all(|state| are_due(&state))
@@ -113,10 +113,10 @@ pub struct Scanned {
     /// go.
     pub next: Option<Vec<u8>>,
     /// The position after each of the jobs. A broker may leave it empty for a scan that [meets the
-    /// jobs that move](Scan::meeting_movers), whose order may have no place of a single job.
+    /// jobs that move](Scan::including_moved), whose order may have no place of a single job.
     pub places: Vec<Vec<u8>>,
     /// How many jobs were examined: those of all states if the scan [goes through
-    /// all](Scan::goes_through_all), by a tag those that have it, and otherwise those in the
+    /// all](Scan::scans_whole_queue), by a tag those that have it, and otherwise those in the
     /// states.
     pub looked: u64,
     /// How many jobs were read, including those in other states, if they are more than were
@@ -136,7 +136,7 @@ impl Scanned {
 
     /// A step of a scan that has also examined other jobs.
     #[must_use]
-    pub fn looked_at(mut self, jobs: u64) -> Self {
+    pub fn with_examined(mut self, jobs: u64) -> Self {
         self.looked = jobs;
         self
     }
@@ -159,14 +159,17 @@ mod tests {
     #[test]
     fn a_scan_goes_through_all_where_jobs_may_come_to_a_place_behind_it() {
         use JobState::{Active, Cancelled, Dead, Held, Parked, Ready, Retry, Scheduled};
-        let through_all = |states: &[JobState]| Scan::new("q", states, 1).meeting_movers().goes_through_all();
+        let through_all = |states: &[JobState]| Scan::new("q", states, 1).including_moved().scans_whole_queue();
         for states in [&[Ready][..], &[Dead, Ready], &[Active, Scheduled], &[Retry, Active], &[Held, Parked], &[Scheduled, Parked]] {
             assert!(through_all(states), "{states:?}");
         }
         for states in [&[][..], &[Scheduled, Retry], &[Active], &[Held, Dead], &[Dead, Cancelled, Retry]] {
             assert!(!through_all(states), "{states:?}");
         }
-        assert!(!Scan::new("q", &[Ready], 1).goes_through_all(), "without those that move each place is read by itself");
-        assert!(!Scan::new("q", &[Ready], 1).meeting_movers().tagged("order", "17").goes_through_all(), "the index of tags has no places");
+        assert!(!Scan::new("q", &[Ready], 1).scans_whole_queue(), "without those that move each place is read by itself");
+        assert!(
+            !Scan::new("q", &[Ready], 1).including_moved().tagged("order", "17").scans_whole_queue(),
+            "the index of tags has no places"
+        );
     }
 }

@@ -44,7 +44,7 @@ pub struct Line {
     /// The maximum number of jobs of this line that start before it, unless jobs with precedence
     /// arrive. Suspects are a line of their own.
     pub ahead: u64,
-    /// How many other groups take turns with this line. Plain jobs are one group.
+    /// How many other groups share the queue with this line. Plain jobs are one group.
     pub groups: u64,
     /// What its group is allowed, if it has one.
     pub group: Option<GroupLine>,

@@ -178,7 +178,7 @@ pub enum Counter {
     /// Of the reclaimed jobs, those whose process was alive: the broker had forgotten its lane.
     Forgotten,
     /// Jobs that a stopping worker gave back.
-    Released,
+    Returned,
     /// Dead jobs that a person let run again.
     Requeued,
     /// Repairs of damage that another program did.
@@ -201,7 +201,7 @@ impl Counter {
         Counter::Reclaimed,
         Counter::Crashed,
         Counter::Forgotten,
-        Counter::Released,
+        Counter::Returned,
         Counter::Requeued,
         Counter::Repaired,
         Counter::DeadEvicted,
@@ -221,7 +221,7 @@ impl Counter {
             Counter::Reclaimed => "reclaimed",
             Counter::Crashed => "crashed",
             Counter::Forgotten => "forgotten",
-            Counter::Released => "released",
+            Counter::Returned => "returned",
             Counter::Requeued => "requeued",
             Counter::Repaired => "repaired",
             Counter::DeadEvicted => "dead_evicted",

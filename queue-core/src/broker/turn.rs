@@ -78,7 +78,7 @@ impl Turn {
 pub struct Finish {
     /// The job.
     pub id: JobId,
-    /// The delivery's claim number; with the lane's name it is the tag.
+    /// The delivery's claim number; with the lane's name it is the receipt.
     pub claim: u64,
     /// The size of its envelope in bytes, for the queue's limit of kept jobs. Only the ending of a kept job needs it.
     pub size: usize,
@@ -155,9 +155,9 @@ pub enum Ending {
     },
     /// The job's time to start has passed: → `expired`.
     Expire,
-    /// The lane gives the job back without a run (*release*): → the head of `ready`. Charges nothing, and gives back
+    /// The lane gives the job back without a run (*return*): → the head of `ready`. Charges nothing, and gives back
     /// what the claim has used of a rate.
-    Release,
+    Return,
     /// The same after a run that was told to stop and had begun. What the job has used of a rate stays used.
     Stopped {
         /// Whether its worker stops: this is counted with the job.
@@ -184,14 +184,14 @@ pub enum Ending {
         /// How long after the first failure the job is buried.
         within: Duration,
     },
-    /// The ending of a delivery that was cancelled while the lane held it. If the tag still stands, it counts as a release.
+    /// The ending of a delivery that was cancelled while the lane held it. If the receipt still stands, it counts as a return.
     Void,
 }
 
 impl Ending {
     /// For brokers: whether it ends a run that has begun. If not, what the claim has used of rates is given back.
     pub fn has_started(&self) -> bool {
-        !matches!(self, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. })
+        !matches!(self, Ending::Return | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. })
     }
 }
 

@@ -9,7 +9,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use super::{
-    history::{FailureKind, History, HistorySpan, Report},
+    history::{FailurePattern, History, HistorySpan, Report},
     wrapper::contract,
     *,
 };
@@ -63,7 +63,7 @@ contract! {
 
         /// Announcements of new progress or log lines of this job, if it is [watched](Self::watch).
         /// A hint may be lost or wrong.
-        fn remark_hints(queue: &str, id: &JobId) -> Hints;
+        fn progress_hints(queue: &str, id: &JobId) -> Hints;
 
         #[doc(hidden)]
         fn __sealed(seal: sealed::Seal);
@@ -115,21 +115,21 @@ contract! {
         viewer|producer read fn durability() -> Result<Durability>;
 
         /// How much room there is, and whether the broker refuses new jobs. Workers ask about once
-        /// per beat, people with `status` and `doctor`. A broker that cannot determine it returns
-        /// [`Condition::default`].
+        /// per heartbeat, people with `status` and `doctor`. A broker that cannot determine it
+        /// returns [`Condition::default`].
         viewer|worker read fn condition() -> Result<Condition>;
 
         /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to
         /// [`Turn::claim`] jobs, in one transition (R2 to R5).
         ///
-        /// An ending whose tag the broker does not have is stale: it changes nothing, and its
+        /// An ending whose receipt the broker does not have is stale: it changes nothing, and its
         /// position is in [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) the
         /// turn first reads on in the log of the topic, while fewer jobs could start than
         /// [`Turn::claim`] asks for and fewer than [`MOST_TAKEN`] have not ended, and makes a job
         /// of each entry. A full broker does not read on, and carries out the rest.
         ///
         /// A replay (`seq` = last) writes nothing and returns the same stale positions and
-        /// deliveries. In a replay, a delivery whose tag the broker does not have is
+        /// deliveries. In a replay, a delivery whose receipt the broker does not have is
         /// [`void`](Delivery::void).
         ///
         /// # Errors
@@ -207,17 +207,17 @@ contract! {
         producer|operator change fn watch(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
         /// Stores the progress and the log lines of a lane's jobs. One answer per job, in order:
-        /// whether it was stored. If its tag is no longer stored, nothing is changed. Everything is
-        /// numbered within its delivery, so that a request that comes again changes nothing, and
-        /// one that comes late puts no progress back. It renews no lease.
+        /// whether it was stored. If its receipt is no longer stored, nothing is changed.
+        /// Everything is numbered within its delivery, so that a request that comes again changes
+        /// nothing, and one that comes late puts no progress back. It renews no lease.
         ///
         /// If somebody [watches](Self::watch) the job, the change is
-        /// [announced](Self::remark_hints). No handler waits for it, and no job depends on it.
+        /// [announced](Self::progress_hints). No handler waits for it, and no job depends on it.
         ///
         /// # Errors
         /// `Forgotten` if the lane has no entry; `BrokerFull`, and then nothing was stored;
         /// `FeatureUnknown` while a worker of an older release serves the queue.
-        worker change fn remark(remarks: &Remarks) -> Result<Vec<bool>>;
+        worker change fn store_progress(reported: &ProgressReport) -> Result<Vec<bool>>;
 
         /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most:
         /// until then the broker keeps the last [`TRANSITIONS_KEPT`]
@@ -261,7 +261,7 @@ contract! {
 
         /// How runs of a queue have failed, as its workers [reported](Broker::report) it:
         /// what was seen last comes first. Empty for an unknown queue.
-        viewer read fn failures(queue: &str) -> Result<Vec<FailureKind>>;
+        viewer read fn failures(queue: &str) -> Result<Vec<FailurePattern>>;
 
         /// The workers with a lane in this queue: their records, lanes and leases. The lease of
         /// some may have run out. Empty for an unknown queue.
@@ -275,7 +275,7 @@ contract! {
         /// One bounded step through the jobs of some states, in an order of the broker's own. A job
         /// that is in one of the states from the first step to the last, and stays in its place, is
         /// found once, although other jobs come and go meanwhile. Where the scan [meets those that
-        /// move](Scan::meeting_movers), a job that is in one of the states all the time is found
+        /// move](Scan::including_moved), a job that is in one of the states all the time is found
         /// wherever it goes, at least once.
         ///
         /// # Errors
@@ -290,9 +290,9 @@ contract! {
         /// first are exact among a hundred, and may be larger than the truth beyond.
         viewer read fn standing(queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
 
-        /// The [progress](Broker::remark) of a job, and the lines of its log from this
+        /// The [progress](Broker::store_progress) of a job, and the lines of its log from this
         /// number on; 0 for all stored lines. `None` if the broker does not have the job.
-        viewer|producer read fn remarks(queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
+        viewer|producer read fn progress_and_log(queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>>;
 
         /// Schedules of a queue, with their definitions and states.
         viewer|worker read fn schedules(queue: &str, which: &ScheduleList) -> Result<SchedulePage>;

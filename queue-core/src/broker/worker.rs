@@ -155,7 +155,7 @@ pub struct LaneLease {
     /// When its lease ends, in broker milliseconds.
     pub deadline_ms: i64,
     /// How long its lease is, in milliseconds.
-    pub term_ms: i64,
+    pub lease_ms: i64,
 }
 
 impl WorkerRecord {
@@ -173,7 +173,7 @@ impl WorkerRecord {
             let Ok(id) = lane.process.parse() else { continue };
             let worker = workers.entry(id).or_insert_with(|| WorkerRecord::read(id, queue, now_ms, &stored(&lane.process)));
             worker.lanes += 1;
-            let renewed_ms = lane.deadline_ms.saturating_sub(lane.term_ms);
+            let renewed_ms = lane.deadline_ms.saturating_sub(lane.lease_ms);
             worker.lease_age = worker.lease_age.min(between(renewed_ms, now_ms));
             worker.lease_left = worker.lease_left.max(between(now_ms, lane.deadline_ms));
         }
@@ -210,7 +210,7 @@ impl WorkerRecord {
     }
 
     /// What it was asked and has not taken in.
-    pub fn unheard(&self) -> Option<&WorkerAsk> {
+    pub fn unconfirmed_request(&self) -> Option<&WorkerAsk> {
         self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.heard < ask.number))
     }
 
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     fn one(record: &[u8]) -> WorkerRecord {
-        let lane = LaneLease { process: ProcessId::random().to_string(), deadline_ms: 31_000, term_ms: 30_000 };
+        let lane = LaneLease { process: ProcessId::random().to_string(), deadline_ms: 31_000, lease_ms: 30_000 };
         WorkerRecord::of_lanes("mail", 4_000, [lane], |_| StoredWorker { record: Some(record.to_vec()), ..StoredWorker::default() })
             .remove(0)
     }
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_newest_lease_counts() {
-        let lane = |deadline_ms| LaneLease { process: format!("{:016x}", 5), deadline_ms, term_ms: 30_000 };
+        let lane = |deadline_ms| LaneLease { process: format!("{:016x}", 5), deadline_ms, lease_ms: 30_000 };
         let workers = WorkerRecord::of_lanes("mail", 40_000, [lane(31_000), lane(60_000), lane(45_000)], |_| StoredWorker::default());
         assert_eq!((workers.len(), workers[0].lanes), (1, 3));
         assert_eq!((workers[0].lease_age, workers[0].lease_left), (Duration::from_secs(10), Duration::from_secs(20)));
@@ -314,12 +314,12 @@ mod tests {
     fn what_several_queues_say_of_a_worker_is_joined() {
         let of = |queue: &str, since_ms: i64, record: bool| {
             let info = WorkerInfo::new("web-1", 1, "v42", ["t"]);
-            let lane = LaneLease { process: format!("{:016x}", 5), deadline_ms: since_ms + 30_000, term_ms: 30_000 };
+            let lane = LaneLease { process: format!("{:016x}", 5), deadline_ms: since_ms + 30_000, lease_ms: 30_000 };
             let load = WorkerLoad::new(since_ms.unsigned_abs(), 4_000).stored(since_ms);
             let stored = StoredWorker { record: record.then(|| info.stored(since_ms)), load: Some(load), asked: None };
             WorkerRecord::of_lanes(queue, 10_000, [lane], |_| stored.clone()).remove(0)
         };
-        let lane = LaneLease { process: format!("{:016x}", 4), deadline_ms: 1, term_ms: 1 };
+        let lane = LaneLease { process: format!("{:016x}", 4), deadline_ms: 1, lease_ms: 1 };
         let other = WorkerRecord::of_lanes("mail", 10_000, [lane], |_| StoredWorker::default());
         let merged = WorkerRecord::merged([of("z", 1_000, false), of("b", 3_000, true), of("a", 2_000, true)].into_iter().chain(other));
         assert_eq!(merged.len(), 2);
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_printed_in_full() {
-        let lane = LaneLease { process: "00000000000000ff".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
+        let lane = LaneLease { process: "00000000000000ff".to_owned(), deadline_ms: 31_000, lease_ms: 30_000 };
         let info = WorkerInfo::new("web-1", 4711, "v42", ["orders.close"]);
         let load = WorkerLoad::new(3, 8).using(Some(48_234_496), Some(1_250)).working(WorkerMode::Quiet, 1).stored(2_500);
         let stored = StoredWorker {

@@ -114,7 +114,7 @@ impl Sender {
         let until = after(self.route.deadline);
         let _call = Call(self);
         if self.callers.fetch_add(1, Ordering::Relaxed) == 0
-            && let Some(_flight) = Lone::departs(self)
+            && let Some(_flight) = Lone::try_start(self)
         {
             let answers = self.send_from_here(vec![job], until).await.map_err(|failure| failure.of(0))?;
             return answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()));
@@ -190,21 +190,21 @@ impl Sender {
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
-        let departs = self.depart(&mut state);
+        let flight = self.next_flight(&mut state);
         drop(state);
-        if let Some(flight) = departs {
-            self.route.broker.spawn(Box::pin(flight.fly()));
+        if let Some(flight) = flight {
+            self.route.broker.spawn(Box::pin(flight.send()));
         }
         changed
     }
 
     /// A flight for gathered jobs, where that is worth a request. It must not be dropped under the lock.
-    fn depart(self: &Arc<Self>, state: &mut State) -> Option<Flight> {
-        let departs = match state.flying {
+    fn next_flight(self: &Arc<Self>, state: &mut State) -> Option<Flight> {
+        let starts = match state.flying {
             0 => !state.gathered.is_empty(),
             flying => flying < FLIGHTS && self.is_worth(state.gathered.len()),
         };
-        departs.then(|| {
+        starts.then(|| {
             state.flying += 1;
             Flight(Some(self.clone()))
         })
@@ -249,11 +249,11 @@ struct Lone<'a>(&'a Arc<Sender>);
 
 impl<'a> Lone<'a> {
     /// `None`: batches whose callers have gone are still in flight.
-    fn departs(sender: &'a Arc<Sender>) -> Option<Self> {
+    fn try_start(sender: &'a Arc<Sender>) -> Option<Self> {
         let mut state = sender.lock();
         let is_free = state.flying < FLIGHTS;
         state.flying += usize::from(is_free);
-        // One that is made lands when it is dropped, which takes the lock: it is made only where it departs.
+        // `drop` takes the lock that is held here: a value is built only if it is returned.
         is_free.then(|| Lone(sender))
     }
 }
@@ -268,11 +268,11 @@ impl Drop for Lone<'_> {
 struct Flight(Option<Arc<Sender>>);
 
 impl Flight {
-    async fn fly(mut self) {
+    async fn send(mut self) {
         let Some(sender) = self.0.clone() else { return };
         let (jobs, callers) = sender.change(|state| sender.next_batch(state));
         if jobs.is_empty() {
-            return self.land(&sender);
+            return self.finish(&sender);
         }
         let mut callers = Callers::Each(callers);
         let mut producer = sender.producer();
@@ -280,11 +280,11 @@ impl Flight {
         let outcome = producer.conclude(request, Fate::default(), &mut callers).await;
         // The producer is idle before anybody hears: a caller that comes back alone takes it.
         sender.lock().idle.push(producer);
-        self.land(&sender);
+        self.finish(&sender);
         callers.answer(outcome);
     }
 
-    fn land(&mut self, sender: &Arc<Sender>) {
+    fn finish(&mut self, sender: &Arc<Sender>) {
         self.0 = None;
         sender.change(|state| state.flying -= 1);
     }
@@ -335,7 +335,7 @@ mod tests {
             let client = runtime.block_on(Client::open("sqlite://:memory:")).expect("memory can be opened");
             let sender = client.sender(&"mail".into());
             sender.lock().flying = FLIGHTS;
-            told.send((Lone::departs(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");
+            told.send((Lone::try_start(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");
         });
         assert_eq!(answer.recv_timeout(std::time::Duration::from_secs(10)), Ok((true, FLIGHTS)));
     }

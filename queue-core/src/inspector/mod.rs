@@ -21,9 +21,9 @@ mod held;
 mod limits;
 mod operations;
 mod pauses;
+mod progress;
 mod reason;
 mod record;
-mod remarks;
 mod rewind;
 mod search;
 mod seen;
@@ -46,9 +46,9 @@ pub use self::{
     held::WorkerJobs,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},
     operations::{NewOperation, OperationPreview, RunOperation},
+    progress::{Follow, JobLog, LogLine, Progress},
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
-    remarks::{Follow, JobLog, LogLine, Progress},
     rewind::{RewindPreview, Rewinding},
     search::{Found, Search},
     topics::{EventInfo, SubscriptionInfo, TopicInfo},

@@ -134,7 +134,7 @@ impl Inspector {
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue outside the grammar; those of the broker.
     pub async fn pauses(&self, queue: &str) -> Result<Vec<StoredPause>> {
         check_queue(queue)?;
-        Ok(self.pauses_of(queue).await?.that_last().collect())
+        Ok(self.pauses_of(queue).await?.unexpired().collect())
     }
 
     pub(super) async fn pauses_of(&self, queue: &str) -> Result<Pauses> {
@@ -153,5 +153,5 @@ impl Inspector {
 
 /// The pause of the queue itself, if it has not ended.
 pub(super) fn pause_of_queue(pauses: Pauses) -> Option<Pause> {
-    pauses.that_last().find(|stored| stored.of == PauseOf::Queue).map(|stored| stored.pause)
+    pauses.unexpired().find(|stored| stored.of == PauseOf::Queue).map(|stored| stored.pause)
 }

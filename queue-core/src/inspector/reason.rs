@@ -138,7 +138,7 @@ pub enum Reason {
         /// The maximum number of jobs of its line before it: those of its group, or those without
         /// one.
         jobs: u64,
-        /// How many other groups take turns with that line.
+        /// How many other groups share the queue with that line.
         groups: u64,
     },
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.

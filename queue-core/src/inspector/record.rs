@@ -85,11 +85,11 @@ pub struct JobRecord {
     pub rate_limited: u32,
     /// How often a run of it was stopped because its worker stopped. Such a run is not charged, and
     /// the job starts again from the beginning. A job that runs longer than the time between two
-    /// deployments is released repeatedly.
-    pub releases: u32,
-    /// When it was last released so.
+    /// deployments is returned repeatedly.
+    pub returns: u32,
+    /// When it was last returned so.
     #[serde(serialize_with = "json::utc")]
-    pub released_at: Option<SystemTime>,
+    pub returned_at: Option<SystemTime>,
     /// The number of failures after which it becomes a dead letter, if the job has its own.
     pub max_attempts: Option<u32>,
     /// The longest time of one attempt, if the job has its own.
@@ -100,10 +100,10 @@ pub struct JobRecord {
     pub retention: Option<Duration>,
     /// Its headers.
     pub headers: BTreeMap<String, String>,
-    /// Its tags from the application. ([`tag`](Self::tag) is unrelated.)
+    /// Its tags from the application.
     pub tags: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
-    pub tag: Option<String>,
+    pub receipt: Option<String>,
     /// Who runs it and since when, while it is `active`.
     pub running: Option<Running>,
     /// Why it is dead.
@@ -215,14 +215,14 @@ impl JobRecord {
             crashes: job.crashes,
             snoozes: job.snoozes,
             rate_limited: job.rate_limited,
-            releases: job.releases,
-            released_at: job.released_ms.and_then(time),
+            returns: job.returns,
+            returned_at: job.returned_ms.and_then(time),
             max_attempts: None,
             timeout: None,
             retention: None,
             headers: BTreeMap::new(),
-            running: job.tag.as_deref().and_then(Running::of_tag),
-            tag: job.tag,
+            running: job.receipt.as_deref().and_then(Running::of_receipt),
+            receipt: job.receipt,
             reason: job.reason,
             note: job.note,
             unreadable: job.unreadable.map(|unreadable| UnreadableBy::new(unreadable, &job.failures)),
@@ -376,9 +376,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// The tag says who and since when: claim numbers are the broker's time, unless that has stood still or went back.
-    fn of_tag(tag: &str) -> Option<Running> {
-        let (lane, claim) = tag.rsplit_once(':')?;
+    /// The receipt says who and since when: claim numbers are the broker's time, unless that has stood still or went back.
+    fn of_receipt(receipt: &str) -> Option<Running> {
+        let (lane, claim) = receipt.rsplit_once(':')?;
         let worker = lane.split_once('.').map_or(lane, |(process, _)| process).parse().ok()?;
         Some(Running { since: time(claim.parse().ok()?)?, worker, host: String::new(), pid: 0, release: String::new() })
     }
@@ -471,7 +471,7 @@ mod tests {
             serde_json::json!({
                 "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
-                "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "releases": 0, "released_at": null, "max_attempts": 3,
+                "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "returns": 0, "returned_at": null, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
                 "limits": {}, "cost": 1,

@@ -1,11 +1,11 @@
-//! A subscription begins again at a mark, in bounded steps.
+//! A subscription begins again at a target, in bounded steps.
 
 use std::collections::VecDeque;
 
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
-    broker::{Begin, JobState, MAX_ITEMS, Mark, ProcessId, Rewind, RewindStep, Rewound},
+    broker::{Begin, JobState, MAX_ITEMS, ProcessId, Rewind, RewindStep, RewindTarget, Rewound},
     error::{Error, Result},
 };
 
@@ -23,7 +23,7 @@ pub struct RewindPreview {
     pub again: u64,
     /// How many jobs that wait would be cancelled.
     pub waiting: u64,
-    /// Whether events of the mark are gone, or may be: it begins at the oldest then.
+    /// Whether events of the target are gone, or may be: it begins at the oldest then.
     pub is_short: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Rewinding {
     inspector: Inspector,
     topic: String,
     subscription: String,
-    mark: Mark,
+    target: RewindTarget,
     token: String,
     /// The token of the rewind before it, once that is known.
     after: Option<String>,
@@ -73,7 +73,7 @@ impl Rewinding {
         self.forgotten
     }
 
-    /// Whether events of the mark are gone, or may be, so that it begins at the oldest. Known after the first step.
+    /// Whether events of the target are gone, or may be, so that it begins at the oldest. Known after the first step.
     pub fn is_short(&self) -> bool {
         self.begun.as_ref().is_some_and(|(_, is_short)| *is_short)
     }
@@ -82,24 +82,24 @@ impl Rewinding {
     ///
     /// # Errors
     /// [`Error::Config`] if there is no such subscription, or another rewind has taken over;
-    /// [`Error::Invalid`] for a mark that is not in this log. After an error of the broker the next
-    /// step tries again.
+    /// [`Error::Invalid`] for a target that is not in this log. After an error of the broker the
+    /// next step tries again.
     pub async fn step(&mut self) -> Result<bool> {
         if self.ended {
             return Ok(false);
         }
         let Some((position, is_short)) = self.begun.clone() else {
             let Some(after) = self.after.clone() else {
-                let look = RewindStep::Look(self.mark.clone());
-                if let Rewound::Mark { token, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, look).await? {
+                let look = RewindStep::Look(self.target.clone());
+                if let Rewound::Target { token, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, look).await? {
                     self.after = Some(token);
                 }
                 return Ok(true);
             };
-            let begin = RewindStep::Begin { mark: self.mark.clone(), token: self.token.clone(), after };
-            if let Rewound::Mark { from, is_short, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, begin).await? {
+            let begin = RewindStep::Begin { target: self.target.clone(), token: self.token.clone(), after };
+            if let Rewound::Target { from, is_short, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, begin).await? {
                 self.begun = Some((from, is_short));
-                if cancels_nothing(&self.mark, is_short) {
+                if cancels_nothing(&self.target, is_short) {
                     self.passes = 0;
                 }
             }
@@ -164,8 +164,8 @@ impl Rewinding {
 }
 
 impl Inspector {
-    /// Lets a subscription begin again at a mark: the oldest event, the next one, a time, or the
-    /// position of an event. It then reads each event from the mark on, including handled events.
+    /// Lets a subscription begin again at a target: the oldest event, the next one, a time, or the
+    /// position of an event. It then reads each event from the target on, including handled events.
     /// Its waiting jobs are cancelled, and its running jobs continue. A rewind to the oldest event
     /// cancels none: those of events that have left the log still wait, and the others are
     /// replaced.
@@ -183,12 +183,12 @@ impl Inspector {
     /// # Ok(()) }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
-    pub fn rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Rewinding {
+    pub fn rewind(&self, topic: &str, subscription: &str, to: impl Into<RewindTarget>) -> Rewinding {
         Rewinding {
             inspector: self.clone(),
             topic: topic.to_owned(),
             subscription: subscription.to_owned(),
-            mark: to.into(),
+            target: to.into(),
             token: ProcessId::random().to_string(),
             after: None,
             begun: None,
@@ -204,10 +204,10 @@ impl Inspector {
     ///
     /// # Errors
     /// Those of [`Rewinding::step`].
-    pub async fn preview_rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Result<RewindPreview> {
+    pub async fn preview_rewind(&self, topic: &str, subscription: &str, to: impl Into<RewindTarget>) -> Result<RewindPreview> {
         let to = to.into();
         let found = self.rewind_step(topic, subscription, RewindStep::Look(to.clone())).await?;
-        let Rewound::Mark { from, upto, is_short, .. } = found else { return Err(nobody(topic, subscription)) };
+        let Rewound::Target { from, upto, is_short, .. } = found else { return Err(nobody(topic, subscription)) };
         let (mut again, mut from) = (0, Some(from));
         while let Some(position) = from.take() {
             let count = RewindStep::Count(position, upto.clone());
@@ -239,8 +239,8 @@ impl Inspector {
 }
 
 /// Nothing lies before the oldest event of the log but what has left it: jobs of such events still wait, and would not come back.
-fn cancels_nothing(mark: &Mark, is_short: bool) -> bool {
-    is_short || *mark == Mark::At(Begin::Start)
+fn cancels_nothing(target: &RewindTarget, is_short: bool) -> bool {
+    is_short || *target == RewindTarget::At(Begin::Start)
 }
 
 fn nobody(topic: &str, subscription: &str) -> Error {

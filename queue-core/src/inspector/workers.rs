@@ -7,7 +7,7 @@ use crate::{
     address::check_queue,
     broker::{
         DynBroker, WorkerRecord,
-        history::{FailureKind, History, HistorySpan},
+        history::{FailurePattern, History, HistorySpan},
     },
     error::Result,
 };
@@ -81,8 +81,8 @@ impl Inspector {
         self.found_of(queue, history, is_nothing).await
     }
     /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
-    /// values alone are one [kind](FailureKind), with a [`Fingerprint`](crate::inspect::Fingerprint). What
-    /// was seen last comes first. A queue keeps 200 kinds; kinds that were not seen for two weeks
+    /// values alone are one [kind](FailurePattern), with a
+    /// [`Fingerprint`](crate::inspect::Fingerprint). What was seen last comes first. A queue keeps 200 kinds; kinds that were not seen for two weeks
     /// are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
@@ -103,7 +103,7 @@ impl Inspector {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
-    pub async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+    pub async fn failures(&self, queue: &str) -> Result<Vec<FailurePattern>> {
         check_queue(queue)?;
         let of = queue.to_owned();
         let ask = move |broker: DynBroker| {

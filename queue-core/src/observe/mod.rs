@@ -84,7 +84,7 @@ impl<O: Observe + ?Sized> Observe for Arc<O> {
 pub enum CallOutcome {
     /// It was answered. An answer such as "there is no such job" is an answer.
     Ok,
-    /// It returned an error of this [kind](crate::Error::kind). A beat, which renews several leases, has the error of the first lane
+    /// It returned an error of this [kind](crate::Error::kind). A heartbeat, which renews several leases, has the error of the first lane
     /// whose lease was not renewed.
     Failed(&'static str),
     /// The caller dropped it before it was answered: its deadline passed, or the caller itself was

@@ -11,7 +11,7 @@ use super::{CallOutcome, Observe};
 use crate::{
     broker::{Broker, DynBroker, Extend, Extended, Wrapper},
     error::{Error, Result},
-    outcome::drop_walled,
+    outcome::drop_catching_panics,
 };
 
 /// A broker that reports its calls to an observer.
@@ -50,7 +50,7 @@ impl Drop for Running<'_> {
         // The answer is worth more than its figure. The application's panic hook has printed the
         // message of the panic.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed))) {
-            drop_walled(panic);
+            drop_catching_panics(panic);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, mem, sync::Arc};
 
-use super::{drop_walled, error_text, links};
+use super::{drop_catching_panics, error_text, links};
 
 /// Why a run failed: its messages, which are stored, and the error itself for as long as the worker has it, for
 /// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff) and middleware.
@@ -46,7 +46,7 @@ impl Failure {
 /// An error that panics when it is dropped fails nothing else.
 impl Drop for Failure {
     fn drop(&mut self) {
-        self.error.take().into_iter().for_each(drop_walled);
+        self.error.take().into_iter().for_each(drop_catching_panics);
     }
 }
 

@@ -45,7 +45,7 @@ impl<'a> PayloadReader<'a> {
             .map_err(|end| Error::invalid("parameter", def.name, format!("of task `{}` cannot be read: {end}", self.task)))?;
         let misfit = |problem: String| {
             let (path, problem) = problem.split_once(": ").unwrap_or(("", &problem));
-            super::misfit(self.task, format!("{}{path}", def.name), def.ty, &codec::in_few_words(problem.to_owned()))
+            super::misfit(self.task, format!("{}{path}", def.name), def.ty, &codec::shortened(problem.to_owned()))
         };
         found.map_or(Ok(()), |value| (param.decode)(value).map(drop).map_err(misfit))
     }

@@ -53,7 +53,7 @@ pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
         let missing = missing_param(F::PARAMS, &problem);
         let (name, path, told) = place::<F, Of>(payload, problem);
-        Outcome::Undecodable(codec::in_few_words(match missing {
+        Outcome::Undecodable(codec::shortened(match missing {
             _ if !name.is_empty() => format!("parameter `{name}`{path}: {told}"),
             Some(param) => format!("parameter `{}` is missing", param.name),
             None => told,
@@ -76,7 +76,7 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     let (name, path) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
     let told = problem.to_string();
     let name = if name.is_empty() { flattened::<F, Of>(payload, &told).unwrap_or_default() } else { name };
-    (name.to_owned(), path.to_owned(), codec::in_few_words(told))
+    (name.to_owned(), path.to_owned(), codec::shortened(told))
 }
 
 /// Serde does not say where in a flattened field a problem is: it is the entry without which there is none, or another one.

@@ -26,14 +26,14 @@ pub(in crate::redis) enum Kind {
     Records,
     Attempts,
     Snoozes,
-    Released,
+    Returned,
     Crashes,
     Errors,
     Priority,
     Notes,
     Given,
     Remembered,
-    Tomb,
+    Tombstones,
     Keyed,
     Unique,
     Held,
@@ -41,7 +41,7 @@ pub(in crate::redis) enum Kind {
     Within,
     Grouped,
     Line,
-    Turns,
+    Next,
     Doubts,
     Rested,
     Holders,
@@ -62,7 +62,7 @@ pub(in crate::redis) enum Kind {
     Wake,
     Lanes,
     Leases,
-    Terms,
+    Durations,
     Knows,
     Workers,
     Loads,
@@ -122,14 +122,14 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Records,
     Kind::Attempts,
     Kind::Snoozes,
-    Kind::Released,
+    Kind::Returned,
     Kind::Crashes,
     Kind::Errors,
     Kind::Priority,
     Kind::Notes,
     Kind::Given,
     Kind::Remembered,
-    Kind::Tomb,
+    Kind::Tombstones,
     Kind::Keyed,
     Kind::Unique,
     Kind::Held,
@@ -137,7 +137,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Within,
     Kind::Grouped,
     Kind::Line,
-    Kind::Turns,
+    Kind::Next,
     Kind::Doubts,
     Kind::Rested,
     Kind::Holders,
@@ -158,7 +158,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Wake,
     Kind::Lanes,
     Kind::Leases,
-    Kind::Terms,
+    Kind::Durations,
     Kind::Knows,
     Kind::Workers,
     Kind::Loads,
@@ -216,14 +216,14 @@ impl Kind {
             Kind::Records => "records",
             Kind::Attempts => "attempts",
             Kind::Snoozes => "snoozes",
-            Kind::Released => "released",
+            Kind::Returned => "returned",
             Kind::Crashes => "crashes",
             Kind::Errors => "errors",
             Kind::Priority => "priority",
             Kind::Notes => "notes",
             Kind::Given => "given",
             Kind::Remembered => "remembered",
-            Kind::Tomb => "tomb",
+            Kind::Tombstones => "tombstones",
             Kind::Keyed => "keyed",
             Kind::Unique => "unique",
             Kind::Held => "held",
@@ -231,7 +231,7 @@ impl Kind {
             Kind::Within => "within",
             Kind::Grouped => "grouped",
             Kind::Line => "line",
-            Kind::Turns => "turns",
+            Kind::Next => "next",
             Kind::Doubts => "doubts",
             Kind::Rested => "rested",
             Kind::Holders => "holders",
@@ -252,7 +252,7 @@ impl Kind {
             Kind::Risen => "risen",
             Kind::Lanes => "lanes",
             Kind::Leases => "leases",
-            Kind::Terms => "terms",
+            Kind::Durations => "durations",
             Kind::Knows => "knows",
             Kind::Workers => "workers",
             Kind::Loads => "loads",
@@ -289,7 +289,7 @@ impl Kind {
         }
     }
 
-    /// The digit that stands for a list of `ready` in the name of a tomb.
+    /// The digit that stands for a list of `ready` in the name of a tombstone.
     pub(in crate::redis) fn digit(self) -> &'static str {
         match self {
             Kind::Ready0 => "0",
@@ -313,13 +313,13 @@ impl Kind {
             | Kind::Lapsing
             | Kind::Remembered
             | Kind::Leases
-            | Kind::Terms
+            | Kind::Durations
             | Kind::Seen
             | Kind::Within
             | Kind::Holds
             | Kind::Ruled
             | Kind::Line
-            | Kind::Turns
+            | Kind::Next
             | Kind::Doubts
             | Kind::Rested
             | Kind::Holders
@@ -346,14 +346,14 @@ impl Kind {
             | Kind::Records
             | Kind::Attempts
             | Kind::Snoozes
-            | Kind::Released
+            | Kind::Returned
             | Kind::Crashes
             | Kind::Errors
             | Kind::Fenced
             | Kind::Priority
             | Kind::Notes
             | Kind::Given
-            | Kind::Tomb
+            | Kind::Tombstones
             | Kind::Keyed
             | Kind::Unique
             | Kind::Held
@@ -401,6 +401,7 @@ impl Kind {
             Kind::Ready1 => "ready:1",
             Kind::Ready2 => "ready:2",
             Kind::Ready3 => "ready:3",
+            Kind::Tombstones => "tomb",
             other => other.name(),
         }
     }

@@ -3,7 +3,7 @@
 //! Every transition is one script, which reads and checks first and then writes; a replay of a request is recognised
 //! and answered as before. The data is described in `keys`. Connections are supervised by us, in `link`: what a broken, a silent
 //! or a demoted server means. `servers` finds the one that holds a queue, with the help of `sentinel` and `cluster`. Whether a
-//! request that may have been carried out is sent again is decided by its caller. Requests and beats have a connection to each
+//! request that may have been carried out is sent again is decided by its caller. Requests and heartbeats have a connection to each
 //! server, announcements a third.
 
 mod audit;
@@ -18,7 +18,7 @@ mod lease;
 mod limits;
 mod operation;
 mod people;
-mod remark;
+mod progress;
 mod schedule;
 mod script;
 mod topic;
@@ -49,11 +49,11 @@ use crate::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
         Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints, Inspect,
         JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses,
-        QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, Scan, Scanned, ScheduleAnswer, ScheduleList,
-        SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey,
-        StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer, UniqueKey,
-        WorkerAsked, WorkerRecord,
-        history::{FailureKind, History, HistorySpan, Report},
+        ProgressAndLog, ProgressReport, QueueStats, Reclaimed, Register, Registered, Retention, Rewind, Rewound, Scan, Scanned,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
+        StoredLimit, StoredLimitKey, StoredPage, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer,
+        UniqueKey, WorkerAsked, WorkerRecord,
+        history::{FailurePattern, History, HistorySpan, Report},
         sealed,
     },
     clock::Clock,
@@ -103,14 +103,14 @@ impl RedisBroker {
         Ok(Arc::new(RedisBroker { location, keys, servers, announcements, known: KnownQueues::new(full), io }))
     }
 
-    /// Calls a script on the connection for beats.
+    /// Calls a script on the connection for heartbeats.
     async fn script(&self, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
-        self.servers.script(Purpose::Beats, queue, script, call).await
+        self.servers.script(Purpose::Heartbeats, queue, script, call).await
     }
 
-    /// Reads something of a queue, on the connection for beats.
+    /// Reads something of a queue, on the connection for heartbeats.
     async fn read(&self, queue: &str, command: &Cmd) -> Result<Value> {
-        self.servers.command(Purpose::Beats, queue, command).await
+        self.servers.command(Purpose::Heartbeats, queue, command).await
     }
 }
 
@@ -231,12 +231,12 @@ impl Broker for RedisBroker {
         self.announcements.watches_of(queue)
     }
 
-    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
-        remark::remark(self, remarks).await
+    async fn store_progress(&self, reported: &ProgressReport) -> Result<Vec<bool>> {
+        progress::store(self, reported).await
     }
 
-    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
-        self.announcements.remarks_of(queue, id)
+    fn progress_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.announcements.progress_hint_of(queue, id)
     }
 
     async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
@@ -268,7 +268,7 @@ impl Inspect for RedisBroker {
         history::history(self, queue, span).await
     }
 
-    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+    async fn failures(&self, queue: &str) -> Result<Vec<FailurePattern>> {
         history::failures(self, queue).await
     }
 
@@ -292,8 +292,8 @@ impl Inspect for RedisBroker {
         people::standing(self, queue, ids).await
     }
 
-    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
-        remark::remarks(self, queue, id, from).await
+    async fn progress_and_log(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>> {
+        progress::read(self, queue, id, from).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
@@ -349,7 +349,7 @@ impl Inspect for RedisBroker {
         let used: Vec<String> = array(used)?.into_iter().map(text).collect::<Result<_>>()?;
         if used.is_empty() {
             let registry = self.keys.queues();
-            self.servers.command(Purpose::Beats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
+            self.servers.command(Purpose::Heartbeats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
             // Whoever has registered in the meantime has found the name on the list. If it registers only now, the name is missing until the next
             // registration, or until a worker of the queue audits it.
             self.list_again(queue).await?;

@@ -10,16 +10,17 @@ use super::{
         tx::{Failed, Tx},
         unsigned::Unsigned,
     },
-    doors, groups, history, limits, operation, people, remark, schedule, topic,
+    doors, groups, history, limits, operation, people, progress, schedule, topic,
 };
 use crate::{
     address::{JobId, check_queue},
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet,
-        Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, QueueStats, Retention,
-        Rewind, Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent,
-        StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Transitions, UniqueKey, WorkerAsked, WorkerRecord,
-        history::{FailureKind, History, HistorySpan},
+        Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, ProgressAndLog,
+        QueueStats, Retention, Rewind, Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause,
+        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredTopic, Transitions, UniqueKey, WorkerAsked,
+        WorkerRecord,
+        history::{FailurePattern, History, HistorySpan},
     },
     error::Result,
 };
@@ -40,7 +41,7 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| history::history(tx, &queue, span)).await
     }
 
-    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+    async fn failures(&self, queue: &str) -> Result<Vec<FailurePattern>> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| history::failures(tx, &queue)).await
     }
@@ -78,9 +79,9 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::standing(tx, &queue, &ids)).await
     }
 
-    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
+    async fn progress_and_log(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>> {
         let (queue, id) = (queue.to_owned(), id.clone());
-        self.reader().call(Commit::Soon, move |tx| remark::remarks(tx, &queue, &id, from)).await
+        self.reader().call(Commit::Soon, move |tx| progress::read(tx, &queue, &id, from)).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

@@ -18,7 +18,7 @@ mod lease;
 mod limits;
 mod operation;
 mod people;
-mod remark;
+mod progress;
 mod schedule;
 mod topic;
 mod turn;
@@ -41,7 +41,7 @@ use self::connection::{
     doorbell::{Bell, Listeners},
     file::{Access, Lost},
     operation::Commit,
-    tx::{ending_of, remarks_of, ticks_of, watches_of},
+    tx::{ending_of, progress_hint_of, ticks_of, watches_of},
     url,
     writer::Writer,
 };
@@ -50,7 +50,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         Advice, Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend,
-        Extended, Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
+        Extended, Followed, Hints, MAX_ITEMS, OverdueLane, OverdueLanes, ProgressReport, Reclaimed, Register, Registered, ScheduleAnswer,
         SetSchedule, StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     clock::Clock,
@@ -146,7 +146,7 @@ impl SqliteBroker {
         let ballast = match (file, access) {
             (None, _) => Ballast::none(),
             (Some(path), Access::Make) => Ballast::of(path),
-            (Some(path), _) => Ballast::looked_at(path),
+            (Some(path), _) => Ballast::read_only(path),
         };
         let listeners = Listeners::by(clock);
         let io = IoThread::start("queue-sqlite-io")?;
@@ -385,14 +385,14 @@ impl Broker for SqliteBroker {
         self.listeners.of(&watches_of(queue))
     }
 
-    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
-        bounded("jobs", remarks.jobs.len())?;
-        let remarks = remarks.clone();
-        self.writer().call(Commit::Extra(remarks.bytes()), move |tx| remark::remark(tx, &remarks)).await
+    async fn store_progress(&self, reported: &ProgressReport) -> Result<Vec<bool>> {
+        bounded("jobs", reported.jobs.len())?;
+        let reported = reported.clone();
+        self.writer().call(Commit::Extra(reported.bytes()), move |tx| progress::store(tx, &reported)).await
     }
 
-    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
-        self.listeners.of(&remarks_of(queue, id))
+    fn progress_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.listeners.of(&progress_hint_of(queue, id))
     }
 
     async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {

@@ -80,7 +80,7 @@ const WORKER: &Layers = &[
             "metrics",
             "outage",
             "queues",
-            "remarks",
+            "progress",
             "shared",
             "shutdown",
             "status",

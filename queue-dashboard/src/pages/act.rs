@@ -81,7 +81,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
             Err(error) => {
                 // Whether this was carried out is not known: it stands in the log, too.
                 audit(viewer, change.name(), queue, &ids, None);
-                shared.outdate().await;
+                shared.expire_snapshot().await;
                 let mut problem = Problem::from(error);
                 problem.text = format!("{}. {n} of {} jobs were changed before.", problem.text.trim_end_matches('.'), jobs.len());
                 return Err(problem);
@@ -91,7 +91,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         n += done.len();
         audit(viewer, change.name(), queue, if done.is_empty() { &ids } else { &done }, Some(done.len()));
     }
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     let told = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
     // A deleted job has no page any more.
     let back = if change == Change::Delete && back.starts_with("jobs/") { "jobs" } else { back };
@@ -119,7 +119,7 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
     }
     let (who, role) = person(viewer);
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by an operator");
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
 

@@ -114,7 +114,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         answered = ended.is_ok(),
         "changed by an operator"
     );
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     match ended {
         Ok(false) if run.operation().state == OperationState::Completed => {
             let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);

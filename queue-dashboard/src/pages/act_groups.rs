@@ -88,12 +88,12 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
         };
         return confirm.page(shared, viewer);
     }
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let clearing = shared.inspector.clone().because(form.text::<1024>("reason")).clear_group(&queue, &group, which);
     let (behind, whose, of, name) = (shared.clone(), viewer.clone(), queue.clone(), group.clone());
     let task = tokio::spawn(async move {
-        let (cancelled, ended) = to_its_end(clearing).await;
-        behind.outdate().await;
+        let (cancelled, ended) = take_all_steps(clearing).await;
+        behind.expire_snapshot().await;
         if let Err(error) = &ended {
             tracing::warn!(%error, queue = of, group = ?name.as_str(), cancelled, "the cancellation of a group was interrupted; start it again");
         }
@@ -113,12 +113,12 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
             query(&[("did", "clearing")])
         }
     };
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
 }
 
 /// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken again: the person may have left.
-async fn to_its_end(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
+async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
     let mut failed = 0;
     loop {
         match clearing.step().await {

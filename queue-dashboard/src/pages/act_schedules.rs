@@ -37,7 +37,7 @@ pub(crate) async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let address = named(form)?;
     let made = shared.client.schedules().run_now(&address).await;
     noted(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
     }
     let made = schedules.backfill(&address, from, to).await;
     let made = noted(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
 }
 

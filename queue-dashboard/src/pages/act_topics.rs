@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     Error,
-    topics::{Begin, Mark, RewindPreview, Rewinding},
+    topics::{Begin, RewindTarget, RewindPreview, Rewinding},
 };
 
 use super::{
@@ -31,7 +31,7 @@ const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// `start`, `now`, a time in UTC as a form has it, or a position.
-fn mark(text: &str) -> Option<Mark> {
+fn target(text: &str) -> Option<RewindTarget> {
     match text {
         "start" => return Some(Begin::Start.into()),
         "now" => return Some(Begin::Now.into()),
@@ -42,7 +42,7 @@ fn mark(text: &str) -> Option<Mark> {
         let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
         return i64::try_from(since.as_millis()).ok().map(|at| Begin::AtMs(at).into());
     }
-    (!text.is_empty()).then(|| Mark::Event(text.to_owned()))
+    (!text.is_empty()).then(|| RewindTarget::Event(text.to_owned()))
 }
 
 pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
@@ -50,14 +50,14 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if topic.is_empty() || subscription.is_empty() {
         return Err(Problem::not_found("There is no such subscription. Choose one on the page of its topic."));
     }
-    let Some(mark) = mark(&to) else {
+    let Some(target) = target(&to) else {
         return Err(Problem::invalid(
             "Enter the new position: start, now, a time in UTC as 2026-01-31T12:00:00, or a position of the log.",
         ));
     };
     if form.get("sure") != Some("yes") {
-        let _turn = shared.list_turn().await?;
-        let RewindPreview { again, waiting, is_short, .. } = shared.inspector.preview_rewind(&topic, &subscription, mark).await?;
+        let _permit = shared.list_permit().await?;
+        let RewindPreview { again, waiting, is_short, .. } = shared.inspector.preview_rewind(&topic, &subscription, target).await?;
         let short = if is_short { " The events at this position are no longer kept: it starts at the oldest event." } else { "" };
         let confirm = Confirm {
             tab: "topics",
@@ -75,7 +75,7 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
         };
         return confirm.page(shared, viewer);
     }
-    let mut rewinding = shared.inspector.clone().because(format!("a rewind to {to}")).rewind(&topic, &subscription, mark);
+    let mut rewinding = shared.inspector.clone().because(format!("a rewind to {to}")).rewind(&topic, &subscription, target);
     let end = Instant::now() + PATIENCE;
     let ended = loop {
         match rewinding.step().await {
@@ -90,7 +90,7 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
         let (topic, subscription) = (topic.as_str(), subscription.as_str());
         tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "rewind", topic, subscription, to = ?to, changed = cancelled, answered, "changed by an operator");
     }
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     let goes_on = ended?;
     if goes_on {
         let name = format!("{subscription}@{topic}");
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_a_form_has_it() {
-        assert_eq!(mark("start"), Some(Begin::Start.into()));
+        assert_eq!(target("start"), Some(Begin::Start.into()));
         for time in ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31 12:00:00"] {
-            assert_eq!(mark(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");
+            assert_eq!(target(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");
         }
-        assert_eq!(mark("17-3"), Some(Mark::Event("17-3".to_owned())));
-        assert_eq!(mark("12:00"), None);
-        assert_eq!(mark(""), None);
+        assert_eq!(target("17-3"), Some(RewindTarget::Event("17-3".to_owned())));
+        assert_eq!(target("12:00"), None);
+        assert_eq!(target(""), None);
     }
 }

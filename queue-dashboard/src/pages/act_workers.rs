@@ -1,4 +1,4 @@
-//! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears of it with its next beat. Each request is a
+//! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears of it with its next heartbeat. Each request is a
 //! line of the audit log.
 
 use queue_core::inspect::WorkerMode;
@@ -48,6 +48,6 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
     let (action, answered) = (mode.name(), asked.is_ok());
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "changed by an operator");
     asked?;
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))
 }

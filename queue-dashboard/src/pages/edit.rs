@@ -188,7 +188,7 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
         edit = edit.payload_json(json);
     }
     let answer = shared.inspector.edit(&address, &edit).await;
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     let is_change = answer.as_ref().map_or(true, |edited| !edited.changes.is_empty());
     if is_change {
         let fields = |edited: &Edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",");
@@ -233,7 +233,7 @@ pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> A
     let id: JobId = form.text::<128>("copy").parse()?;
     let queue = Some(form.text::<128>("queue")).filter(|queue| !queue.is_empty());
     let answer = shared.inspector.duplicate(&address, queue.as_deref(), id).await;
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     let copy = answer.as_ref().map(|copy| copy.job.to_string()).unwrap_or_default();
     noted(viewer, "duplicate", &address, &copy, answer.as_ref().err());
     let copy = answer?;

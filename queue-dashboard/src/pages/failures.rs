@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use queue_core::{
     JobId, JobState,
     broker::history::JOBS_NAMED,
-    inspect::{FailureKind, Fingerprint},
+    inspect::{FailurePattern, Fingerprint},
 };
 use tokio::time::timeout;
 
@@ -74,33 +74,40 @@ struct Row {
 }
 
 impl Row {
-    fn new(queue: &str, kind: &FailureKind, secrets: &Secrets, states: &States, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
-        let is_one = kind.fingerprint != Fingerprint::OTHERS;
+    fn new(
+        queue: &str,
+        failure: &FailurePattern,
+        secrets: &Secrets,
+        states: &States,
+        snapshot: Option<&Snapshot>,
+        now: SystemTime,
+    ) -> Self {
+        let is_one = failure.fingerprint != Fingerprint::OTHERS;
         let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
         let listed =
-            |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", kind.fingerprint))]);
-        // Of a kind with more jobs than are kept the others are not known: any of the queue may be one of them.
-        let known = states.get(queue).filter(|_| kind.jobs.len() < JOBS_NAMED);
+            |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", failure.fingerprint))]);
+        // Of a pattern with more jobs than are kept the others are not known: any of the queue may be one of them.
+        let known = states.get(queue).filter(|_| failure.jobs.len() < JOBS_NAMED);
         let has = |state| match known {
-            Some(states) => is_one && kind.jobs.iter().any(|id| states.get(id) == Some(&state)),
+            Some(states) => is_one && failure.jobs.iter().any(|id| states.get(id) == Some(&state)),
             None => is_one && snapshot.is_none_or(|snapshot| snapshot.count(Some(queue), state) > 0),
         };
         Row {
             queue: queue.to_owned(),
-            fingerprint: kind.fingerprint.to_string(),
+            fingerprint: failure.fingerprint.to_string(),
             is_one,
             pattern: if is_one {
-                short(&secrets.text(&kind.pattern), 200)
+                short(&secrets.text(&failure.pattern), 200)
             } else {
                 "Other failures with too many different messages".to_owned()
             },
-            message: short(&secrets.text(&kind.message), 500),
-            count: number(kind.count),
-            first: Moment::new(kind.first_at, now),
-            last: Moment::new(kind.last_at, now),
-            tasks: names(&kind.tasks),
-            releases: names(&kind.releases),
-            jobs: kind.jobs.iter().rev().map(|id| (job_path(queue, &id.to_string()), short_id(&id.to_string()))).collect(),
+            message: short(&secrets.text(&failure.message), 500),
+            count: number(failure.count),
+            first: Moment::new(failure.first_at, now),
+            last: Moment::new(failure.last_at, now),
+            tasks: names(&failure.tasks),
+            releases: names(&failure.releases),
+            jobs: failure.jobs.iter().rev().map(|id| (job_path(queue, &id.to_string()), short_id(&id.to_string()))).collect(),
             dead: listed(JobState::Dead),
             retry: listed(JobState::Retry),
             parked: listed(JobState::Parked),
@@ -132,15 +139,15 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     chosen.sort_by_key(|name| Reverse(failed(name)));
     let left_out = chosen.len().saturating_sub(QUEUES);
     chosen.truncate(QUEUES);
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let calls = chosen.into_iter().map(|name| shared.inspector.failures(name).map(move |kinds| (name, kinds)).boxed());
-    let mut found: Vec<(&String, FailureKind)> = Vec::new();
+    let mut found: Vec<(&String, FailurePattern)> = Vec::new();
     let mut unread = Unread::of(&look, &queue);
     for (name, kinds) in together(calls.collect()).await {
-        found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|kind| (name, kind)));
+        found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|failure| (name, failure)));
     }
-    found.sort_by_key(|(_, kind)| Reverse(kind.last_at));
-    let shown: Vec<(&String, FailureKind)> = found.iter().skip(from).take(PAGE).cloned().collect();
+    found.sort_by_key(|(_, failure)| Reverse(failure.last_at));
+    let shown: Vec<(&String, FailurePattern)> = found.iter().skip(from).take(PAGE).cloned().collect();
     let states = states(shared, &shown).await;
     let now = SystemTime::now();
     let asked = |from: usize| query(&[("queue", &queue), ("from", &if from == 0 { String::new() } else { from.to_string() })]);
@@ -149,7 +156,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         viewer,
         stale: Stale::of(&look),
         unread,
-        rows: shown.iter().map(|(name, kind)| Row::new(name, kind, &shared.settings.secrets, &states, snapshot, now)).collect(),
+        rows: shown.iter().map(|(name, failure)| Row::new(name, failure, &shared.settings.secrets, &states, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         all: found.len(),
         left_out,
@@ -166,11 +173,11 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 /// The states of jobs, by queue and id.
 type States = BTreeMap<String, BTreeMap<JobId, JobState>>;
 
-/// In which states the last jobs of these kinds are, those that are still there. A queue that does not say is left out.
-async fn states(shared: &Shared, kinds: &[(&String, FailureKind)]) -> States {
+/// In which states the last jobs of these patterns are, those that are still there. A queue that does not say is left out.
+async fn states(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States {
     let mut ids = BTreeMap::<&String, Vec<JobId>>::new();
-    for (queue, kind) in kinds {
-        ids.entry(*queue).or_default().extend(kind.jobs.iter().cloned());
+    for (queue, failure) in kinds {
+        ids.entry(*queue).or_default().extend(failure.jobs.iter().cloned());
     }
     let calls = ids.into_iter().map(|(queue, ids)| {
         async move {

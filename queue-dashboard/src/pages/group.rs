@@ -110,8 +110,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("closed", _) => "Closed: its cap is 0, so none of its jobs is claimed.".to_owned(),
         ("held", _) => "One of its jobs blocks the group: the others wait until that job has ended.".to_owned(),
         ("full", _) => "The group is at its cap: the next job starts when a running one ends.".to_owned(),
-        ("in turn", _) if group.ready == 1 => "1 job waits for its turn.".to_owned(),
-        ("in turn", _) => format!("{} wait for their turn.", jobs(group.ready)),
+        ("in rotation", _) if group.ready == 1 => "1 job waits behind others.".to_owned(),
+        ("in rotation", _) => format!("{} wait behind others.", jobs(group.ready)),
         _ if group.ready > 0 => {
             let are = if group.ready == 1 { "is" } else { "are" };
             let why = first.map(|reason| format!(" The first does not run: {}.", reason.to_string().trim_end_matches('.')));
@@ -157,7 +157,7 @@ pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Opti
 /// What keeps the first of its jobs, in a word, and how the word is shown.
 pub(super) fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) {
     match reason {
-        None | Some(Reason::Behind { .. }) => ("in turn", "good"),
+        None | Some(Reason::Behind { .. }) => ("in rotation", "good"),
         Some(Reason::QueuePaused { .. }) => ("queue paused", "warn"),
         Some(Reason::NoWorker) => ("no worker", "bad"),
         Some(Reason::WorkersQuiet { .. }) => ("workers quiet", "warn"),

@@ -243,7 +243,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let look = shared.look().await;
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let mut unread = Unread::of(&look, &queue);
     let found = match queue.as_str() {
         "" => of_all(shared, &names, &place, &mut unread).await,

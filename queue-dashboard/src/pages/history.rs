@@ -147,7 +147,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     let wanted = params.text::<64>("queue");
     let (queue, unknown) = if known.contains(&wanted) { (wanted, String::new()) } else { (String::new(), wanted) };
     let asked: Vec<String> = if queue.is_empty() { known.iter().take(QUEUES).cloned().collect() } else { vec![queue.clone()] };
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let mut histories = Vec::with_capacity(asked.len());
     for asked in &asked {
         histories.push(shared.inspector.history(asked, span).await?);

@@ -171,7 +171,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         path: path_of(&address),
         facts: facts(&job),
         headers: secrets.headers(&job.headers),
-        tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), alike(name, value))).collect(),
+        tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), search_of_tag(name, value))).collect(),
         events: events(&job, secrets, look.snapshot.as_deref(), now),
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
@@ -269,7 +269,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Crashes", some(job.crashes)),
         ("Snoozes", some(job.snoozes)),
         ("Rate limited", some(job.rate_limited)),
-        ("Releases", some(job.releases)),
+        ("Returns", some(job.returns)),
         ("Timeout", job.timeout.map(span)),
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
@@ -285,7 +285,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
 }
 
 /// The search for all jobs with a tag.
-fn alike(name: &str, value: &str) -> String {
+fn search_of_tag(name: &str, value: &str) -> String {
     query(&[("filter", &format!("tag.{name}={}", Filter::quoted(value)))])
 }
 
@@ -323,10 +323,10 @@ fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: 
             "bad",
         ));
     }
-    if job.releases > 0 {
+    if job.returns > 0 {
         let what =
-            format!("Released {} by a worker that stopped{}", times(job.releases), if job.releases > 1 { ", the last time" } else { "" });
-        events.push(event(job.released_at, &what, "warn"));
+            format!("Returned {} by a worker that stopped{}", times(job.returns), if job.returns > 1 { ", the last time" } else { "" });
+        events.push(event(job.returned_at, &what, "warn"));
     }
     match job.state {
         JobState::Scheduled => events.push(event(job.due_at, "Due", "next")),

@@ -170,7 +170,7 @@ impl Asked {
         let queue = params.text::<128>("queue");
         let state = match params.get("state") {
             Some(state) => state.parse()?,
-            None => most_telling(snapshot, &queue),
+            None => default_state(snapshot, &queue),
         };
         let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { u64::MAX }>("offset").get() };
         let from = if queue.is_empty() { from } else { Place { queue: queue.clone(), ..from } };
@@ -193,7 +193,7 @@ impl Asked {
 }
 
 /// Without a state in the address: the first of those that a person most probably looks for.
-fn most_telling(snapshot: Option<&Snapshot>, queue: &str) -> JobState {
+fn default_state(snapshot: Option<&Snapshot>, queue: &str) -> JobState {
     use JobState::{Active, Dead, Done, Parked, Ready, Retry, Scheduled};
     let queue = Some(queue).filter(|queue| !queue.is_empty());
     let has = |state: &JobState| snapshot.is_some_and(|snapshot| snapshot.count(queue, *state) > 0);
@@ -219,7 +219,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     } else {
         vec![asked.queue.clone()]
     };
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let (text, hint) = Text::read(&asked.text);
     let wanted = Wanted { state: asked.state, task: asked.task.clone(), text };
     let found = find(&shared.inspector, &chosen, &asked.from, &wanted, &shared.settings.secrets).await?;

@@ -109,7 +109,7 @@ fn fields(rule: LimitRule) -> Said {
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let (queue, limit) = named(shared, params).await?;
     let after: Option<LimitKey> = params.get("after").and_then(|key| key.parse().ok());
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let keys = shared.inspector.limit_keys(&queue, &limit.name, after, PAGE).await?;
     let look = shared.look().await;
     let here = query(&[("queue", &queue), ("limit", &limit.name), ("after", &after.map(|key| key.to_string()).unwrap_or_default())]);

@@ -117,7 +117,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let look = shared.look().await;
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let asked_for: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let mut unread = Unread::of(&look, &queue);
     let (rows, next) = found(shared, &asked_for, &place, &mut unread).await;

@@ -14,7 +14,7 @@ use crate::{problem::Problem, shared::Shared};
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>) -> Response {
-    let Ok(_turn) = shared.list_turn().await else {
+    let Ok(_permit) = shared.list_permit().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many pages are read at once").into_response();
     };
     match shared.inspector.exposition().await {

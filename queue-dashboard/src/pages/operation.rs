@@ -143,6 +143,6 @@ pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if goes_on {
         tokio::spawn(go_on(run));
     }
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     Ok(see_here(viewer, &back, if goes_on { "did=started" } else { "did=ended" }))
 }

@@ -119,7 +119,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let look = shared.look().await;
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let asked: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let (mut operations, mut unread) = (Vec::new(), Unread::of(&look, &queue));
     for some in asked.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
@@ -158,7 +158,7 @@ pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let (who, role) = person(viewer);
     let changed = stopped.changed;
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by an operator");
-    shared.outdate().await;
+    shared.expire_snapshot().await;
     let did = if stopped.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
     Ok(see_here(viewer, &back, did))
 }

@@ -179,7 +179,7 @@ fn words(reason: &'static str) -> (&'static str, JobState) {
         "out_of_order" => ("waiting for an earlier job of their ordered group", JobState::Ready),
         "limit_full" => ("waiting for a slot of a limit", JobState::Ready),
         "rate_limited" => ("waiting for the rate of a limit", JobState::Ready),
-        "behind" => ("waiting for their turn", JobState::Ready),
+        "behind" => ("waiting behind other jobs", JobState::Ready),
         other => (other, JobState::Ready),
     }
 }

@@ -13,7 +13,7 @@ use queue_core::schedule::{ScheduleAddress, ScheduleHappened, ScheduleRecord};
 
 use super::{
     Content, Stale,
-    schedules::{Run, Standing, told, unrun},
+    schedules::{Run, Standing, told, why_not_run},
     whole, written,
 };
 use crate::{
@@ -83,7 +83,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name:
         zone: short(&record.tz, 80),
         says: says(&record, now),
         standing: Standing::of(&record),
-        warnings: unrun(&record, look.snapshot.as_deref()).map(|(_, text)| text).into_iter().chain(warnings(&record, now)).collect(),
+        warnings: why_not_run(&record, look.snapshot.as_deref()).map(|(_, text)| text).into_iter().chain(warnings(&record, now)).collect(),
         next: record.next_ticks(NEXT).unwrap_or_default().into_iter().map(|tick| Moment::new(tick, now)).collect(),
         runs: record.runs.iter().filter_map(|run| Run::new(run, now)).collect(),
         events: record.events.iter().map(|event| Event::new(event, now)).collect(),

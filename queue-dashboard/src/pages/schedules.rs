@@ -105,7 +105,7 @@ impl Run {
 }
 
 /// Why the jobs of a schedule do not run, as far as workers are concerned: in a word, and in a sentence.
-pub(super) fn unrun(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Option<(&'static str, String)> {
+pub(super) fn why_not_run(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Option<(&'static str, String)> {
     let (queue, task) = (&*record.schedule.queue, &record.task);
     let workers = &snapshot?.details.workers;
     let serves = |queues: &[String]| queues.iter().any(|served| served == queue);
@@ -133,7 +133,7 @@ impl Row {
             expression: short(&record.expression, 80),
             zone: short(&record.tz, 60),
             standing: Standing::of(record),
-            warning: unrun(record, snapshot).map(|(word, _)| word),
+            warning: why_not_run(record, snapshot).map(|(word, _)| word),
             next: record.next.filter(|_| record.paused.is_none()).map(|next| Moment::new(next, now)),
             last: last.and_then(|run| Run::new(run, now)),
             skipped: record.skipped,
@@ -178,7 +178,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let mut unread = Unread::of(&look, &queue);
     let (records, next) = find(shared, &chosen, &from, &mut unread).await;
     let now = SystemTime::now();

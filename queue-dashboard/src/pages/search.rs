@@ -93,7 +93,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
 
 async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, Problem> {
     let (text, after) = (params.text::<1000>("filter"), params.text::<2000>("after"));
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let (mut search, until) = (shared.inspector.search(filter), Instant::now() + PATIENCE);
     if !after.is_empty() {
         search = search.from(&after)?;

@@ -136,7 +136,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let none = || Problem::not_found("There is no such topic.");
     let (name, after) = (params.text::<128>("topic"), params.text::<64>("after"));
     let look = shared.look().await;
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let found = shared.inspector.topic(&name).await.map_err(|_| none())?.ok_or_else(none)?;
     let asked = (!after.is_empty()).then_some(after.as_str());
     let events = shared.inspector.events(&name, asked, PAGE).await?;

@@ -81,7 +81,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, _: &Params) -> Result<Content, Problem> {
     let look = shared.look().await;
-    let _turn = shared.list_turn().await?;
+    let _permit = shared.list_permit().await?;
     let (topics, now) = (shared.inspector.topics().await?, SystemTime::now());
     let more = topics.len().saturating_sub(PAGE);
     let rows = topics.into_iter().take(PAGE).map(|topic| Row::new(topic, now)).collect();

@@ -110,12 +110,12 @@ fn told(params: &Params) -> Option<Told> {
 
 /// Whether it stops, has stopped in order, or was asked to stop: nothing takes that back.
 pub(super) fn stops(worker: &WorkerRecord) -> bool {
-    worker.mode() == WorkerMode::Stopping || worker.unheard().is_some_and(|ask| ask.mode == WorkerMode::Stopping)
+    worker.mode() == WorkerMode::Stopping || worker.unconfirmed_request().is_some_and(|ask| ask.mode == WorkerMode::Stopping)
 }
 
 /// The state in which it is, or to which it was asked to go, as a badge.
 pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
-    match (worker.unheard(), worker.mode()) {
+    match (worker.unconfirmed_request(), worker.mode()) {
         (Some(ask), _) => Some(format!("asked: {}", ask.mode)),
         (None, WorkerMode::Works) => None,
         (None, mode) => Some(mode.to_string()),
@@ -148,7 +148,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         name: name(worker),
         is_silent: is_silent(worker),
         badge: badge(worker),
-        works: worker.unheard().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
+        works: worker.unconfirmed_request().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
         can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && !stops(worker),
         facts,
         more_queues: worker.queues.len() - queues.len(),

@@ -12,7 +12,7 @@ use crate::{
 use axum::{Router, http::request::Parts};
 use queue_core::{
     JobState,
-    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, WorkerMode},
+    broker::{Extend, JobProgress, ProcessId, ProgressNow, ProgressReport, Register, Turn, WorkerInfo, WorkerLoad, WorkerMode},
     inspect::{Edit, Fingerprint, GroupName, NewOperation, OperationKind},
     observe::Calls,
     prelude::*,
@@ -99,11 +99,11 @@ impl Scene {
         let lane = broker.register(&Register::lane(LONG_QUEUE, process, LEASE).with_info(info)).await.unwrap().name;
         let turn = Turn::new(LONG_QUEUE, lane.clone(), 1, LEASE).claim(1);
         let job = broker.turn(&turn).await.unwrap().deliveries.pop().expect("a job waits");
-        let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+        let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
         told.progress = Some(ProgressNow::new(1, Some(0.25), "a long message without an end in sight ".repeat(5), None));
-        let mut remarks = Remarks::new(LONG_QUEUE, lane.clone());
-        remarks.jobs.push(told);
-        broker.remark(&remarks).await.unwrap();
+        let mut reported = ProgressReport::new(LONG_QUEUE, lane.clone());
+        reported.jobs.push(told);
+        broker.store_progress(&reported).await.unwrap();
         let load = WorkerLoad::new(1, 8).using(Some(48_234_496), Some(12_570)).working(WorkerMode::Quiet, 1);
         broker.extend(&[Extend::new(LONG_QUEUE, lane, 1, LEASE).saying(load)]).await.remove(0).unwrap();
         format!("/worker?id={process}")
@@ -446,11 +446,11 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
     let broker = scene.bed.client.broker();
     let process = ProcessId::random();
     let lane = broker.register(&Register::lane("mail", process, LEASE)).await.unwrap().name;
-    let beat = async |mode, heard| {
+    let heartbeat = async |mode, heard| {
         let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_257)).working(mode, heard);
         broker.extend(&[Extend::new("mail", lane.clone(), 0, LEASE).saying(load)]).await.remove(0).unwrap().asked.map(|ask| ask.mode)
     };
-    assert_eq!(beat(WorkerMode::Works, 0).await, None);
+    assert_eq!(heartbeat(WorkerMode::Works, 0).await, None);
     let url = scene.url.clone();
     let browser = browse(|browser| {
         browser.open(&url);
@@ -464,7 +464,7 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
         browser.wait_for_text("asked: quiet");
         browser
     });
-    assert_eq!(beat(WorkerMode::Quiet, 1).await, Some(WorkerMode::Quiet));
+    assert_eq!(heartbeat(WorkerMode::Quiet, 1).await, Some(WorkerMode::Quiet));
     // What it says is seen without a click.
     tokio::task::block_in_place(|| {
         browser.wait("document.querySelector(\"[formaction$='/workers/resume']\") && !document.body.textContent.includes('asked: quiet')");
@@ -474,7 +474,7 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
         browser.wait_for_text("The worker is asked to stop.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
-    assert_eq!(beat(WorkerMode::Stopping, 2).await, Some(WorkerMode::Stopping));
+    assert_eq!(heartbeat(WorkerMode::Stopping, 2).await, Some(WorkerMode::Stopping));
 }
 
 async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {

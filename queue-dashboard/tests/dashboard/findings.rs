@@ -8,8 +8,8 @@ use queue_core::{
     __private::declare_limits,
     JobState, RawJob,
     broker::{
-        CrashRule, Ending, Finish, JobRemarks, ProcessId, ProgressNow, Register, Remarks, ScheduleAnswer, ScheduleList, ScheduleSet,
-        ScheduleState, SetSchedule, Turn, WorkerInfo,
+        CrashRule, Ending, Finish, JobProgress, ProcessId, ProgressNow, ProgressReport, Register, ScheduleAnswer, ScheduleList,
+        ScheduleSet, ScheduleState, SetSchedule, Turn, WorkerInfo,
     },
     inspect::{LimitRule, Rate},
     schedule::Schedule,
@@ -173,11 +173,11 @@ async fn a_job_that_has_ended_has_no_progress_bar(bed: Bed) {
     bed.enqueue("one", None).await;
     let (broker, lane) = (bed.client.broker(), lane(&bed, "mail", WorkerInfo::default()).await);
     let job = broker.turn(&Turn::new("mail", lane.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries.remove(0);
-    let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+    let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
     told.progress = Some(ProgressNow::new(1, Some(0.5), "half", None));
-    let mut request = Remarks::new("mail", lane.clone());
+    let mut request = ProgressReport::new("mail", lane.clone());
     request.jobs.push(told);
-    assert_eq!(broker.remark(&request).await.unwrap(), [true]);
+    assert_eq!(broker.store_progress(&request).await.unwrap(), [true]);
     let site = bed.site().await;
     let page = site.get("/jobs/mail/one").await.body;
     assert!(page.contains("<progress max=\"1000\" value=\"500\""), "{page}");

@@ -287,16 +287,16 @@ async fn a_problem_links_to_where_it_came_from(bed: Bed) {
 async fn worker(bed: &Bed) -> (ProcessId, impl AsyncFn(WorkerMode, u64)) {
     let (broker, process) = (bed.client.broker().clone(), ProcessId::random());
     let lane = broker.register(&Register::lane("mail", process, HOUR)).await.unwrap().name;
-    let beat = async move |mode, heard| {
+    let heartbeat = async move |mode, heard| {
         let load = WorkerLoad::new(0, 8).working(mode, heard);
         broker.extend(&[Extend::new("mail", lane.clone(), 0, HOUR).saying(load)]).await.remove(0).unwrap();
     };
-    (process, beat)
+    (process, heartbeat)
 }
 
 async fn a_worker_that_stops_is_asked_nothing_more(bed: Bed) {
-    let (process, beat) = worker(&bed).await;
-    beat(WorkerMode::Works, 0).await;
+    let (process, heartbeat) = worker(&bed).await;
+    heartbeat(WorkerMode::Works, 0).await;
     let site = bed.site().await;
     let (id, path) = (process.to_string(), format!("/worker?id={process}"));
     eventually(&site, &path, "/workers/stop").await;
@@ -308,7 +308,7 @@ async fn a_worker_that_stops_is_asked_nothing_more(bed: Bed) {
             let answer = site.post("operate", &format!("/workers/{verb}"), &[("id", &id), ("sure", "yes")]).await;
             assert!(answer.status == 409 && answer.body.contains("Nothing was changed."), "{says} {verb}: {}", answer.body);
         }
-        beat(WorkerMode::Stopping, 1).await;
+        heartbeat(WorkerMode::Stopping, 1).await;
     }
     let asked = bed.client.inspector().worker(process).await.unwrap().unwrap().asked.map(|ask| (ask.number, ask.mode));
     assert_eq!(asked, Some((1, WorkerMode::Stopping)));

@@ -9,7 +9,7 @@ use queue_core::{
     __private::Encoded,
     Client, JobState, LogLevel, RawJob,
     broker::{
-        Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode,
+        Ending, Extend, Finish, JobProgress, LineNow, ProcessId, ProgressNow, ProgressReport, Register, Turn, WorkerLoad, WorkerMode,
         history::Report,
     },
     inspect::{Fingerprint, GroupName, GroupOrder, NewOperation, OperationKind, OutboxDepth, OutboxRecord},
@@ -109,14 +109,14 @@ async fn a_worker_that_is_not_heard_of_is_silent(bed: Bed) {
 }
 
 async fn a_worker_shows_what_it_uses(bed: Bed) {
-    let (broker, term) = (bed.client.broker(), Duration::from_secs(600));
-    let lane = broker.register(&Register::lane("mail", ProcessId::random(), term)).await.unwrap().name;
+    let (broker, duration) = (bed.client.broker(), Duration::from_secs(600));
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), duration)).await.unwrap().name;
     let site = bed.site().await;
     let page = eventually(&site, "/workers", "1 live").await;
     let unknown = ["slots", "memory", "CPU"].map(|name| format!(r#"data-label="{name}">unknown<"#));
     assert!(unknown.iter().all(|cell| page.contains(cell)), "{page}");
     let load = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_257));
-    broker.extend(&[Extend::new("mail", lane, 0, term).saying(load)]).await.remove(0).unwrap();
+    broker.extend(&[Extend::new("mail", lane, 0, duration).saying(load)]).await.remove(0).unwrap();
     let page = eventually(&site, "/workers", "3 of 64").await;
     assert!(page.contains(">46.0 MiB<") && page.contains(">125 %<") && !unknown.iter().any(|cell| page.contains(cell)), "{page}");
 }
@@ -131,11 +131,11 @@ async fn a_worker_shows_what_runs_on_it(bed: Bed) {
     assert!(list.contains("1 live"), "{list}");
     assert!(eventually(&site, &path, "No job runs on it").await.contains(">unknown<"));
     let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
-    let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+    let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
     told.progress = Some(ProgressNow::new(1, Some(0.25), "<b>first</b> token=s1", None));
-    let mut remarks = Remarks::new("mail", lane.clone());
-    remarks.jobs.push(told);
-    assert_eq!(broker.remark(&remarks).await.unwrap(), [true]);
+    let mut reported = ProgressReport::new("mail", lane.clone());
+    reported.jobs.push(told);
+    assert_eq!(broker.store_progress(&reported).await.unwrap(), [true]);
     let page = site.get(&path).await.body;
     for text in ["/jobs/mail/one", "send_mail", r#"<progress max="1000" value="250""#, "25 %", "&#60;b&#62;first&#60;/b&#62; token=•"] {
         assert!(page.contains(text), "no `{text}`: {page}");
@@ -157,16 +157,16 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     let page = eventually(&site, &path, "No job runs on it").await;
     assert!(!page.contains("/workers/quiet"), "it has said nothing yet: {page}");
     assert_eq!(site.post("operate", "/workers/quiet", &[("id", &id)]).await.status, 400);
-    let beat = async |mode, heard| {
+    let heartbeat = async |mode, heard| {
         let load = WorkerLoad::new(0, 8).working(mode, heard);
         broker.extend(&[Extend::new("mail", lane.clone(), 0, lease).saying(load)]).await.remove(0).unwrap().asked
     };
-    assert_eq!(beat(WorkerMode::Works, 0).await, None);
+    assert_eq!(heartbeat(WorkerMode::Works, 0).await, None);
     eventually(&site, &path, "/workers/quiet").await;
     assert_eq!(site.post("view", "/workers/quiet", &[("id", &id)]).await.status, 403);
     let shown = site.post("operate", "/workers/quiet", &[("id", &id)]).await;
     assert_eq!(shown.status, 303);
-    let asked = beat(WorkerMode::Quiet, 1).await.expect("it is asked");
+    let asked = heartbeat(WorkerMode::Quiet, 1).await.expect("it is asked");
     assert_eq!((asked.number, asked.mode), (1, WorkerMode::Quiet));
     assert!(asked.by.ends_with("with the dashboard"), "{}", asked.by);
     let page = eventually(&site, &path, ">quiet<").await;
@@ -174,11 +174,11 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     eventually(&site, "/workers", ">quiet<").await;
     let question = site.post("operate", "/workers/stop", &[("id", &id)]).await;
     assert!(question.status == 200 && question.body.contains("Stop the worker"), "{}", question.body);
-    assert_eq!(beat(WorkerMode::Quiet, 1).await.unwrap().number, 1, "nothing was done before the question is answered");
+    assert_eq!(heartbeat(WorkerMode::Quiet, 1).await.unwrap().number, 1, "nothing was done before the question is answered");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
-    assert_eq!(beat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stopping)));
+    assert_eq!(heartbeat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stopping)));
     eventually(&site, &path, ">asked: stops<").await;
-    beat(WorkerMode::Stopping, 2).await;
+    heartbeat(WorkerMode::Stopping, 2).await;
     let page = eventually(&site, &path, ">stops<").await;
     assert!(!page.contains("/workers/stop") && !page.contains("/workers/resume"), "nothing takes it back: {page}");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", "0123456789abcdef")]).await.status, 404);
@@ -588,12 +588,12 @@ async fn progress_and_log_of_a_job_are_live_and_hide_secrets(bed: Bed) {
     let tell = async |seq: u64, fraction: f64, message: &str, line: &str| {
         let value =
             queue_core::__private::codec::encode(&std::collections::BTreeMap::from([("api_key", "hunter3"), ("at", "here")])).unwrap();
-        let mut told = JobRemarks::new(job.id.clone(), job.claim, 2);
+        let mut told = JobProgress::new(job.id.clone(), job.claim, 2);
         told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(value)));
         (told.first, told.lines) = (seq - 1, vec![LineNow::new(LogLevel::Warn, line)]);
-        let mut request = Remarks::new("mail", lane.clone());
+        let mut request = ProgressReport::new("mail", lane.clone());
         request.jobs.push(told);
-        assert_eq!(broker.remark(&request).await.unwrap(), [true]);
+        assert_eq!(broker.store_progress(&request).await.unwrap(), [true]);
     };
     tell(1, 0.25, "<b>first</b> token=s1", "signed in, password=s2 <i>").await;
     let page = site.get("/jobs/mail/one").await.body;
@@ -931,14 +931,14 @@ async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     let (broker, lease) = (bed.client.broker(), Duration::from_secs(600));
     broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap();
     let page = site.get(of).await.body;
-    assert!(page.contains("1 job waits for its turn.") && page.contains(">in turn<"), "{page}");
+    assert!(page.contains("1 job waits behind others.") && page.contains(">in rotation<"), "{page}");
     let list = site.get("/groups").await.body;
-    assert!(list.contains(">in turn<") && !list.contains(">ready<"), "the list has the word of the page: {list}");
+    assert!(list.contains(">in rotation<") && !list.contains(">ready<"), "the list has the word of the page: {list}");
     bed.client.inspector().pause("mail").await.unwrap();
     let page = site.get(of).await.body;
     assert!(page.contains("The first does not run: its queue is paused.") && page.contains(">queue paused<"), "{page}");
     let list = eventually(&site, "/groups", ">queue paused<").await;
-    assert!(!list.contains(">ready<") && !list.contains(">in turn<"), "{list}");
+    assert!(!list.contains(">ready<") && !list.contains(">in rotation<"), "{list}");
 
     bed.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(0)).await.unwrap();
     let jobs = (0..2).map(|_| common::charge::job("acct".to_owned()).group("globex"));
@@ -946,7 +946,7 @@ async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     broker.register(&Register::lane("pay", ProcessId::random(), lease)).await.unwrap();
     let page = site.get("/group?queue=pay&group=globex").await.body;
     assert!(page.contains("2 jobs are ready. The first does not run: its limit `stripe`") && page.contains(">limit full<"), "{page}");
-    assert!(!page.contains(">in turn<") && !page.contains("wait for their turn"), "{page}");
+    assert!(!page.contains(">in rotation<") && !page.contains("wait behind others"), "{page}");
 }
 
 async fn the_overview_says_in_words_what_jobs_wait_for(bed: Bed) {

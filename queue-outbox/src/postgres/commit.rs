@@ -161,7 +161,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result
     ];
     let inserted =
         tx.execute_typed(&adapter::commit_sql(&outbox, &committing), &values).await.map_err(|error| match error.as_db_error() {
-            Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.beaten(),
+            Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.lost_race(),
             _ => with_tables(error),
         })?;
     if inserted == 0 {

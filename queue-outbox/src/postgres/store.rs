@@ -316,7 +316,7 @@ impl Tx<'_> {
         );
         let found = self.run(&sql, &[(&queue, Type::TEXT), (&floors.of(queue), Type::INT8)]).await?;
         if let Some(first) = found.first() {
-            floors.saw(queue, first.try_get(5)?, first.try_get(6)?, first.try_get(7)?);
+            floors.note_lowest(queue, first.try_get(5)?, first.try_get(6)?, first.try_get(7)?);
         }
         rows(&found)
     }

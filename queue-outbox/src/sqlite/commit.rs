@@ -125,7 +125,7 @@ fn commit<T>(context: &JobContext, tx: JobTransaction<'_>, ending: impl FnOnce(&
             let (id, version) = super::database(&tx)?;
             return Err(committing.why_not(&outbox, &id, version, None, None));
         }
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Err(committing.beaten()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Err(committing.lost_race()),
         Err(error) => return Err(with_tables(error)),
     }
     tx.commit()?;

@@ -9,12 +9,12 @@ use crate::history::{History, Sent};
 
 pub(crate) struct Historian {
     history: Arc<History>,
-    beat: Duration,
+    heartbeat: Duration,
 }
 
 impl Historian {
-    pub(crate) fn new(history: Arc<History>, beat: Duration) -> Self {
-        Historian { history, beat }
+    pub(crate) fn new(history: Arc<History>, heartbeat: Duration) -> Self {
+        Historian { history, heartbeat }
     }
 }
 
@@ -22,9 +22,9 @@ impl Pass for Historian {
     const NAME: &'static str = "historian";
     type Report = Sent;
 
-    /// About two beats.
+    /// About two heartbeats.
     fn pause(&mut self) -> Duration {
-        (self.beat * 2).mul_f64(0.75 + fastrand::f64() / 4.0)
+        (self.heartbeat * 2).mul_f64(0.75 + fastrand::f64() / 4.0)
     }
 
     async fn tick(&mut self) -> Sent {

@@ -1,4 +1,4 @@
-//! Looks how the broker is, with every beat: whether it is full, or its file has gone. An idle worker looks, too.
+//! Looks how the broker is, with every heartbeat: whether it is full, or its file has gone. An idle worker looks, too.
 
 use std::{
     sync::Arc,
@@ -12,15 +12,15 @@ use crate::{connection::Connection, time::now, tuning::TOLD_AGAIN};
 
 pub(crate) struct Monitor {
     connection: Arc<Connection>,
-    beat: Duration,
+    heartbeat: Duration,
     told: Told,
     /// Whether there was a look.
     began: bool,
 }
 
 impl Monitor {
-    pub(crate) fn new(connection: Arc<Connection>, beat: Duration) -> Self {
-        Monitor { connection, beat, told: Told::default(), began: false }
+    pub(crate) fn new(connection: Arc<Connection>, heartbeat: Duration) -> Self {
+        Monitor { connection, heartbeat, told: Told::default(), began: false }
     }
 }
 
@@ -29,12 +29,12 @@ impl Pass for Monitor {
     /// What was worth a line.
     type Report = Option<News>;
 
-    /// About a beat. The first look is at once.
+    /// About a heartbeat. The first look is at once.
     fn pause(&mut self) -> Duration {
         if !std::mem::replace(&mut self.began, true) {
             return Duration::ZERO;
         }
-        self.beat.mul_f64(0.75 + fastrand::f64() / 4.0)
+        self.heartbeat.mul_f64(0.75 + fastrand::f64() / 4.0)
     }
 
     /// One look.

@@ -148,7 +148,7 @@ impl Reclaimer {
             if moved > 0 {
                 tracing::warn!(
                     queue = name,
-                    released = reclaimed.released,
+                    returned = reclaimed.returned,
                     charged = reclaimed.charged,
                     buried = reclaimed.buried.len(),
                     "reclaimed jobs of crashed workers"
@@ -249,7 +249,7 @@ struct Found {
 fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), overdue: OverdueLanes, confirm: Duration) -> Found {
     let fenced = overdue.fenced > 0;
     let expired = overdue.expired.into_iter().map(|lane| (lane, confirm));
-    let ahead = overdue.ahead.into_iter().map(|Ahead { lane, term }| (lane, term.saturating_add(confirm)));
+    let ahead = overdue.ahead.into_iter().map(|Ahead { lane, duration }| (lane, duration.saturating_add(confirm)));
     let found: HashMap<OverdueLane, Duration> = expired.chain(ahead).collect();
     seen.retain(|(of, lane), first| *of != queue || found.get(lane) == Some(&first.wait));
     let mut confirmed = Vec::new();
@@ -283,7 +283,7 @@ mod tests {
         let settings = Settings { lease: Duration::from_millis(300), ..Settings::default() };
         let queues = queues(["dead"]);
         let history = History::new(broker.clone(), ProcessId::random(), "v7".into(), queues.clone());
-        let mut reclaimer = Reclaimer::new(Connection::new(broker, settings.beat()), queues, history, &settings);
+        let mut reclaimer = Reclaimer::new(Connection::new(broker, settings.heartbeat_interval()), queues, history, &settings);
         let mut passes = Vec::new();
         while passes.last().is_none_or(|checked: &Checked| checked.moved == 0) {
             tokio::time::sleep(reclaimer.pause()).await;
@@ -317,7 +317,8 @@ mod tests {
         const CONFIRM: Duration = Duration::from_secs(6);
         let (mut seen, began) = (Seen::new(), now());
         let lane = OverdueLane { name: PartyName::new("lane"), deadline_ms: 3_600_000 };
-        let ahead = |term| OverdueLanes::new(Vec::new(), 0).ahead(vec![Ahead { lane: lane.clone(), term: Duration::from_secs(term) }]);
+        let ahead =
+            |duration| OverdueLanes::new(Vec::new(), 0).ahead(vec![Ahead { lane: lane.clone(), duration: Duration::from_secs(duration) }]);
         let expired = OverdueLanes::new(vec![lane.clone()], 0);
         let mut is_confirmed = |at: u64, overdue: OverdueLanes| {
             let at = began + Duration::from_secs(at);

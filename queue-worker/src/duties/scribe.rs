@@ -1,31 +1,31 @@
 //! Stores the progress and log lines of handlers. It collects them, and stores them about four
 //! times a second, for all jobs together. The last ones are stored before the result of the job is
-//! sent, because the result clears the tag that they need. A worker whose handlers report nothing
-//! never wakes it.
+//! sent, because the result clears the receipt that they need. A worker whose handlers report
+//! nothing never wakes it.
 
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobContext,
-    broker::{DynBroker, MAX_BYTES, MAX_ITEMS, Remarks},
+    broker::{DynBroker, MAX_BYTES, MAX_ITEMS, ProgressReport},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::Duty;
 use crate::{
-    remarks::PendingRemarks,
+    progress::PendingProgress,
     time::now,
-    tuning::{REMARK_PATIENCE, REMARKED},
+    tuning::{PROGRESS, PROGRESS_PATIENCE},
 };
 
 pub(crate) struct Scribe {
     broker: DynBroker,
-    pending: Arc<PendingRemarks>,
+    pending: Arc<PendingProgress>,
 }
 
 impl Scribe {
-    pub(crate) fn new(broker: DynBroker, pending: Arc<PendingRemarks>) -> Self {
+    pub(crate) fn new(broker: DynBroker, pending: Arc<PendingProgress>) -> Self {
         Scribe { broker, pending }
     }
 
@@ -49,7 +49,7 @@ impl Scribe {
                 }
                 Some(job) = waiting.recv() => jobs.push(job),
                 () = tokio::time::sleep_until(next.into()), if !jobs.is_empty() => {
-                    next = now() + REMARKED;
+                    next = now() + PROGRESS;
                     send(&self.broker, std::mem::take(&mut jobs)).await;
                 }
             }
@@ -68,27 +68,27 @@ impl Duty for Scribe {
 /// Stores progress and log lines of these jobs, as much of each as fits into one request.
 async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
     // With about how many bytes each has.
-    let (mut requests, mut bytes): (Vec<Remarks>, Vec<usize>) = (Vec::new(), Vec::new());
+    let (mut requests, mut bytes): (Vec<ProgressReport>, Vec<usize>) = (Vec::new(), Vec::new());
     for context in &contexts {
         let Some(lane) = context.lane().filter(|_| context.has_told()) else { continue };
-        let told = context.take_told(MAX_BYTES);
+        let told = context.take_reported(MAX_BYTES);
         if told.progress.is_none() && told.lines.is_empty() {
             continue;
         }
         let more = told.bytes();
-        let has_room = |(at, request): (usize, &Remarks)| {
+        let has_room = |(at, request): (usize, &ProgressReport)| {
             let fits = request.jobs.len() < MAX_ITEMS && bytes[at] + more <= MAX_BYTES;
             (fits && request.lane == *lane && *request.queue == *context.queue()).then_some(at)
         };
         let at = requests.iter().enumerate().find_map(has_room).unwrap_or_else(|| {
-            requests.push(Remarks::new(context.queue(), lane.clone()));
+            requests.push(ProgressReport::new(context.queue(), lane.clone()));
             requests.len() - 1
         });
         bytes.resize(requests.len(), 0);
         bytes[at] += more;
         requests[at].jobs.push(told);
     }
-    let answers = join_all(requests.iter().map(|request| tokio::time::timeout(REMARK_PATIENCE, broker.remark(request)))).await;
+    let answers = join_all(requests.iter().map(|request| tokio::time::timeout(PROGRESS_PATIENCE, broker.store_progress(request)))).await;
     for (request, answer) in requests.into_iter().zip(answers) {
         let (queue, jobs) = (request.queue.clone(), request.jobs.len());
         match answer {
@@ -103,13 +103,13 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
             }
         }
     }
-    contexts.iter().for_each(JobContext::told_has_arrived);
+    contexts.iter().for_each(JobContext::reported_was_sent);
 }
 
-fn put_back(contexts: &[JobContext], request: Remarks) {
+fn put_back(contexts: &[JobContext], request: ProgressReport) {
     for told in request.jobs {
         if let Some(context) = contexts.iter().find(|context| context.claim() == told.claim && *context.id() == told.id) {
-            context.put_back_told(told);
+            context.put_back_reported(told);
         }
     }
 }

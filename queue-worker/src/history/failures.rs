@@ -11,7 +11,7 @@ use queue_core::{
     JobId,
     broker::{
         Ending,
-        history::{CRASHED, FailureKind, KINDS_REPORTED, OTHERS},
+        history::{CRASHED, FailurePattern, OTHERS, PATTERNS_REPORTED},
     },
     inspect::Fingerprint,
 };
@@ -22,7 +22,7 @@ pub(super) struct Failures {
     queues: Mutex<Vec<Kinds>>,
 }
 
-type Kinds = HashMap<Fingerprint, FailureKind>;
+type Kinds = HashMap<Fingerprint, FailurePattern>;
 
 impl Failures {
     pub(super) fn new(queues: usize, release: Arc<str>) -> Self {
@@ -52,13 +52,13 @@ impl Failures {
         let mut queues = self.lock();
         let kinds = &mut queues[queue];
         // The last place is for what has none.
-        let has_place = kinds.contains_key(&print) || kinds.len() < KINDS_REPORTED - 1;
+        let has_place = kinds.contains_key(&print) || kinds.len() < PATTERNS_REPORTED - 1;
         let (print, pattern) = if has_place { (print, pattern) } else { (Fingerprint::OTHERS, String::new()) };
-        kinds.entry(print).or_insert_with(|| FailureKind::new(print, pattern)).add(count, text, task, &self.release, job);
+        kinds.entry(print).or_insert_with(|| FailurePattern::new(print, pattern)).add(count, text, task, &self.release, job);
     }
 
     /// Takes how runs of a queue have failed.
-    pub(super) fn take(&self, queue: usize) -> Vec<FailureKind> {
+    pub(super) fn take(&self, queue: usize) -> Vec<FailurePattern> {
         mem::take(&mut self.lock()[queue]).into_values().collect()
     }
 
@@ -95,7 +95,7 @@ mod tests {
             bury(Some("order 1: no")),
             bury(None),
             unreadable,
-            Ending::Release,
+            Ending::Return,
             Ending::Ack { result: None, keep: None },
         ];
         for (n, ending) in endings.iter().enumerate() {
@@ -104,8 +104,8 @@ mod tests {
         failures.crashed(1, 3);
         failures.crashed(1, 0);
         let mut taken = failures.take(1);
-        taken.sort_by_key(|kind| kind.pattern.clone());
-        let told: Vec<_> = taken.iter().map(|kind| (kind.pattern.as_str(), kind.count, kind.tasks[0].0.as_str())).collect();
+        taken.sort_by_key(|failure| failure.pattern.clone());
+        let told: Vec<_> = taken.iter().map(|failure| (failure.pattern.as_str(), failure.count, failure.tasks[0].0.as_str())).collect();
         assert_eq!(told, [("order *: no", 3, "mail"), ("release v* cannot", 1, "old"), (CRASHED, 3, OTHERS)]);
         assert_eq!((taken[0].message.as_str(), &taken[0].releases[..]), ("order 1: no", &[("v7".to_owned(), 3)][..]));
         assert_eq!(taken[0].jobs, [0, 1, 2].map(job));
@@ -116,13 +116,13 @@ mod tests {
     fn what_differs_too_much_is_counted_together() {
         let failures = Failures::new(1, "v7".into());
         let word = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap()).to_string().repeat(1 + n / 26);
-        for n in 0..KINDS_REPORTED + 10 {
+        for n in 0..PATTERNS_REPORTED + 10 {
             failures.ended(0, Some("mail"), &job(n), &nack(&word(n)));
         }
         failures.ended(0, Some("mail"), &job(0), &nack(&word(0)));
         let taken = failures.take(0);
-        assert_eq!(taken.len(), KINDS_REPORTED);
-        let others = taken.iter().find(|kind| kind.fingerprint == Fingerprint::OTHERS).expect("some are others");
+        assert_eq!(taken.len(), PATTERNS_REPORTED);
+        let others = taken.iter().find(|failure| failure.fingerprint == Fingerprint::OTHERS).expect("some are others");
         assert_eq!((others.count, others.pattern.as_str()), (11, ""));
     }
 }

@@ -69,7 +69,7 @@ impl Tallies {
             Ending::Cancel { .. } => counts.cancelled += 1,
             Ending::Expire => counts.expired += 1,
             Ending::Park { .. } | Ending::Unreadable { .. } => counts.parked += 1,
-            _ => counts.released += 1,
+            _ => counts.returned += 1,
         }
     }
 
@@ -129,7 +129,7 @@ fn outcome(ending: &Ending) -> &'static str {
         Ending::Cancel { .. } => "cancelled",
         Ending::Expire => "expired",
         Ending::Park { .. } | Ending::Unreadable { .. } => "parked",
-        _ => "released",
+        _ => "returned",
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
             Ending::Nack { delay: Duration::ZERO, error: error.clone() },
             Ending::Bury { reason: BuryReason::Failed, error: Some(error.clone()) },
             Ending::Bury { reason: BuryReason::Buried, error: Some(error) },
-            Ending::Release,
+            Ending::Return,
         ];
         for ending in &endings {
             tallies.begun(1, "mail");
@@ -162,7 +162,7 @@ mod tests {
         let mut taken: HashMap<_, _> = tallies.take(1).into_iter().collect();
         let mail = taken.remove("mail").unwrap();
         let counts = mail.counts;
-        assert_eq!((counts.started, counts.done, counts.failed, counts.dead, counts.released, counts.lost), (5, 1, 2, 2, 1, 1));
+        assert_eq!((counts.started, counts.done, counts.failed, counts.dead, counts.returned, counts.lost), (5, 1, 2, 2, 1, 1));
         assert_eq!((mail.run.count(), mail.wait.count()), (6, 6));
         let others = taken.remove(OTHERS).unwrap().counts;
         assert_eq!((others.parked, others.crashed, others.dead), (1, 3, 1));

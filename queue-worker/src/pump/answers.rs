@@ -33,7 +33,7 @@ pub(super) struct TurnDone {
 impl Pump {
     /// Releases the reservations of turns that are not answered in time, so a slow server of one
     /// queue does not affect the others. Jobs that such an answer brings in the end, and that find
-    /// no slot or may not run, are released at once.
+    /// no slot or may not run, are returned at once.
     pub(super) fn release_late_turns(&mut self, now: Instant) {
         for (index, queue) in self.queues.all.iter_mut().enumerate() {
             for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
@@ -99,7 +99,7 @@ impl Pump {
     fn process_answer(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
         for position in &answer.stale {
             if let Some(finish) = turn.finishes.get(*position)
-                && !matches!(finish.ending, Ending::Void | Ending::Release | Ending::Stopped { .. })
+                && !matches!(finish.ending, Ending::Void | Ending::Return | Ending::Stopped { .. })
             {
                 let job = address(&turn.queue, &finish.id);
                 tracing::warn!(%job, claim = finish.claim, "lease lost: the result of the handler was discarded");
@@ -145,7 +145,7 @@ impl Pump {
             } else {
                 // Revoked since, or claimed by a turn whose slots were reassigned, or by one that
                 // was in flight when the worker got its stop request.
-                let ending = if delivery.void { Ending::Void } else { Ending::Release };
+                let ending = if delivery.void { Ending::Void } else { Ending::Return };
                 self.slots.unanswered += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
             }
@@ -168,7 +168,7 @@ impl Pump {
         if let Err(lost) = self.batches.send(batch) {
             // The application's runtime has ended: no job can run here any more.
             for (slot, _) in lost.0.jobs {
-                self.ended(slot, Ending::Release, None, now);
+                self.ended(slot, Ending::Return, None, now);
             }
         }
     }
@@ -187,9 +187,9 @@ impl Pump {
         lane.held += 1;
         queue.used += 1;
         if suspect {
-            // A beat later, so that the broker knows that the process lives.
+            // A heartbeat later, so that the broker knows that the process lives.
             let lasts = Some(delivery.suspected_for).filter(|lasts| !lasts.is_zero());
-            self.suspects.began(lasts.and_then(|lasts| since.checked_add(lasts + self.shared.settings.beat())));
+            self.suspects.began(lasts.and_then(|lasts| since.checked_add(lasts + self.shared.settings.heartbeat_interval())));
         }
         self.slots.jobs[slot.index] = Some(Held {
             generation: slot.generation,

@@ -19,7 +19,7 @@ use crate::{connection::Connection, metrics, outage::Waiting, time::now, tuning:
 pub(super) struct Heartbeat {
     /// When the next heartbeats are sent.
     pub(super) at: Instant,
-    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, (Instant, Vec<HeartbeatAnswer>)>>,
     /// The latest heartbeats have no answer.
     unanswered: Option<Waiting>,
     /// Since when the broker rejects heartbeats with an error that does not pass by itself.
@@ -30,9 +30,9 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn new(now: Instant, beat: Duration) -> Self {
+    pub(super) fn new(now: Instant, heartbeat: Duration) -> Self {
         Heartbeat {
-            at: now + beat,
+            at: now + heartbeat,
             in_flight: FuturesUnordered::new(),
             unanswered: None,
             refused: None,
@@ -42,8 +42,8 @@ impl Heartbeat {
     }
 
     /// Sends the next heartbeats at once, unless the last ones were sent just before.
-    pub(super) fn send_soon(&mut self, now: Instant, beat: Duration) {
-        let last = self.at.checked_sub(beat).unwrap_or(now);
+    pub(super) fn send_soon(&mut self, now: Instant, heartbeat: Duration) {
+        let last = self.at.checked_sub(heartbeat).unwrap_or(now);
         self.at = self.at.min(now.max(last + NEWS_APART));
     }
 }
@@ -54,7 +54,7 @@ impl Pump {
         if now < self.heartbeat.at {
             return;
         }
-        self.heartbeat.at = now + self.shared.settings.beat();
+        self.heartbeat.at = now + self.shared.settings.heartbeat_interval();
         let due = self.due_heartbeats(now);
         // A heartbeat that still has no answer is not sent again: it ends at its deadline.
         if due.is_empty() {
@@ -90,10 +90,10 @@ impl Pump {
         }
     }
 
-    pub(super) fn heartbeats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {
-        let (lanes, mut unanswered, mut asked) = (beats.len(), None, None);
+    pub(super) fn heartbeats_ended(&mut self, sent: Instant, heartbeats: Vec<HeartbeatAnswer>) {
+        let (lanes, mut unanswered, mut asked) = (heartbeats.len(), None, None);
         let turns = self.request.mode == WorkerMode::Works;
-        for Beat { lane: id, generation, said, answer } in beats {
+        for HeartbeatAnswer { lane: id, generation, said, answer } in heartbeats {
             if let (Some(mode), true) = (said, answer.is_ok()) {
                 self.queues[id.queue].reported_mode = mode;
             }
@@ -154,8 +154,8 @@ impl Pump {
     }
 }
 
-/// One beat of one lane, and what came of it.
-pub(super) struct Beat {
+/// One heartbeat of one lane, and what came of it.
+pub(super) struct HeartbeatAnswer {
     pub(super) lane: LaneId,
     pub(super) generation: u32,
     /// The mode of the worker, if the heartbeat carries it.
@@ -163,12 +163,12 @@ pub(super) struct Beat {
     pub(super) answer: Result<Extended, Error>,
 }
 
-/// A beat for every lane that holds something, or has a turn on its way: that one may have been
-/// carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
+/// A heartbeat for every lane that holds something, or has a turn on its way: that one may have
+/// been carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
 /// registers again when it is needed. One lane, the speaker, always sends heartbeats, which carry
 /// the load of the worker: `speakers` has its number, by queue.
 fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
-    let mut beats = Vec::new();
+    let mut heartbeats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
             let (id, speaks) = (LaneId { queue, lane }, speakers[queue] == Some(lane));
@@ -177,11 +177,11 @@ fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load:
             {
                 let extend = Extend::new(state.name.clone(), name.clone(), entry.answered, lease);
                 let extend = if speaks { extend.saying(load) } else { extend };
-                beats.push((id, entry.generation, extend));
+                heartbeats.push((id, entry.generation, extend));
             }
         }
     }
-    beats
+    heartbeats
 }
 
 /// The lane that speaks for the worker: the one that has done so last, as long as it is registered, else the first that is.
@@ -203,18 +203,18 @@ fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) ->
     queues.iter().enumerate().map(of).collect()
 }
 
-/// Sends the beats of one tick. Its answers have the time from which the renewed leases count.
-async fn send(connection: Arc<Connection>, beats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<Beat>) {
+/// Sends the heartbeats of one tick. Its answers have the time from which the renewed leases count.
+async fn send(connection: Arc<Connection>, heartbeats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<HeartbeatAnswer>) {
     let sent = now();
-    let requests: Vec<Extend> = beats.iter().map(|(_, _, extend)| extend.clone()).collect();
+    let requests: Vec<Extend> = heartbeats.iter().map(|(_, _, extend)| extend.clone()).collect();
     let answers = connection.broker.extend(&requests).await;
-    let beats: Vec<Beat> = beats
+    let heartbeats: Vec<HeartbeatAnswer> = heartbeats
         .into_iter()
         .zip(answers)
-        .map(|((lane, generation, extend), answer)| Beat { lane, generation, said: extend.load.map(|load| load.mode), answer })
+        .map(|((lane, generation, extend), answer)| HeartbeatAnswer { lane, generation, said: extend.load.map(|load| load.mode), answer })
         .collect();
-    if beats.iter().any(|beat| beat.answer.is_ok()) {
+    if heartbeats.iter().any(|heartbeat| heartbeat.answer.is_ok()) {
         connection.answered();
     }
-    (sent, beats)
+    (sent, heartbeats)
 }

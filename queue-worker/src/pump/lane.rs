@@ -91,7 +91,8 @@ pub(super) enum TurnEnd {
 /// `lost` if it registers in the place of a lane that the broker has forgotten although its lease stood.
 pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost: bool, mut turn: Turn) -> TurnEnd {
     let (queue, connection, identity) = (turn.queue.clone(), &shared.connection, &shared.identity);
-    // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
+    // A replay does not renew the lease (R5), so that the next heartbeat after it must not come too
+    // late.
     let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
     let mut waiting = None;
     let name = match name {
@@ -132,7 +133,7 @@ pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost
 pub(super) fn release_claims(broker: &DynBroker, end: TurnEnd) {
     let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
     let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
-    let finishes: Vec<Finish> = claimed.map(|delivery| Finish::new(delivery, Ending::Release)).collect();
+    let finishes: Vec<Finish> = claimed.map(|delivery| Finish::new(delivery, Ending::Return)).collect();
     if finishes.is_empty() {
         return;
     }

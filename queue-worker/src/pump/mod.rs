@@ -99,7 +99,7 @@ impl Pump {
             slots: Slots::new(settings.concurrency),
             suspects: Suspects::default(),
             pace: Pace::new(settings.concurrency),
-            heartbeat: Heartbeat::new(now, settings.beat()),
+            heartbeat: Heartbeat::new(now, settings.heartbeat_interval()),
             request: Request::default(),
             watchdog: Watchdog::new(now + settings.tick()),
             stop: Stop::new(stage),
@@ -125,7 +125,7 @@ impl Pump {
                 // In this order, so that a simulation can be replayed. Only events come without end, and they are last.
                 biased;
                 _ = self.stop.stage.changed(), if self.awaits_stage() => {}
-                Some((sent, beats)) = self.heartbeat.in_flight.next() => self.heartbeats_ended(sent, beats),
+                Some((sent, heartbeats)) = self.heartbeat.in_flight.next() => self.heartbeats_ended(sent, heartbeats),
                 Some(done) = self.turns.next() => self.turn_ended(done),
                 Some((queue, calm)) = self.polls.next() => self.poll_ended(queue, calm),
                 Some(event) = self.events.recv() => self.handle_events(event),
@@ -143,7 +143,7 @@ impl Pump {
             match event {
                 Event::Ended { slot, ending, ran } => self.ended(slot, ending, ran, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
-                Event::News => self.heartbeat.send_soon(now, self.shared.settings.beat()),
+                Event::News => self.heartbeat.send_soon(now, self.shared.settings.heartbeat_interval()),
                 Event::Hint { queue, due: None, as_of } => self.queues[queue].work.announced(as_of),
                 Event::Hint { queue, due: Some(due), .. } => {
                     self.queues[queue].work.end_calm();
@@ -180,8 +180,8 @@ impl Pump {
         let queue = &mut self.queues[held.lane.queue];
         if held.handler.is_some() {
             self.stop.result.finished += 1;
-            if self.stop.times.is_some() && matches!(ending, Ending::Release | Ending::Stopped { .. }) {
-                self.stop.result.released += 1;
+            if self.stop.times.is_some() && matches!(ending, Ending::Return | Ending::Stopped { .. }) {
+                self.stop.result.returned += 1;
             }
         }
         let lane = &mut queue.lanes[held.lane.lane];

@@ -160,11 +160,11 @@ impl Pump {
                 let speaks = speaks_in.take_if(|queue| *queue == index).is_some();
                 if speaks || is_used {
                     let lease = if is_used { self.shared.settings.lease } else { Duration::ZERO };
-                    let mut beat = Extend::new(queue.name.clone(), name.clone(), lane.answered, lease);
-                    beat.leaving = is_used;
+                    let mut heartbeat = Extend::new(queue.name.clone(), name.clone(), lane.answered, lease);
+                    heartbeat.leaving = is_used;
                     // People see that it has stopped, and when.
-                    let beat = if speaks { beat.saying(load) } else { beat };
-                    last.push(async move { drop(broker.extend(&[beat]).await) }.boxed());
+                    let heartbeat = if speaks { heartbeat.saying(load) } else { heartbeat };
+                    last.push(async move { drop(broker.extend(&[heartbeat]).await) }.boxed());
                 } else {
                     let turn = Turn::new(queue.name.clone(), name.clone(), lane.answered + 1, Duration::ZERO);
                     last.push(async move { drop(broker.turn(&turn).await) }.boxed());

@@ -111,10 +111,10 @@ impl Run {
         let began = now();
         let outcome = self.handle(known.handler, call, &context, own_trace).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
-        // Store progress and log first: the ending clears the tag they need.
+        // Store progress and log first: the ending clears the receipt they need.
         if context.has_told() {
             // Boxed, to keep the runs of jobs without progress and log lines small.
-            Box::pin(self.shared.remarks.store(&context)).await;
+            Box::pin(self.shared.progress.store(&context)).await;
         }
         let ending = |outcome| self.ending(outcome, task, &options, &context);
         Ok(match completion {
@@ -140,7 +140,7 @@ impl Run {
     fn may_start(&self) -> Result<(), Ending> {
         let must_not =
             self.shared.status.stopping.load(Ordering::Relaxed) || self.shared.connection.is_isolated() || self.lease.until() <= now();
-        if must_not { Err(Ending::Release) } else { Ok(()) }
+        if must_not { Err(Ending::Return) } else { Ok(()) }
     }
 
     /// How long the job has waited, by the broker's clock, since it could start. Only before its first start is that known.
@@ -152,7 +152,7 @@ impl Run {
 
     /// Tells the pump that the handler begins.
     fn announce(&self, context: &JobContext, on_isolation: OnIsolation) -> Result<(), Ending> {
-        if self.answer.begins(context.clone(), on_isolation == OnIsolation::Cancel) { Ok(()) } else { Err(Ending::Release) }
+        if self.answer.begins(context.clone(), on_isolation == OnIsolation::Cancel) { Ok(()) } else { Err(Ending::Return) }
     }
 }
 
@@ -204,7 +204,7 @@ impl Drop for Answer {
             };
             self.send(ending, None);
         } else {
-            self.send(Ending::Release, None);
+            self.send(Ending::Return, None);
         }
     }
 }

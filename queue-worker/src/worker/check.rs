@@ -31,7 +31,7 @@ const LONGEST: Duration = queue_core::__private::LONGEST;
 /// A client sends an enqueue again for a few seconds; its producer has to be known for longer.
 const MIN_PRODUCER_RETENTION: Duration = Duration::from_secs(60);
 
-/// Shortest lease: six beats of 50 ms.
+/// Shortest lease: six heartbeats of 50 ms.
 const MIN_LEASE: Duration = Duration::from_millis(300);
 
 impl Worker {

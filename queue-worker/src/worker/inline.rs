@@ -236,7 +236,7 @@ impl Inline {
         self.scribe.get_or_insert_with(|| {
             let over = CancellationToken::new();
             let duties = Supervisor::new(self.shared.connection.broker.clone(), over.clone(), Arc::default());
-            duties.start(&self.shared, |shared| Scribe::new(shared.connection.broker.clone(), shared.remarks.clone()));
+            duties.start(&self.shared, |shared| Scribe::new(shared.connection.broker.clone(), shared.progress.clone()));
             over.drop_guard()
         });
         let slot = SlotId { index: self.started, generation: 0 };
@@ -244,7 +244,7 @@ impl Inline {
         let started = Started {
             queue: queue.clone(),
             task: Envelope::decode(&delivery.envelope).map(|envelope| envelope.task.into_owned()).unwrap_or_default(),
-            finish: Finish::new(&delivery, Ending::Release),
+            finish: Finish::new(&delivery, Ending::Return),
             attempt: delivery.attempts.saturating_add(1),
             context: None,
         };

@@ -98,7 +98,8 @@ async fn a_crash_too_many_buries() {
     assert_eq!((record.reason, record.failures), (Some(BuryReason::Crashed), 0));
 }
 
-/// Beats do not become rarer than one in five seconds: a third of the lease would be beyond all patience.
+/// Heartbeats do not become rarer than one in five seconds: a third of the lease would be beyond
+/// all patience.
 #[tokio::test]
 async fn a_handler_hears_of_its_cancel_soon_however_long_the_lease() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));

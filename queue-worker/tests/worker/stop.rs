@@ -76,7 +76,7 @@ async fn what_does_not_end_in_the_grace_time_is_given_back_uncharged() {
     probe.noted("started", 1).await;
     shutdown.drain();
     let stopped = ended(running).await;
-    assert_eq!((stopped.released, stopped.stuck, stopped.is_clean()), (1, 0, false));
+    assert_eq!((stopped.returned, stopped.stuck, stopped.is_clean()), (1, 0, false));
     let record = client.inspector().show(job.address()).await.unwrap();
     assert_eq!((record.state, record.failures, record.crashes), (JobState::Ready, 0, 0));
 }
@@ -112,7 +112,7 @@ async fn a_stop_within(grace: Duration) -> Duration {
     assert!(told >= grace.mul_f64(0.75) - MOMENT, "a handler is told to stop in the last quarter, and not after {told:?}");
     assert!(took >= grace - MOMENT, "a grace of {grace:?} took {took:?}");
     assert_eq!(
-        (stopped.finished, stopped.released, stopped.stuck),
+        (stopped.finished, stopped.returned, stopped.stuck),
         (2, 1, 0),
         "one has ended well when it was told, the other was dropped"
     );
@@ -127,7 +127,7 @@ async fn the_second_stage_does_not_wait_for_the_grace_time() {
     probe.noted("started", 1).await;
     shutdown.drain();
     shutdown.hurry();
-    assert_eq!(ended(running).await.released, 1);
+    assert_eq!(ended(running).await.returned, 1);
     assert_eq!(job.status().await.unwrap(), Some(JobState::Ready));
 }
 
@@ -138,7 +138,7 @@ async fn an_error_because_of_the_stop_is_not_charged() {
     let running = start(worker(&client, &probe), &shutdown);
     probe.noted("started", 1).await;
     shutdown.hurry();
-    assert_eq!(ended(running).await.released, 1);
+    assert_eq!(ended(running).await.returned, 1);
     let record = client.inspector().show(job.address()).await.unwrap();
     assert_eq!((record.state, record.failures, record.errors.len()), (JobState::Ready, 0, 0));
 }

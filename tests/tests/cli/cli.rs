@@ -324,7 +324,7 @@ fn parameters_may_come_from_standard_input() {
 }
 
 #[test]
-fn a_queue_that_no_worker_has_ever_served_is_remarked_and_refused_with_strict() {
+fn a_queue_that_no_worker_has_ever_served_is_reported_and_refused_with_strict() {
     let place = Place::new();
     let enqueue = |further: &[&str]| place.run(&[&["enqueue", "greet", "--args", r#"{"name":"a"}"#], further].concat());
     let refused = enqueue(&["--strict", "--queue", "greetins"]);
@@ -1023,11 +1023,11 @@ fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() 
     assert_eq!(Lines::of(worker.0.stdout.take().unwrap()).next(), "waiting");
     assert_eq!(worker.stop(), 7);
     assert_eq!(place.state(&job), "ready");
-    let released = place.json(&["jobs", "show", &job, "--json"]);
-    assert_eq!((&released["releases"], &released["crashes"], &released["failures"]), (&1.into(), &0.into(), &0.into()));
-    assert!(released["released_at"].is_string(), "{released}");
+    let returned = place.json(&["jobs", "show", &job, "--json"]);
+    assert_eq!((&returned["returns"], &returned["crashes"], &returned["failures"]), (&1.into(), &0.into(), &0.into()));
+    assert!(returned["returned_at"].is_string(), "{returned}");
     let shown = place.ok(&["jobs", "show", &job]);
-    assert!(shown.lines().any(|line| line.starts_with("releases") && line.contains("1, last ")), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with("returns") && line.contains("1, last ")), "{shown}");
 }
 
 /// A job that runs longer than the time between deployments never ends.
@@ -1038,21 +1038,21 @@ fn a_doctor_reports_jobs_that_are_released_again_and_again() {
         place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}", "--id", id]);
     }
     let database = rusqlite::Connection::open(place.file()).unwrap();
-    let released = |id: &str, releases: u32| {
+    let returned = |id: &str, releases: u32| {
         let name = format!("={id}");
         let row = rusqlite::params![name.as_bytes(), releases];
-        database.execute("UPDATE queue_jobs SET releases = ?2, released = 1700000000000 WHERE id = ?1", row).unwrap();
+        database.execute("UPDATE queue_jobs SET returns = ?2, returned = 1700000000000 WHERE id = ?1", row).unwrap();
     };
-    released("long", 3);
-    released("longer", 7);
-    released("short", 2);
-    database.execute("INSERT INTO queue_counters (queue, name, value) VALUES (1, 'released', 12)", []).unwrap();
+    returned("long", 3);
+    returned("longer", 7);
+    returned("short", 2);
+    database.execute("INSERT INTO queue_counters (queue, name, value) VALUES (1, 'returned', 12)", []).unwrap();
     let told = place.ok(&["doctor"]);
     let line = told.lines().find(|line| line.contains("stopping workers")).unwrap_or_else(|| panic!("{told}"));
-    assert!(line.contains("2 jobs were released by stopping workers 3 times or more: "), "{line}");
+    assert!(line.contains("2 jobs were returned by stopping workers 3 times or more: "), "{line}");
     assert!(line.contains("/longer of task greet 7 times, last ") && line.contains("`--grace`"), "{line}");
-    released("long", 2);
-    released("longer", 2);
+    returned("long", 2);
+    returned("longer", 2);
     assert!(!place.ok(&["doctor"]).contains("stopping workers"));
 }
 

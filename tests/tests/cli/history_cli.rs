@@ -91,12 +91,12 @@ async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
     let mut command = place.command(&["jobs", "list", "--watch=100ms"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut answers = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut remarks = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut printed = Vec::new();
     let mut is_listed = |id: &str| answers.by_ref().inspect(|line| printed.push(line.clone())).any(|line| line.contains(id));
     assert!(is_listed("orders/first"));
     server.kill();
-    assert!(remarks.any(|line| line.starts_with("error: ")), "the outage is told");
+    assert!(stderr.any(|line| line.starts_with("error: ")), "the outage is told");
     server.restart();
     enqueue("second");
     assert!(is_listed("orders/second"), "the watch goes on");

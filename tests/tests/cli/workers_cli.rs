@@ -4,7 +4,7 @@ use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
 use queue_core::{
     Client, JobId, RawJob,
-    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, history::Report},
+    broker::{Extend, JobProgress, ProcessId, ProgressNow, Register, ProgressReport, Turn, WorkerInfo, WorkerLoad, history::Report},
     inspect::{OutboxDepth, OutboxRecord},
 };
 use queue_tests::{
@@ -95,7 +95,7 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 fn asks(place: &Place) {
     let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
     let listed = || place.json(&["workers"])["workers"].as_array().unwrap().clone();
-    // Before the first worker registers a SQLite file has no queue, and before its first beat a worker cannot be asked.
+    // Before the first worker registers a SQLite file has no queue, and before its first heartbeat a worker cannot be asked.
     let known = until("both workers have said what they use", || {
         let output = place.run(&["workers", "--json"]);
         let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -171,11 +171,11 @@ async fn sees_what_runs(place: &Place) {
         let job = broker.turn(&Turn::new("orders", lane.clone(), 1, TERM).claim(1)).await.unwrap().deliveries.remove(0);
         claims.push(job.claim);
     }
-    let mut told = JobRemarks::new(JobId::given("import").unwrap(), claims[0], 1);
+    let mut told = JobProgress::new(JobId::given("import").unwrap(), claims[0], 1);
     told.progress = Some(ProgressNow::new(1, Some(0.405), "reading \u{1b}[31mpage 3", None));
-    let mut remarks = Remarks::new("orders", lanes[0].clone());
-    remarks.jobs.push(told);
-    assert_eq!(broker.remark(&remarks).await.unwrap(), [true]);
+    let mut reported = ProgressReport::new("orders", lanes[0].clone());
+    reported.jobs.push(told);
+    assert_eq!(broker.store_progress(&reported).await.unwrap(), [true]);
     let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_250));
     broker.extend(&[Extend::new("orders", lanes[0].clone(), 1, TERM).saying(load)]).await.remove(0).unwrap();
 

@@ -59,7 +59,7 @@ const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
 pub(crate) const SORTED: [&str; 12] =
-    ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes", "tags", "transitions", "lapsing"];
+    ["scheduled", "retry", "dead", "parked", "leases", "durations", "seen", "remembered", "resumes", "tags", "transitions", "lapsing"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {

@@ -90,7 +90,7 @@ impl Deed {
                     held("h1", Ending::Snooze { delay: LONG }),
                     held("h2", Ending::Repeat { delay: Duration::ZERO }),
                     held("h3", Ending::Ack { result: Some(vec![1]), keep: Some(LONG) }),
-                    held("h4", Ending::Release),
+                    held("h4", Ending::Return),
                     held("h5", Ending::Bury { reason: BuryReason::Failed, error: Some(error) }),
                     held("h6", Ending::Cancel { reason: "unwanted".to_owned() }),
                     held("h7", Ending::Park { task: UNKNOWN.to_owned() }),
@@ -113,7 +113,7 @@ impl Deed {
                 let jobs = vec![job("n0"), later, critical, given("new", "new"), given("given", "given"), given("gone", "another")];
                 broker.enqueue(&case.enqueue(jobs)).await.map(drop)
             }
-            Deed::Extend => broker.extend(&[case.beat()]).await.into_iter().try_for_each(|answer| answer.map(drop)),
+            Deed::Extend => broker.extend(&[case.heartbeat()]).await.into_iter().try_for_each(|answer| answer.map(drop)),
             Deed::Overdue => broker.overdue(queue, 0, MAX_ITEMS).await.map(drop),
             Deed::Fence => {
                 let suspects = broker.overdue(queue, 0, MAX_ITEMS).await?;
@@ -178,7 +178,7 @@ async fn people(case: &Case) -> Result<()> {
     note(case.broker.workers(&case.queue).await.map(drop));
     note(case.broker.pauses(&case.queue).await.map(drop));
     note(case.broker.operations(&case.queue).await.map(drop));
-    note(case.broker.scan(&Scan::new(&case.queue, &STATES, 100).meeting_movers()).await.map(drop));
+    note(case.broker.scan(&Scan::new(&case.queue, &STATES, 100).including_moved()).await.map(drop));
     for state in STATES {
         note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
     }

@@ -28,12 +28,12 @@ on_servers! {
     an_id_whose_digest_is_lost_is_still_taken
     a_time_that_never_comes_is_told_as_one_far_away
     a_round_of_any_size_can_be_unpacked
-    what_a_beat_brings_is_bounded
+    what_a_heartbeat_brings_is_bounded
 }
 
 const QUEUE: &str = "late";
 
-/// What a reclaim has moved: how many jobs were released, how many were charged, and the ids of those that were buried.
+/// What a reclaim has moved: how many jobs were returned, how many were charged, and the ids of those that were buried.
 type Moved = (u64, u64, Vec<Vec<u8>>);
 
 async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives(kind: Kind) {
@@ -58,10 +58,10 @@ async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     let mut lane = Lane::on(&broker, QUEUE).await;
     let held = lane.wait_for_one().await;
     let repeat = |words: &[String]| server.ask::<Moved>(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-    assert_eq!(repeat(&reclaim), (0, 0, vec![]), "an old tag");
-    // And one that knows the right tag, of a lane that lives.
-    let tag = reclaim.len() - 2;
-    reclaim[tag] = format!("{}:{}", lane.name.as_str(), held.claim);
+    assert_eq!(repeat(&reclaim), (0, 0, vec![]), "an old receipt");
+    // And one that knows the right receipt, of a lane that lives.
+    let receipt = reclaim.len() - 2;
+    reclaim[receipt] = format!("{}:{}", lane.name.as_str(), held.claim);
     assert_eq!(repeat(&reclaim), (0, 0, vec![]), "a lane that nobody fenced");
     assert!(lane.end(&held, ack()).await, "its holder finishes it");
 }
@@ -169,7 +169,7 @@ async fn a_round_of_any_size_can_be_unpacked(kind: Kind) {
     assert_eq!(broker.sweep(QUEUE, &limits).await.unwrap().remembered, MANY);
 }
 
-async fn what_a_beat_brings_is_bounded(kind: Kind) {
+async fn what_a_heartbeat_brings_is_bounded(kind: Kind) {
     const BOUND: usize = 500;
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -181,6 +181,6 @@ async fn what_a_beat_brings_is_bounded(kind: Kind) {
         assert_eq!(ids.len(), jobs);
         broker.cancel(QUEUE, &ids).await.unwrap();
     }
-    let beat = broker.extend(&[lane.beat(lane.lease)]).await.remove(0).unwrap();
-    assert_eq!(beat.cancelled.len(), BOUND);
+    let heartbeat = broker.extend(&[lane.heartbeat(lane.lease)]).await.remove(0).unwrap();
+    assert_eq!(heartbeat.cancelled.len(), BOUND);
 }

@@ -42,7 +42,7 @@ pub(crate) fn judge_answer(harm: &impl Harm, done: Result<()>, is_changed: bool)
 /// Says what is wrong with what comes of it.
 pub(crate) async fn judge(case: &Case, hands: &mut dyn Hands, harm: &(impl Harm + Sync), deed: Deed) -> Result<(), String> {
     let mut ran = BTreeMap::new();
-    // What is hidden, as by a tomb, is found when it has come out.
+    // What is hidden, as by a tombstone, is found when it has come out.
     while mend(case).await? || ran.is_empty() {
         drain(case, hands, &mut ran).await.map_err(|problem| format!("does not drain: {problem}"))?;
         if ran.values().any(|times| *times > LOOKS) {

@@ -26,7 +26,7 @@ use queue_tests::{
 use queue_worker::Worker;
 
 on_servers! {
-    slots_and_turns_are_counted_anew_from_the_jobs
+    slots_and_eligible_groups_are_counted_anew_from_the_jobs
     a_lane_that_knows_no_groups_keeps_them_out
     a_large_group_is_cancelled_while_others_are_served
     jobs_of_groups_that_are_not_looked_at_are_in_no_count
@@ -51,7 +51,7 @@ async fn damages(broker: &DynBroker, how: Audit) -> Vec<DamageKind> {
 struct Hands<'a> {
     lose_slot: &'a dyn Fn(),
     leak_slot: &'a dyn Fn(),
-    lose_turn: &'a dyn Fn(),
+    lose_share: &'a dyn Fn(),
     leak_line: &'a dyn Fn(),
 }
 
@@ -79,9 +79,9 @@ async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
     assert!(found.contains(&DamageKind::SlotLeaked), "{found:?}");
     assert_eq!((slots().await, damages(broker, LOOK).await), (1, vec![]));
 
-    (hands.lose_turn)();
+    (hands.lose_share)();
     assert!(lane.claim(1).await.is_empty(), "nobody serves the group");
-    assert_eq!(damages(broker, REPAIR).await, [DamageKind::GroupOutOfTurn]);
+    assert_eq!(damages(broker, REPAIR).await, [DamageKind::GroupIndexWrong]);
     let second = lane.claim_one().await;
     lane.ack(&[first, second]).await;
 
@@ -98,21 +98,21 @@ async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
 /// `a`, as it is stored.
 const A: &str = "\0\u{1}a";
 
-async fn slots_and_turns_are_counted_anew_from_the_jobs(kind: Kind) {
+async fn slots_and_eligible_groups_are_counted_anew_from_the_jobs(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let key = |name: &str| format!("queue:{{{QUEUE}}}:{name}");
     let hands = Hands {
         lose_slot: &|| drop(server.command(&["DEL", &key("holders")])),
         leak_slot: &|| drop(server.command(&["ZADD", &key("holders"), "0", &format!("{A}\0=ghost")])),
-        lose_turn: &|| drop(server.command(&["DEL", &key("turns")])),
+        lose_share: &|| drop(server.command(&["DEL", &key("next")])),
         leak_line: &|| drop(server.command(&["HSET", &key("front"), A, "=ghost"])),
     };
     is_mended(&broker, hands).await;
 }
 
 #[tokio::test]
-async fn slots_and_turns_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
+async fn slots_and_eligible_groups_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -123,7 +123,7 @@ async fn slots_and_turns_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
     let hands = Hands {
         lose_slot: &|| change("DELETE FROM queue_holders"),
         leak_slot: &|| change("INSERT INTO queue_holders SELECT queue, name, CAST('=ghost' AS BLOB) FROM queue_groups"),
-        lose_turn: &|| change("UPDATE queue_groups SET turn = 0"),
+        lose_share: &|| change("UPDATE queue_groups SET eligible = 0"),
         leak_line: &|| change("UPDATE queue_groups SET front = CAST('=ghost' AS BLOB)"),
     };
     is_mended(&broker, hands).await;
@@ -268,13 +268,13 @@ async fn an_era_of_virtual_time_ends_and_each_group_keeps_its_turn(kind: Kind) {
         end
         return redis.call('HINCRBY', KEYS[1], 'virtual', ARGV[1])";
         let by = (ERA - 35_000).to_string();
-        server.command(&["EVAL", later, "3", &key("meta"), &key("turns"), &key("rested"), &by]);
+        server.command(&["EVAL", later, "3", &key("meta"), &key("next"), &key("rested"), &by]);
     })
     .await;
     let virtual_time: u64 = server.command(&["HGET", &key("meta"), "virtual"]).lines().last().unwrap().parse().unwrap();
     assert!((ERA / 4..ERA / 2).contains(&virtual_time), "{virtual_time}");
     let last_era = (ERA / 2).to_string();
-    for places in ["turns", "rested"] {
+    for places in ["next", "rested"] {
         assert_eq!(server.command(&["ZCOUNT", &key(places), &last_era, "+inf"]), ":0\r\n", "{places}");
     }
 }
@@ -290,7 +290,10 @@ async fn virtual_time_in_a_sqlite_file_lasts_a_hundred_years() {
         let other = rusqlite::Connection::open(&path).unwrap();
         other.execute("UPDATE queue_groups SET start = start + ?1", [YEARS]).unwrap();
         other
-            .execute("INSERT OR REPLACE INTO queue_turns (queue, virtual, plain) SELECT DISTINCT queue, ?1, ?1 FROM queue_groups", [YEARS])
+            .execute(
+                "INSERT OR REPLACE INTO queue_virtual_times (queue, virtual, plain) SELECT DISTINCT queue, ?1, ?1 FROM queue_groups",
+                [YEARS],
+            )
             .unwrap();
     })
     .await;

@@ -88,7 +88,7 @@ async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
     lane.ack(&[second]).await;
     (hands.lose_wake)();
     assert!(lane.claim(1).await.is_empty(), "nobody looks at what waits");
-    assert_eq!(damages(broker, REPAIR).await, [DamageKind::LimitOutOfTurn]);
+    assert_eq!(damages(broker, REPAIR).await, [DamageKind::LimitIndexWrong]);
     assert_eq!(lane.claim(1).await.len(), 1);
     assert_eq!(damages(broker, LOOK).await, []);
 }
@@ -265,13 +265,13 @@ async fn keys_take_turns(broker: &DynBroker, groups_in_turn: impl Fn() -> usize)
     for _ in 0..4 {
         lane.claim_one().await;
     }
-    let in_turn = groups_in_turn();
-    assert!(in_turn > KEYS - 10, "{in_turn} groups have their turn");
+    let eligible = groups_in_turn();
+    assert!(eligible > KEYS - 10, "{eligible} groups are eligible");
 }
 
 async fn keys_that_have_room_are_looked_at_in_turn(kind: Kind) {
     let server = Server::start(kind);
-    let turns = || server.command(&["ZCARD", &format!("queue:{{{QUEUE}}}:turns")]).trim().trim_start_matches(':').parse().unwrap();
+    let turns = || server.command(&["ZCARD", &format!("queue:{{{QUEUE}}}:next")]).trim().trim_start_matches(':').parse().unwrap();
     keys_take_turns(&(RedisBroker::connect(&server.url()).await.unwrap() as DynBroker), turns).await;
 }
 
@@ -306,7 +306,7 @@ async fn who_has_waited_for_a_limit_since_an_earlier_era_comes_first(kind: Kind)
     }
     let later = "for _, group in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do redis.call('ZINCRBY', KEYS[2], ARGV[1], group) end
         return redis.call('HINCRBY', KEYS[1], 'virtual', ARGV[1])";
-    server.command(&["EVAL", later, "2", &key("meta"), &key("turns"), &(ERA - 105_000).to_string()]);
+    server.command(&["EVAL", later, "2", &key("meta"), &key("next"), &(ERA - 105_000).to_string()]);
     let mut waiting = Vec::new();
     for (n, group) in ["old", "new"].into_iter().enumerate() {
         let job = in_group(job(), group);

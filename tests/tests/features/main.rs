@@ -10,7 +10,7 @@ mod groups;
 mod history;
 mod limits;
 mod observed;
-mod remarks;
+mod progress;
 mod schedules;
 mod startup;
 mod tags;

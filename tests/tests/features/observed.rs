@@ -27,8 +27,8 @@ const LEASE: Duration = Duration::from_secs(30);
 
 #[task(queue = "observed", retention = "1h")]
 async fn double(n: u32, by_worker: Data<Calls>) -> Result<u32, std::io::Error> {
-    // A lane that holds no job sends no beat.
-    until("a beat", || async { by_worker.snapshot().contains_key("extend") }).await;
+    // A lane that holds no job sends no heartbeat.
+    until("a heartbeat", || async { by_worker.snapshot().contains_key("extend") }).await;
     Ok(2 * n)
 }
 
@@ -92,7 +92,7 @@ async fn errors_are_counted_by_their_kind() {
 }
 
 #[tokio::test]
-async fn a_beat_counts_the_first_lane_that_lost_its_lease() {
+async fn a_heartbeat_counts_the_first_lane_that_lost_its_lease() {
     let (_, broker, calls) = observed();
     let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
     let lanes = [lane, PartyName::new("nobody"), PartyName::new("nobody else")].map(|lane| Extend::new(QUEUE, lane, 0, LEASE));
@@ -192,7 +192,7 @@ async fn begins_and_stops(client: Client) {
         let worker = listed().await.expect("it is listed");
         let lived = worker.since.expect("it has registered").elapsed().expect("the clock goes on");
         let load = worker.load.expect("it has said so");
-        // Beats come every five seconds.
+        // Heartbeats come every five seconds.
         assert!(lived.saturating_sub(load.age) < Duration::from_secs(4), "{worker:?}");
         assert_eq!((load.busy, load.slots > 0, load.memory.is_some()), (0, true, cfg!(target_os = "linux")), "{worker:?}");
     };

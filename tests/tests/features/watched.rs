@@ -380,7 +380,7 @@ async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled_on_a_sqlite_file()
     are_told(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
-/// Ten jobs, each of which is cancelled once it runs. A beat tells of it as well, but there is one in five seconds only.
+/// Ten jobs, each of which is cancelled once it runs. A heartbeat tells of it as well, but there is one in five seconds only.
 async fn are_told(client: &Client, elsewhere: &Client) {
     let begun = Arc::new(Semaphore::new(0));
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<stays>().data(begun.clone());
@@ -395,7 +395,7 @@ async fn are_told(client: &Client, elsewhere: &Client) {
         stays::job().enqueue(client).await.unwrap();
         begun.acquire().await.unwrap().forget();
     };
-    let cancels = async { tokio::time::timeout(Duration::from_secs(25), cancels).await.expect("they are told before the beats") };
+    let cancels = async { tokio::time::timeout(Duration::from_secs(25), cancels).await.expect("they are told before the heartbeats") };
     worker.run(cancels).await.unwrap();
 }
 

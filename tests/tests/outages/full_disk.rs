@@ -76,9 +76,9 @@ async fn who_shares_a_commit_with_the_job_that_does_not_fit_is_answered() {
         loop {
             seq += 1;
             let request = Enqueue::new(QUEUE, producer.clone(), seq, jobs(20));
-            let (answer, beats) = tokio::join!(broker.enqueue(&request), broker.extend(&lanes));
-            for beat in beats {
-                assert!(beat.is_ok(), "{beat:?}");
+            let (answer, heartbeats) = tokio::join!(broker.enqueue(&request), broker.extend(&lanes));
+            for heartbeat in heartbeats {
+                assert!(heartbeat.is_ok(), "{heartbeat:?}");
             }
             if let Err(error) = answer {
                 assert!(matches!(error, Error::BrokerFull { .. }), "{error}");
@@ -132,7 +132,7 @@ async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
     assert!(matches!(refused, Error::BrokerFull { .. }), "{refused}");
     assert!(stored >= 8_000, "{stored}");
 
-    // Everything stored is run to its end on the full disk, with beats between.
+    // Everything stored is run to its end on the full disk, with heartbeats between.
     let (mut finished, mut turn_seq, mut finishes) = (0, 0, Vec::new());
     loop {
         turn_seq += 1;
@@ -144,8 +144,8 @@ async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
             break;
         }
         finishes = answer.deliveries.into_iter().map(|job| Finish::new(&job, Ending::Ack { result: None, keep: None })).collect();
-        let beat = broker.extend(&[Extend::new(QUEUE, lane.clone(), turn_seq, LEASE)]).await;
-        assert!(beat[0].is_ok(), "{beat:?}");
+        let heartbeat = broker.extend(&[Extend::new(QUEUE, lane.clone(), turn_seq, LEASE)]).await;
+        assert!(heartbeat[0].is_ok(), "{heartbeat:?}");
         // Whoever tries meanwhile hears the same, and takes no room from the others.
         if turn_seq % 20 == 0 {
             let refused = broker.enqueue(&Enqueue::new(QUEUE, producer.clone(), seq, jobs(1))).await;

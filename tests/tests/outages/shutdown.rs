@@ -79,7 +79,7 @@ fn a_process_ends_although_a_handler_blocks() {
         assert_eq!(
             (&job["state"], &job["crashes"]),
             (&"active".into(), &0.into()),
-            "it is not released while its process may run it: {job}"
+            "it is not returned while its process may run it: {job}"
         );
     }
 }

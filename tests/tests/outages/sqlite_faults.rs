@@ -194,7 +194,7 @@ async fn an_error_of_the_file_is_told_by_every_walk_through_jobs() {
     Producer::on(&broker, "faults").await.stored(vec![job]).await;
     Lane::on(&broker, "faults").await.claim_one().await;
     let in_order = Scan::new("faults", &[JobState::Active], 10);
-    let scans = [in_order.clone(), in_order.clone().meeting_movers(), in_order.tagged("order", "17")];
+    let scans = [in_order.clone(), in_order.clone().including_moved(), in_order.tagged("order", "17")];
     for scan in &scans {
         assert_eq!(broker.scan(scan).await.unwrap().jobs.len(), 1, "{scan:?}");
     }

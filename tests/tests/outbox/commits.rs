@@ -262,7 +262,7 @@ async fn a_job_that_had_committed_is_not_run_again(bed: Bed) {
     let delivery = lane.claim_one().await;
     let done = bed.run_by_hand(&shop, 1, Bed::context(&delivery, None)).await;
     assert!(done.is_ok(), "{done:?}");
-    assert!(lane.end(&delivery, Ending::Release).await);
+    assert!(lane.end(&delivery, Ending::Return).await);
     bed.work(&shop, std::slice::from_ref(&job)).await;
     assert_eq!((bed.effects().await, bed.endings().await, shop.runs(1)), (1, 1, 1));
     assert_eq!(bed.result(&job).await, "paid 1");
@@ -287,7 +287,7 @@ async fn a_zombie_that_commits_late_changes_nothing(bed: Bed) {
     let mut lane = Lane::on(&broker, "pay").await;
     let delivery = lane.claim_one().await;
     let zombie = Bed::context(&delivery, None);
-    assert!(lane.end(&delivery, Ending::Release).await);
+    assert!(lane.end(&delivery, Ending::Return).await);
     bed.work(&shop, &[job]).await;
     let late = bed.run_by_hand(&shop, 1, zombie).await;
     assert!(matches!(late, Err(Error::CommittedElsewhere { .. })), "{late:?}");
@@ -353,7 +353,7 @@ async fn the_ending_of_a_round_is_replayed_and_the_next_round_runs(bed: Bed) {
         assert!(run.is_ok(), "{run:?}");
         before = Some(context.completion().unwrap().committed().unwrap().encode().unwrap());
         // The ending was not stored: the run after it replays it, and takes the job to the next round.
-        let ending = if round == 0 { Ending::Repeat { delay: Duration::ZERO } } else { Ending::Release };
+        let ending = if round == 0 { Ending::Repeat { delay: Duration::ZERO } } else { Ending::Return };
         assert!(lane.end(&delivery, ending).await);
     }
     bed.work(&shop, std::slice::from_ref(&job)).await;

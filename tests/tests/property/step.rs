@@ -60,11 +60,11 @@ pub(crate) enum Step {
     /// A lane's number is not the next: so much less or more.
     TurnOff { lane: Index, by: i64 },
     /// A lane gives a sign of life.
-    Beat { lane: Index },
+    Heartbeat { lane: Index },
     /// Something is asked of the worker of a lane.
     Ask { lane: Index, number: u64, mode: WorkerMode },
     /// The handler of a delivery tells something; `stray`: of any lane's.
-    Remark { lane: Index, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: Vec<String> },
+    Progress { lane: Index, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: Vec<String> },
     /// A lane's lease runs out.
     Lapse { lane: Index },
     /// Somebody fences a lane that was seen to have lapsed, now or earlier.
@@ -292,7 +292,7 @@ fn aging(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<S
     })
 }
 
-/// The same step where all jobs have groups: how many plain jobs there are is known to a broker only nearly, while tombs are among them.
+/// The same step where all jobs have groups: how many plain jobs there are is known to a broker only nearly, while tombstones are among them.
 fn grouped((n, mut step): (usize, Step)) -> Step {
     if let Step::Edit { wanted, .. } = &mut step {
         edit::grouped(n, wanted);
@@ -374,9 +374,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(lane, finishes, claim, suspect, resume)| Step::Turn { lane, finishes, claim, suspect, resume }),
         3 => index().prop_map(|lane| Step::TurnAgain { lane }),
         1 => (index(), prop_oneof![Just(-1), Just(1)]).prop_map(|(lane, by)| Step::TurnOff { lane, by }),
-        2 => index().prop_map(|lane| Step::Beat { lane }),
+        2 => index().prop_map(|lane| Step::Heartbeat { lane }),
         1 => (index(), 1..4u64, mode()).prop_map(|(lane, number, mode)| Step::Ask { lane, number, mode }),
-        4 => remark(),
+        4 => report_progress(),
         3 => index().prop_map(|lane| Step::Lapse { lane }),
         3 => index().prop_map(|suspect| Step::Fence { suspect }),
         3 => Just(Step::Sweep),
@@ -405,10 +405,10 @@ fn pause() -> impl Strategy<Value = Step> {
     })
 }
 
-fn remark() -> impl Strategy<Value = Step> {
+fn report_progress() -> impl Strategy<Value = Step> {
     let lines = vec("[a-z ü:\\PC]{0,12}", 0..4);
     (index(), index(), prop::bool::weighted(0.3), option::of(0..4u8), 0..6u64, lines)
-        .prop_map(|(lane, delivery, stray, progress, first, lines)| Step::Remark { lane, delivery, stray, progress, first, lines })
+        .prop_map(|(lane, delivery, stray, progress, first, lines)| Step::Progress { lane, delivery, stray, progress, first, lines })
 }
 
 fn changes(change: Change) -> impl Strategy<Value = Step> {
@@ -519,7 +519,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         1 => (reason, option::of(text())).prop_map(|(reason, error)| Ending::Bury { reason, error }),
         1 => text().prop_map(|reason| Ending::Cancel { reason }),
         1 => Just(Ending::Expire),
-        2 => Just(Ending::Release),
+        2 => Just(Ending::Return),
         1 => any::<bool>().prop_map(|by_shutdown| Ending::Stopped { by_shutdown }),
         1 => Just(Ending::Void),
         2 => Just(Ending::Park { task: TASK.to_owned() }),

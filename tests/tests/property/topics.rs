@@ -12,8 +12,8 @@ use queue_core::{
     __private::Envelope,
     Client, JobId,
     broker::{
-        Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, FOLLOWED, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId,
-        Register, Retention, SetPause, StoredTransition, Subscribe, Turn, Unknown, subscription_address, topic_address,
+        Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, FOLLOWED, Finish, GroupName, JobState, NewJob, PartyName, ProcessId,
+        Register, Retention, RewindTarget, SetPause, StoredTransition, Subscribe, Turn, Unknown, subscription_address, topic_address,
     },
 };
 
@@ -185,7 +185,7 @@ impl Side {
             TopicStep::Rewind { of, to, now, steps } => {
                 let log = self.broker.read_topic(&self.topic, None, 100).await?;
                 let mark = match to {
-                    Some(at) if !log.is_empty() => Mark::Event(log[usize::from(*at) % log.len()].position.clone()),
+                    Some(at) if !log.is_empty() => RewindTarget::Event(log[usize::from(*at) % log.len()].position.clone()),
                     _ if *now => Begin::Now.into(),
                     _ => Begin::Start.into(),
                 };

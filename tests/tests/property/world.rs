@@ -15,8 +15,8 @@ use queue_core::{
     Client, JobId, LogLevel, Result,
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, Audit, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, FOLLOWED, Finish, GroupList,
-        GroupName, GroupsRecord, JobRemarks, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf, Pausing,
-        ProcessId, ProgressNow, Register, Remarks, RuleOf, Scan, SetAging, SetGroup, SetLimit, SetPause, StoredJob, StoredLimit,
+        GroupName, GroupsRecord, JobProgress, JobState, LimitKeys, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, PauseOf, Pausing,
+        ProcessId, ProgressNow, ProgressReport, Register, RuleOf, Scan, SetAging, SetGroup, SetLimit, SetPause, StoredJob, StoredLimit,
         StoredLimitKey, SweepLimits, Swept, Turn, Used, WorkerAsk, WorkerInfo, WorkerLoad,
     },
     inspect::{JobRecord, LimitKey, LimitRule},
@@ -210,7 +210,7 @@ struct World<'a> {
     /// The last transition that was read.
     followed: Option<u64>,
     /// The places in lines of Redis that jobs have left.
-    tombs: BTreeSet<Vec<u8>>,
+    tombstones: BTreeSet<Vec<u8>>,
     /// What was stored before this step, and what it has claimed, if it has done nothing else.
     before: Option<Snapshot>,
     claim: Option<Claim>,
@@ -249,7 +249,7 @@ impl World<'_> {
             overdue: Vec::new(),
             ids: Vec::new(),
             followed: None,
-            tombs: BTreeSet::new(),
+            tombstones: BTreeSet::new(),
             before: None,
             claim: None,
             has_limits: false,
@@ -298,18 +298,18 @@ impl World<'_> {
                     self.send(lane, turn).await?;
                 }
             }
-            Step::Beat { lane } => self.beat(lane.index(self.lanes.len()), LONG).await?,
+            Step::Heartbeat { lane } => self.heartbeat(lane.index(self.lanes.len()), LONG).await?,
             Step::Ask { lane, number, mode } => {
                 let process = lane.get(&self.lanes).name.process().parse().expect("a lane is of a process");
                 let ask = AskWorker::new(queue, process, WorkerAsk::new(*number, *mode, "ada"));
                 sides.read("ask", async |broker| broker.ask_worker(&ask).await).await?;
             }
-            Step::Remark { lane, delivery, stray, progress, first, lines } => {
+            Step::Progress { lane, delivery, stray, progress, first, lines } => {
                 let lane = lane.get(&self.lanes).name.clone();
-                self.remark(lane, *delivery, *stray, *progress, *first, lines).await?;
+                self.store_progress(lane, *delivery, *stray, *progress, *first, lines).await?;
             }
             Step::Lapse { lane } => {
-                self.beat(lane.index(self.lanes.len()), Duration::from_millis(1)).await?;
+                self.heartbeat(lane.index(self.lanes.len()), Duration::from_millis(1)).await?;
                 sides.advance(2);
                 let mut found = sides.read("overdue lanes", async |broker| broker.overdue(&queue, 0, 100).await).await?;
                 self.overdue.append(&mut found.expired);
@@ -454,11 +454,11 @@ impl World<'_> {
             jobs.into_iter().collect::<Result<Vec<_>>>()
         };
         let _ = sides.ask_as("jobs", shown, |jobs| faces_of_jobs(jobs, now_ms)).await?;
-        let remarks = async |broker: &DynBroker| {
-            let remarks = join_all(self.ids.iter().map(|id| broker.remarks(queue, id, 0))).await;
-            remarks.into_iter().collect::<Result<Vec<_>>>()
+        let reported = async |broker: &DynBroker| {
+            let reported = join_all(self.ids.iter().map(|id| broker.progress_and_log(queue, id, 0))).await;
+            reported.into_iter().collect::<Result<Vec<_>>>()
         };
-        sides.read("remarks", remarks).await?;
+        sides.read("progress", reported).await?;
         let scan = Scan::new(queue, &JobState::ALL, 500).tagged("all", "yes");
         sides.read("jobs with a tag", async |broker| broker.scan(&scan).await).await?;
         sides.read("workers", async |broker| broker.workers(queue).await).await?;
@@ -550,9 +550,10 @@ impl World<'_> {
     /// A job that comes back to a line of Redis, where it stood and has left its place without a start, may take that place again. On SQLite it stands behind the others.
     async fn is_order_free(&mut self) -> bool {
         let mut connection = self.sides.connection.clone();
-        let tombs: BTreeSet<Vec<u8>> = connection.hkeys("queue:{jobs}:tomb").await.expect("the places can be read");
-        let gone: Vec<Vec<u8>> = self.tombs.difference(&tombs).map(|tomb| tomb[..tomb.len() - 1].to_vec()).collect();
-        self.tombs = tombs;
+        let tombstones: BTreeSet<Vec<u8>> = connection.hkeys("queue:{jobs}:tomb").await.expect("the places can be read");
+        let gone: Vec<Vec<u8>> =
+            self.tombstones.difference(&tombstones).map(|tombstone| tombstone[..tombstone.len() - 1].to_vec()).collect();
+        self.tombstones = tombstones;
         if self.may_return {
             return true;
         }
@@ -660,47 +661,56 @@ impl World<'_> {
         Ok(())
     }
 
-    async fn beat(&mut self, lane: usize, lease: Duration) -> Check {
+    async fn heartbeat(&mut self, lane: usize, lease: Duration) -> Check {
         // Some of them say what their worker uses.
         let says = lane.is_multiple_of(2);
         let lane = &self.lanes[lane];
-        let beat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
-        let beat = if says { beat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { beat };
+        let heartbeat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
+        let heartbeat = if says { heartbeat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { heartbeat };
         // Of those that end, some do because their worker leaves, and the others because it has died.
-        let beat = if lease < LONG && !says { beat.leaving() } else { beat };
-        let extend = async |broker: &DynBroker| broker.extend(std::slice::from_ref(&beat)).await.pop().expect("an answer for each lane");
-        let _ = self.sides.ask_as("beat", extend, |extended| (sorted(extended.cancelled), extended.asked)).await?;
+        let heartbeat = if lease < LONG && !says { heartbeat.leaving() } else { heartbeat };
+        let extend =
+            async |broker: &DynBroker| broker.extend(std::slice::from_ref(&heartbeat)).await.pop().expect("an answer for each lane");
+        let _ = self.sides.ask_as("heartbeat", extend, |extended| (sorted(extended.cancelled), extended.asked)).await?;
         Ok(())
     }
 
-    async fn remark(&mut self, lane: PartyName, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: &[String]) -> Check {
+    async fn store_progress(
+        &mut self,
+        lane: PartyName,
+        delivery: Index,
+        stray: bool,
+        progress: Option<u8>,
+        first: u64,
+        lines: &[String],
+    ) -> Check {
         let latest = self.deliveries.iter().rev().take(NAMED).filter(|(holder, _)| stray || *holder == lane);
         let latest: Vec<&Delivery> = latest.map(|(_, delivery)| delivery).collect();
         if latest.is_empty() {
             return Ok(());
         }
         let delivery = delivery.get(&latest);
-        let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
+        let mut told = JobProgress::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
         told.progress = progress.map(|n| ProgressNow::new(u64::from(n), Some(f64::from(n) / 4.0), format!("{n} of 4"), Some(vec![n])));
         told.first = first;
         told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, text)).collect();
-        let mut request = Remarks::new(self.queue.clone(), lane);
+        let mut request = ProgressReport::new(self.queue.clone(), lane);
         request.jobs.push(told);
-        let _ = self.sides.ask("remark", async |broker| broker.remark(&request).await).await?;
+        let _ = self.sides.ask("store_progress", async |broker| broker.store_progress(&request).await).await?;
         Ok(())
     }
 
     /// Reclaims the jobs of fenced lanes. How many steps a broker takes is free.
     async fn sweep(&mut self) -> Check {
         let reclaim = async |broker: &DynBroker| {
-            let (mut released, mut charged, mut forgotten, mut buried) = (0, 0, 0, Vec::new());
+            let (mut returned, mut charged, mut forgotten, mut buried) = (0, 0, 0, Vec::new());
             loop {
                 let step = broker.reclaim(&self.queue, &RULE).await?;
                 if step == Default::default() {
                     buried.sort();
-                    return Ok((released, charged, forgotten, buried));
+                    return Ok((returned, charged, forgotten, buried));
                 }
-                released += step.released;
+                returned += step.returned;
                 charged += step.charged;
                 forgotten += step.forgotten;
                 buried.extend(step.buried);

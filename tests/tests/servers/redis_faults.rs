@@ -282,7 +282,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
         Ending::Ack { result: Some(vec![1; 1000]), keep: Some(LEASE) },
         Ending::Nack { delay: LEASE, error: "x".to_owned() },
         Ending::Snooze { delay: LEASE },
-        Ending::Release,
+        Ending::Return,
         Ending::Stopped { by_shutdown: true },
         Ending::Cancel { reason: "no".to_owned() },
     ];

@@ -142,7 +142,7 @@ async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
 async fn a_record_whose_lanes_were_deleted_is_removed(kind: Kind) {
     let place = Place::on(kind).await;
     let (lost, lives) = (Lane::on(&place.broker, QUEUE).await, Lane::on(&place.broker, QUEUE).await);
-    for key in ["leases", "terms"] {
+    for key in ["leases", "durations"] {
         place.command("ZREM", key, &[lost.name.as_str()]);
     }
     place.command("HDEL", "lanes", &[lost.name.as_str()]);
@@ -293,7 +293,7 @@ async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
     for id in ["=job-0", "=job-1", "=job-2", "=job-3", "=job-4"] {
         place.command("RPUSH", "ready:2", &[id]);
     }
-    // It lies there already, under a tomb.
+    // It lies there already, under a tombstone.
     let cancelled = JobId::given("cancelled").unwrap();
     Producer::on(&place.broker, QUEUE).await.stored(vec![NewJob::new(cancelled.clone(), envelope("x"))]).await;
     assert_eq!(place.broker.cancel(QUEUE, &[cancelled]).await.unwrap(), [Changed::Yes]);
@@ -302,7 +302,7 @@ async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
     assert_eq!(place.depth(JobState::Ready).await, 0);
     assert_eq!((lane.claim(10).await.len(), place.command("EXISTS", "tomb", &[]).trim_end()), (0, ":0"));
     // The one that runs goes back once.
-    assert!(lane.end(&held[4], Ending::Release).await);
+    assert!(lane.end(&held[4], Ending::Return).await);
     assert_eq!((place.depth(JobState::Ready).await, lane.claim(10).await.len()), (1, 1));
 }
 

@@ -34,7 +34,7 @@ async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
     producer.stored(vec![NewJob::new(JobId::make(), envelope("ready"))]).await;
     let (mut found, mut steps, mut after) = (0, 0, None);
     loop {
-        let request = Scan::new(QUEUE, &[JobState::Done, JobState::Ready], 500).meeting_movers().after(after);
+        let request = Scan::new(QUEUE, &[JobState::Done, JobState::Ready], 500).including_moved().after(after);
         let step = broker.scan(&request).await.unwrap();
         (found, steps, after) = (found + step.jobs.len(), steps + 1, step.next);
         if after.is_none() {
@@ -60,8 +60,8 @@ async fn a_walk_begins_anew_on_another_server(kind: Kind) {
     assert!(lane.end(&failed, nack(HOUR)).await);
     producer.stored((1..5).map(tagged).collect()).await;
 
-    let by_places = Scan::new(QUEUE, &[JobState::Retry, JobState::Scheduled], 2).meeting_movers();
-    let by_tag = Scan::new(QUEUE, &JobState::ALL, 2).meeting_movers().tagged("order", "17");
+    let by_places = Scan::new(QUEUE, &[JobState::Retry, JobState::Scheduled], 2).including_moved();
+    let by_tag = Scan::new(QUEUE, &JobState::ALL, 2).including_moved().tagged("order", "17");
     let told = |scanned: queue_core::broker::Scanned| scanned.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>();
     let mut behind = Vec::new();
     for request in [by_places, by_tag] {
@@ -90,7 +90,7 @@ async fn a_walk_ends_where_the_server_does_not_say_who_it_is(kind: Kind) {
     large.tags.insert("order".to_owned(), "17".to_owned());
     let jobs = (0..300).map(|_| NewJob::new(JobId::make(), large.encode().unwrap())).collect();
     Producer::on(&broker, QUEUE).await.stored(jobs).await;
-    let walk = Scan::new(QUEUE, &[JobState::Ready], 20).meeting_movers();
+    let walk = Scan::new(QUEUE, &[JobState::Ready], 20).including_moved();
     for request in [walk.clone(), walk.tagged("order", "17")] {
         let (mut found, mut steps, mut after) = (0, 0, None);
         loop {

@@ -34,15 +34,15 @@ mutants! {
             in conformance "on_redis_by_full_scripts::leases::a_turn_renews_the_lease";
     }
     "queue-core/src/redis/turn/acks.lua" {
-        "turn: an ack needs its tag": "if tags[at] == tag then" => "if true then"
+        "turn: an ack needs its receipt": "if receipts[at] == receipt then" => "if true then"
             in conformance "on_redis::turns::a_finish_of_another_lane_is_stale";
     }
     "queue-core/src/redis/turn/others.lua" {
-        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= lane .. ':' .. claim then" => "if false then"
+        "turn: another ending needs its receipt": "if call('HGET', K.active, id) ~= lane .. ':' .. claim then" => "if false then"
             in conformance "on_redis::turns::a_delivery_that_was_cancelled_is_void_in_a_replay";
     }
     "queue-core/src/redis/turn/replay.lua" {
-        "turn: a replay voids what was taken away": "if tags[at] ~= lane .. ':' .. claim then" => "if false then"
+        "turn: a replay voids what was taken away": "if receipts[at] ~= lane .. ':' .. claim then" => "if false then"
             in conformance "on_redis::turns::a_delivery_that_was_cancelled_is_void_in_a_replay";
     }
     "queue-core/src/redis/turn/claim.lua" {
@@ -58,7 +58,7 @@ mutants! {
             in conformance "on_redis::turns::a_turn_that_skips_ahead_is_forgotten";
         "plain turn: it is for queues without rare features": " or string.find(bits, C.not_plain_turn)" => ""
             in conformance "on_redis::turns::a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for";
-        "plain turn: an ack needs its tag": "if active[at] ~= tag then" => "if false then"
+        "plain turn: an ack needs its receipt": "if active[at] ~= receipt then" => "if false then"
             in conformance "on_redis::turns::a_finish_of_another_lane_is_stale";
         "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => ""
             in property "plain_and_full_scripts_leave_the_same_state";
@@ -74,8 +74,8 @@ mutants! {
     "queue-core/src/redis/enqueue/kinds.lua" {
         "enqueue: a given id exists once": "if known then\n    return known == digest" => "if false then\n    return known == digest"
             in conformance "on_redis::enqueues::a_finished_given_id_is_remembered";
-        "remarks: a record that gives way takes them along": "forget_remarks({ id })" => ""
-            in conformance "on_redis::remarks::a_job_that_is_gone_leaves_no_remarks";
+        "progress: a record that is replaced takes it along": "delete_progress({ id })" => ""
+            in conformance "on_redis::progress::a_job_that_is_gone_leaves_no_progress";
     }
     "queue-core/src/redis/enqueue/sequence.lua" {
         "enqueue: a replay is recognised": "elseif last - seq == 0 then" => "elseif false then"
@@ -87,7 +87,7 @@ mutants! {
     }
     "queue-core/src/redis/lease/extend.lua" {
         "extend: lost turns are noticed": "tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2])" => "false"
-            in conformance "on_redis::leases::a_beat_beyond_what_the_broker_knows_is_forgotten";
+            in conformance "on_redis::leases::a_heartbeat_beyond_what_the_broker_knows_is_forgotten";
     }
     "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true"
@@ -96,9 +96,9 @@ mutants! {
             in corrupt "late::on_redis::a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end";
     }
     "queue-core/src/redis/lease/reclaim.lua" {
-        "reclaim: the tag must be the one seen": "call('HGET', K.active, id) == tag and" => ""
+        "reclaim: the receipt must be the one seen": "call('HGET', K.active, id) == receipt and" => ""
             in corrupt "late::on_redis::a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives";
-        "reclaim: the lane must be fenced": "and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0" => ""
+        "reclaim: the lane must be fenced": "and call('HEXISTS', K.lanes, lane_of(receipt) or '') == 0" => ""
             in corrupt "late::on_redis::a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives";
         "reclaim: the last crash buries": "if crashes >= most_crashes(id) then" => "if false then"
             in conformance "on_redis::reclaims::a_job_buried_for_its_crashes_can_be_requeued";
@@ -127,8 +127,8 @@ mutants! {
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then"
             in conformance "on_redis::lines::a_job_that_waits_for_its_retry_holds_the_line";
     }
-    "queue-core/src/redis/doors/turns.lua" {
-        "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0"
+    "queue-core/src/redis/doors/rotation.lua" {
+        "groups: a group pays for its start": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0"
             in conformance "on_redis::groups::one_claim_takes_from_groups_in_turn";
     }
     "queue-core/src/redis/doors/limits.lua" {
@@ -157,7 +157,7 @@ mutants! {
         "keys: one without its job is found": "if stored and not is_key_held(key) and not" => "if false and not"
             in stored "keys::on_redis::a_key_is_counted_anew_from_the_jobs";
         "groups: a phantom slot is found": "if call('ZSCORE', K.holders, member) and" => "if false and"
-            in features "groups::on_redis::slots_and_turns_are_counted_anew_from_the_jobs";
+            in features "groups::on_redis::slots_and_eligible_groups_are_counted_anew_from_the_jobs";
         "limits: a key with room that no claim would examine is found": "call('ZSCORE', K.shut, member) and not call('ZSCORE', K.roomy, key)" => "false"
             in features "limits::on_redis::slots_and_chains_are_counted_anew_from_the_jobs";
     }
@@ -166,11 +166,11 @@ mutants! {
             in conformance "on_sqlite_file::leases::a_fenced_lane_is_forgotten_in_every_request";
     }
     "queue-core/src/sqlite/doors/end_acked.sql" {
-        "sqlite end: an ack needs its tag": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL"
+        "sqlite end: an ack needs its receipt": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL"
             in conformance "on_sqlite_file::turns::a_finish_with_another_claim_number_is_stale";
     }
     "queue-core/src/sqlite/doors/settle_holder.sql" {
-        "sqlite settle: another ending needs its tag": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL"
+        "sqlite settle: another ending needs its receipt": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL"
             in conformance "on_sqlite_file::endings::jobs_that_are_kept_together_keep_their_own_results";
     }
     "queue-core/src/sqlite/turn/answered.sql" {
@@ -179,21 +179,21 @@ mutants! {
     }
     "queue-core/src/sqlite/lease/extend.sql" {
         "sqlite extend: lost turns are noticed": "AND seq >= ?3" => "AND ?3 NOT NULL"
-            in conformance "on_sqlite_file::leases::a_beat_beyond_what_the_broker_knows_is_forgotten";
+            in conformance "on_sqlite_file::leases::a_heartbeat_beyond_what_the_broker_knows_is_forgotten";
     }
     "queue-core/src/sqlite/lease/fence.sql" {
         "sqlite fence: only the lease that was seen": "AND deadline = ?3" => "AND ?3 NOT NULL"
             in conformance "on_sqlite_file::leases::a_fence_wants_the_exact_deadline_and_its_end";
-        "sqlite fence: only a lease that is over": "(deadline <= ?4 OR deadline > ?4 + term)" => "?4 NOT NULL"
+        "sqlite fence: only a lease that is over": "(deadline <= ?4 OR deadline > ?4 + duration)" => "?4 NOT NULL"
             in corrupt "late::in_a_sqlite_file_a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end";
     }
     "queue-core/src/sqlite/doors/ready_due.sql" {
         "sqlite ready: nothing starts early": "AND pos <= ?3" => "AND ?3 NOT NULL"
             in conformance "on_sqlite_file::changes::a_lane_at_work_leaves_nothing_of_what_has_failed";
     }
-    "queue-core/src/sqlite/remark/gone.sql" {
-        "sqlite remarks: the row of a job takes them along": "DELETE FROM queue_remarks WHERE queue = OLD.queue AND id = OLD.id;" => "SELECT 1;"
-            in conformance "on_sqlite_file::remarks::a_job_that_is_gone_leaves_no_remarks";
+    "queue-core/src/sqlite/progress/gone.sql" {
+        "sqlite progress: the row of a job takes it along": "DELETE FROM queue_progress WHERE queue = OLD.queue AND id = OLD.id;" => "SELECT 1;"
+            in conformance "on_sqlite_file::progress::a_job_that_is_gone_leaves_no_progress";
     }
     "queue-core/src/sqlite/turn/delivered.sql" {
         "sqlite replay: only what the lane still holds": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL"

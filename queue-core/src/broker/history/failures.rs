@@ -1,8 +1,8 @@
 //! Failures by fingerprint: the reports of workers, and the stored form.
 //!
 //! Workers include failures in their reports, so a turn needs no additional command. Memory is
-//! bounded: a queue keeps [`KINDS`] kinds, and a new kind replaces the one that was last seen the
-//! longest time ago.
+//! bounded: a queue keeps [`FAILURE_PATTERNS`] patterns, and a new one replaces the one that was
+//! last seen the longest time ago.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,28 +11,28 @@ use serde::Serialize;
 
 use crate::{address::JobId, codec, fingerprint::Fingerprint, text::cut};
 
-/// Of how many kinds of failures a queue keeps count.
-pub const KINDS: usize = 200;
+/// Of how many failure patterns a queue keeps count.
+pub const FAILURE_PATTERNS: usize = 200;
 
-/// Most kinds of failures in a report. Further ones are counted under [`Fingerprint::OTHERS`].
-pub const KINDS_REPORTED: usize = 50;
+/// Most failure patterns in a report. Further ones are counted under [`Fingerprint::OTHERS`].
+pub const PATTERNS_REPORTED: usize = 50;
 
-/// So many tasks of a kind are kept: those that failed last.
+/// So many tasks of a pattern are kept: those that failed last.
 pub const TASKS_NAMED: usize = 20;
 
-/// So many releases of a kind are kept: those that failed last.
+/// So many releases of a pattern are kept: those that failed last.
 pub const RELEASES_NAMED: usize = 10;
 
-/// So many jobs of a kind are kept: those that failed last.
+/// So many jobs of a pattern are kept: those that failed last.
 pub const JOBS_NAMED: usize = 5;
 
-/// A kind that has not been seen for this time is no longer reported.
+/// A pattern that has not been seen for this time is no longer reported.
 pub const FAILURES_TOLD: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// The failure message of a job whose worker process crashed while it ran.
 pub const CRASHED: &str = "the process that ran it died, or lost the broker";
 
-/// Longest message of a kind, in bytes.
+/// Longest message of a pattern, in bytes.
 const MESSAGE: usize = 512;
 
 /// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::inspect::Inspector::failures).
@@ -40,7 +40,7 @@ const MESSAGE: usize = 512;
 /// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and releases with their counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct FailureKind {
+pub struct FailurePattern {
     /// What they have in common, as a number. The filter `failure=` takes it.
     pub fingerprint: Fingerprint,
     /// The same as people read it: the text with `*` for each number, id and quoted value. [`Fingerprint::OTHERS`] has none.
@@ -66,10 +66,10 @@ pub struct FailureKind {
     pub jobs: Vec<JobId>,
 }
 
-impl FailureKind {
+impl FailurePattern {
     /// Nothing yet, of this fingerprint.
     pub fn new(fingerprint: Fingerprint, pattern: impl Into<String>) -> Self {
-        FailureKind {
+        FailurePattern {
             fingerprint,
             pattern: pattern.into(),
             message: String::new(),
@@ -99,7 +99,7 @@ impl FailureKind {
     }
 
     /// For brokers: adds what a worker has counted since its last report, at this time.
-    pub fn merge(&mut self, told: &FailureKind, now_ms: i64) {
+    pub fn merge(&mut self, told: &FailurePattern, now_ms: i64) {
         let now = time(now_ms);
         if self.count == 0 {
             self.first_at = now;
@@ -114,7 +114,7 @@ impl FailureKind {
     }
 
     /// Whether it is reported at this time.
-    fn is_told(&self, now_ms: i64) -> bool {
+    fn is_reported(&self, now_ms: i64) -> bool {
         // A clock may have been set back.
         time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_TOLD)
     }
@@ -134,14 +134,14 @@ impl FailureKind {
         type Stored = (i64, i64, u64, String, String, Names, Names, Vec<String>);
         let (first, last, count, pattern, message, tasks, releases, jobs): Stored = codec::unpack(bytes).ok()?;
         let jobs = jobs.iter().filter_map(|job| job.parse().ok()).collect();
-        Some(FailureKind { fingerprint, pattern, message, count, first_at: time(first), last_at: time(last), tasks, releases, jobs })
+        Some(FailurePattern { fingerprint, pattern, message, count, first_at: time(first), last_at: time(last), tasks, releases, jobs })
     }
 }
 
-/// For brokers: the stored kinds that are reported at this time, the last seen first.
-pub fn told(mut kinds: Vec<FailureKind>, now_ms: i64) -> Vec<FailureKind> {
-    kinds.retain(|kind| kind.is_told(now_ms));
-    kinds.sort_by_key(|kind| (std::cmp::Reverse(kind.last_at), std::cmp::Reverse(kind.count), kind.fingerprint));
+/// For brokers: the stored patterns that are reported at this time, the last seen first.
+pub fn told(mut kinds: Vec<FailurePattern>, now_ms: i64) -> Vec<FailurePattern> {
+    kinds.retain(|failure| failure.is_reported(now_ms));
+    kinds.sort_by_key(|failure| (std::cmp::Reverse(failure.last_at), std::cmp::Reverse(failure.count), failure.fingerprint));
     kinds
 }
 
@@ -174,17 +174,17 @@ fn time(ms: i64) -> SystemTime {
 mod tests {
     use super::*;
 
-    fn kind() -> FailureKind {
-        let told = FailureKind::new(Fingerprint::of("no"), "no").with(2, "no", "mail", "v1", JobId::given("a").ok());
-        let mut kind = FailureKind::new(told.fingerprint, "no");
-        kind.merge(&told, 1_000);
-        kind
+    fn kind() -> FailurePattern {
+        let told = FailurePattern::new(Fingerprint::of("no"), "no").with(2, "no", "mail", "v1", JobId::given("a").ok());
+        let mut failure = FailurePattern::new(told.fingerprint, "no");
+        failure.merge(&told, 1_000);
+        failure
     }
 
     #[test]
     fn what_is_kept_comes_back_as_it_was_written() {
-        assert_eq!(FailureKind::decoded(kind().fingerprint, &kind().encoded()), Some(kind()));
-        assert_eq!(FailureKind::decoded(Fingerprint::OTHERS, b"theirs"), None);
+        assert_eq!(FailurePattern::decoded(kind().fingerprint, &kind().encoded()), Some(kind()));
+        assert_eq!(FailurePattern::decoded(Fingerprint::OTHERS, b"theirs"), None);
     }
 
     #[test]
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn what_was_not_seen_for_long_is_not_told() {
-        let kind = kind();
+        let failure = kind();
         let kept = i64::try_from(FAILURES_TOLD.as_millis()).unwrap();
-        assert!(kind.is_told(0) && kind.is_told(1_000 + kept) && !kind.is_told(1_001 + kept));
+        assert!(failure.is_reported(0) && failure.is_reported(1_000 + kept) && !failure.is_reported(1_001 + kept));
     }
 }

@@ -5,7 +5,7 @@
 //! separately from jobs. The broker adds them to the minute and the hour in which the report
 //! arrives, by its own clock. The figures of a killed worker since its last report are missing.
 //!
-//! Reports also contain the [kinds](FailureKind) of failures, of which a queue keeps [`KINDS`].
+//! Reports also contain the [patterns](FailurePattern) of failures, of which a queue keeps [`FAILURE_PATTERNS`].
 //!
 //! Memory is bounded. Each task has a ring buffer of [`MINUTES`] + [`HOURS`] entries, and a queue
 //! keeps at most [`TASKS`] tasks. The figures of further tasks are counted under [`OTHERS`].
@@ -18,7 +18,9 @@ mod times;
 use std::{sync::Arc, time::Duration};
 
 pub use self::{
-    failures::{CRASHED, FAILURES_TOLD, FailureKind, JOBS_NAMED, KINDS, KINDS_REPORTED, RELEASES_NAMED, TASKS_NAMED, told},
+    failures::{
+        CRASHED, FAILURE_PATTERNS, FAILURES_TOLD, FailurePattern, JOBS_NAMED, PATTERNS_REPORTED, RELEASES_NAMED, TASKS_NAMED, told,
+    },
     page::{History, HistoryRow, ReleaseSeen, Sample, StoredHistory},
     tally::{RunCounts, Tally},
     times::{BUCKETS, Times},
@@ -64,8 +66,9 @@ pub struct Report {
     /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without tasks
     /// still contains the length of the queue.
     pub tasks: Vec<(Arc<str>, Tally)>,
-    /// How runs failed. No fingerprint twice, at most [`KINDS_REPORTED`] of them. Their times are not read.
-    pub failures: Vec<FailureKind>,
+    /// How runs failed. No fingerprint twice, at most [`PATTERNS_REPORTED`] of them. Their times
+    /// are not read.
+    pub failures: Vec<FailurePattern>,
     /// What a relay knows of an outbox. It replaces the last report of this outbox in the queue.
     pub outbox: Option<OutboxRecord>,
 }
@@ -85,8 +88,8 @@ impl Report {
 
     /// Adds how runs have failed.
     #[must_use]
-    pub fn failure(mut self, kind: FailureKind) -> Self {
-        self.failures.push(kind);
+    pub fn failure(mut self, failure: FailurePattern) -> Self {
+        self.failures.push(failure);
         self
     }
 
@@ -100,10 +103,10 @@ impl Report {
     /// For brokers: whether it is one that can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`], and for more failures than [`KINDS_REPORTED`].
+    /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`], and for more failures than [`PATTERNS_REPORTED`].
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
-        for (field, there, most) in [("tasks", self.tasks.len(), TASKS), ("failures", self.failures.len(), KINDS_REPORTED)] {
+        for (field, there, most) in [("tasks", self.tasks.len(), TASKS), ("failures", self.failures.len(), PATTERNS_REPORTED)] {
             if there > most {
                 return Err(Error::invalid(field, there.to_string(), format!("are more than the {most} of one report")));
             }

@@ -57,7 +57,7 @@ counts! {
     /// Jobs that were parked.
     parked,
     /// Jobs that were given back without an ending of their own: their worker stopped, or they were cancelled while they ran.
-    released,
+    returned,
     /// Runs whose ending was discarded, because the lease was lost.
     lost,
 }

@@ -254,7 +254,7 @@ impl Inspector {
     /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it looks at.
     async fn shortest(&self, request: &Scan) -> Result<(Scan, u64)> {
         let by_states = Scan { tag: None, ..request.clone() };
-        let (stats, all) = (self.stats(&request.queue).await?, by_states.goes_through_all());
+        let (stats, all) = (self.stats(&request.queue).await?, by_states.scans_whole_queue());
         let total = JobState::ALL.into_iter().filter(|state| all || request.states.contains(state)).map(|state| stats.count(state)).sum();
         if request.tag.is_some() {
             let counts = Scan { limit: 1, counts: true, ..request.clone() };
@@ -277,7 +277,7 @@ struct Step {
 
 /// The walk of an operation through the jobs that it may concern: by a tag, if the filter names one.
 fn walk(queue: &str, states: &[JobState], filter: &Filter) -> Scan {
-    Scan::new(queue, states, LOOKED_AT_ONCE).meeting_movers().matching(filter).uncounted()
+    Scan::new(queue, states, LOOKED_AT_ONCE).including_moved().matching(filter).uncounted()
 }
 
 #[cfg(test)]

@@ -120,8 +120,13 @@ impl RunOperation {
             }
             Err(Error::Invalid { field, value, problem }) if self.is_mine => {
                 let problem = format!("{field} `{value}` {problem}");
-                self.hand_in(self.changing(&[]), self.operation.position.clone(), (0, 0), Some((OperationState::Failed, Some(problem))))
-                    .await?;
+                self.submit_step(
+                    self.changing(&[]),
+                    self.operation.position.clone(),
+                    (0, 0),
+                    Some((OperationState::Failed, Some(problem))),
+                )
+                .await?;
                 Ok(!self.is_over())
             }
             // It may have been carried out: the stored operation shows it.
@@ -173,14 +178,14 @@ impl RunOperation {
         for part in parts {
             // It goes on from where it was, until all of these are handed in.
             let own = part.len() as u64;
-            if !self.hand_in(self.changing(part), self.operation.position.clone(), (own, 0), None).await? {
+            if !self.submit_step(self.changing(part), self.operation.position.clone(), (own, 0), None).await? {
                 return Ok(!self.is_over());
             }
             looked = looked.saturating_sub(own);
         }
         let (counts, end) = ((looked, skipped), is_last.then_some((OperationState::Completed, None)));
         let next = next.or_else(|| self.operation.position.clone());
-        if self.hand_in(self.changing(last), next.clone(), counts, end).await? {
+        if self.submit_step(self.changing(last), next.clone(), counts, end).await? {
             (self.after, self.looked, self.skipped) = (next, 0, 0);
         }
         Ok(!self.is_over())
@@ -249,7 +254,7 @@ impl RunOperation {
                 self.operation = operation;
                 more
             }
-            answer => return self.astray(answer),
+            answer => return self.restart_from_stored(answer),
         };
         if more || !self.operation.is_running() {
             return Ok(self.operation.is_running());
@@ -261,12 +266,12 @@ impl RunOperation {
                 self.operation = operation;
                 Ok(self.operation.is_running())
             }
-            answer => self.astray(answer),
+            answer => self.restart_from_stored(answer),
         }
     }
 
     /// One step, and how the operation has ended with it. False: it was not the turn of this one.
-    async fn hand_in(
+    async fn submit_step(
         &mut self,
         part: OperationPart,
         position: Option<String>,
@@ -282,14 +287,14 @@ impl RunOperation {
                 Ok(true)
             }
             answer => {
-                self.astray(answer)?;
+                self.restart_from_stored(answer)?;
                 Ok(false)
             }
         }
     }
 
     /// It was not the turn of this step: the operation was stopped or taken over, or a failover has lost the last steps. True: it goes on from what is stored.
-    fn astray(&mut self, answer: Operated) -> Result<bool> {
+    fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
         let Operated::Other(operation) = answer else { return Err(self.gone()) };
         self.go_on_from(operation)?;
         Ok(self.is_mine && self.operation.is_running())

@@ -14,8 +14,8 @@ use std::{
 use redis::Value;
 
 use super::{
-    strays::come_since,
-    {Mark, Pass},
+    strays::pushed_since,
+    {Checkpoint, Pass},
 };
 use crate::{
     error::Result,
@@ -66,7 +66,7 @@ impl Place {
 /// The last ids of each list at some moment.
 pub(in crate::redis) struct Anchor {
     /// From before that moment.
-    pub(in crate::redis) mark: Mark,
+    pub(in crate::redis) checkpoint: Checkpoint,
     tails: [Vec<Vec<u8>>; READY.len()],
 }
 
@@ -83,12 +83,12 @@ pub(in crate::redis) type Suspicious = (Vec<u8>, Vec<Place>);
 /// Those that are in several places. They are repaired, if that is asked for.
 pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
     let mut doubled = Vec::new();
-    let ids: usize = pass.mark().await?.lengths.iter().sum();
+    let ids: usize = pass.checkpoint().await?.lengths.iter().sum();
     let parts = ids / PART + 1;
     for part in 0..parts {
-        let mark = pass.mark().await?;
-        let lengths = mark.lengths;
-        let anchor = Anchor { mark, tails: Default::default() };
+        let checkpoint = pass.checkpoint().await?;
+        let lengths = checkpoint.lengths;
+        let anchor = Anchor { checkpoint, tails: Default::default() };
         let mut look = Look { pass, part, parts, hasher: RandomState::new(), anchor, seen: HashMap::new(), suspicious: HashMap::new() };
         for (list, length) in (0..).zip(lengths) {
             if length > 0 {
@@ -201,7 +201,7 @@ async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspi
             tries = TRIES;
         } else if tries > 0 {
             tries -= 1;
-            let Some(cast) = cast(pass, &anchor, &mut suspicious).await? else {
+            let Some(cast) = new_anchor(pass, &anchor, &mut suspicious).await? else {
                 break;
             };
             anchor = cast;
@@ -214,13 +214,13 @@ async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspi
 }
 
 /// A new anchor, and the distances from it. `None`: the lists are another copy of the queue than they were.
-async fn cast(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious]) -> Result<Option<Anchor>> {
-    let mark = pass.mark().await?;
-    if mark.life != last.mark.life || mark.life.is_empty() || mark.pushes < last.mark.pushes {
+async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious]) -> Result<Option<Anchor>> {
+    let checkpoint = pass.checkpoint().await?;
+    if checkpoint.life != last.checkpoint.life || checkpoint.life.is_empty() || checkpoint.pushes < last.checkpoint.pushes {
         return Ok(None);
     }
-    let come = come_since(&last.mark, &mark);
-    let mut anchor = Anchor { mark, tails: Default::default() };
+    let come = pushed_since(&last.checkpoint, &checkpoint);
+    let mut anchor = Anchor { checkpoint, tails: Default::default() };
     let mut moved = [None; READY.len()];
     for (number, tail_then) in (0..).zip(&last.tails) {
         let list = usize::from(number);

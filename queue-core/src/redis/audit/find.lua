@@ -13,13 +13,13 @@
 local FEW = 500
 
 local HASHES = {
-  { K.lanes, 'lanes', 'terms' }, { K.unique, 'unique' }, { K.held, 'held' }, { K.keyed, 'keyed' }, { K.ticked, 'ticked' },
+  { K.lanes, 'lanes', 'durations' }, { K.unique, 'unique' }, { K.held, 'held' }, { K.keyed, 'keyed' }, { K.ticked, 'ticked' },
   { K.grouped, 'grouped' }, { K.front, 'front' }, { K.chains, 'chains' }, { K.workers, 'records' }, { K.loads, 'records' }, { K.asked, 'records' },
   { K.jobs, 'lost' }, { K.active },
 }
 local SETS = {
   { K.tags, 'tags' }, { K.holders, 'holders' }, { K.shut, 'shut' }, { K.numbered, 'numbered' }, { K.line, 'unchained', 'line', 'line_doubled' },
-  { K.turns, 'turns' }, { K.doubts, 'turns' }, { K.scheduled, 'scheduled' }, { K.retry, 'retry' }, { K.dead, 'dead' }, { K.parked, 'parked', 'names' },
+  { K.next, 'eligible' }, { K.doubts, 'eligible' }, { K.scheduled, 'scheduled' }, { K.retry, 'retry' }, { K.dead, 'dead' }, { K.parked, 'parked', 'names' },
 }
 
 -- Everything at once, in a queue with few entries. Answers how much is broken, and how much the repairer would tidy; the lanes, the records of workers, the index of

@@ -1,4 +1,4 @@
-//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups that are out of turn.
+//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups whose index is wrong.
 
 use super::{Pass, STEP, damage};
 use crate::{
@@ -15,18 +15,18 @@ const LOOKS: [(&str, Kind, &str, DamageKind); 9] = [
     ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
     ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),
     ("HSCAN", Kind::Front, "front", DamageKind::LineLeaked),
-    ("HSCAN", Kind::Chains, "chains", DamageKind::LimitOutOfTurn),
-    ("ZSCAN", Kind::Shut, "shut", DamageKind::LimitOutOfTurn),
-    ("ZSCAN", Kind::Numbered, "numbered", DamageKind::LimitOutOfTurn),
-    ("ZSCAN", Kind::Line, "unchained", DamageKind::LimitOutOfTurn),
-    ("ZSCAN", Kind::Turns, "turns", DamageKind::GroupOutOfTurn),
-    ("ZSCAN", Kind::Doubts, "turns", DamageKind::GroupOutOfTurn),
+    ("HSCAN", Kind::Chains, "chains", DamageKind::LimitIndexWrong),
+    ("ZSCAN", Kind::Shut, "shut", DamageKind::LimitIndexWrong),
+    ("ZSCAN", Kind::Numbered, "numbered", DamageKind::LimitIndexWrong),
+    ("ZSCAN", Kind::Line, "unchained", DamageKind::LimitIndexWrong),
+    ("ZSCAN", Kind::Next, "eligible", DamageKind::GroupIndexWrong),
+    ("ZSCAN", Kind::Doubts, "eligible", DamageKind::GroupIndexWrong),
 ];
 
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
     for (verb, kind, what, found) in LOOKS {
         // Jobs and groups may be many; those that run are few.
-        if matches!(kind, Kind::Grouped | Kind::Turns | Kind::Doubts | Kind::Numbered | Kind::Line) && !thorough {
+        if matches!(kind, Kind::Grouped | Kind::Next | Kind::Doubts | Kind::Numbered | Kind::Line) && !thorough {
             continue;
         }
         let mut cursor = "0".to_owned();
@@ -43,7 +43,7 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
             }
         }
     }
-    if thorough { sleepers(pass, damages).await } else { Ok(()) }
+    if thorough { unlisted_groups(pass, damages).await } else { Ok(()) }
 }
 
 /// Members of the line that are the second of their job, or of a job that is elsewhere.
@@ -66,12 +66,12 @@ pub(super) async fn doubled(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Resul
 }
 
 /// Groups that have a job that may start, and are not among those that are served.
-async fn sleepers(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
+async fn unlisted_groups(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
     let mut from = Vec::new();
     loop {
         let mut answer = pass.ask("asleep", &[from, STEP.to_string().into_bytes()]).await?.into_iter();
         from = answer.next().unwrap_or_default();
-        damages.extend(answer.map(|group| Damage { kind: DamageKind::GroupOutOfTurn, subject: name(&group) }));
+        damages.extend(answer.map(|group| Damage { kind: DamageKind::GroupIndexWrong, subject: name(&group) }));
         if from.is_empty() {
             return Ok(());
         }
@@ -87,7 +87,7 @@ fn shown(kind: Kind, subject: &[u8]) -> String {
         Kind::Holders => damage(DamageKind::SlotLeaked, slot(subject).unwrap_or(subject)).subject,
         Kind::Grouped => damage(DamageKind::SlotMissing, subject).subject,
         Kind::Shut => subject.get(..LimitKey::BYTES).and_then(LimitKey::from_bytes).map_or_else(String::new, |key| key.to_string()),
-        Kind::Line => damage(DamageKind::LimitOutOfTurn, &groups::id_in(subject).unwrap_or_default()).subject,
+        Kind::Line => damage(DamageKind::LimitIndexWrong, &groups::id_in(subject).unwrap_or_default()).subject,
         Kind::Chains => name(groups::group_in(subject).unwrap_or(subject)),
         _ => name(subject),
     }

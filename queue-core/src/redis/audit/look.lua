@@ -189,17 +189,17 @@ do
   end
 
   -- Whether a group has a suspect that may start, limits apart.
-  local function may_doubt(group, rule)
+  local function has_startable_suspect(group, rule)
     local id, place = front_of(group, rule)
     return first_between(K.line, '[\255' .. group, '(\255' .. group .. '\255') and (not id or place and not place.digit)
   end
 
   -- Whether a group is among those that are served and should not be, or the other way round.
-  local function is_out_of_turn(group)
+  local function is_wrongly_listed(group)
     local rule = rule_of(group)
     local has_room = not rule.is_paused and holders_of(group) < rule.cap
-    return not call('ZSCORE', K.turns, group) ~= not (has_room and may_start(group, rule))
-      or not call('ZSCORE', K.doubts, group) ~= not (has_room and may_doubt(group, rule))
+    return not call('ZSCORE', K.next, group) ~= not (has_room and may_start(group, rule))
+      or not call('ZSCORE', K.doubts, group) ~= not (has_room and has_startable_suspect(group, rule))
   end
 
   -- The job that is held for a key, and when it is due.
@@ -211,9 +211,9 @@ do
   -- Whether a key is held by a job that could hold it, or for a time that is not over.
   local function is_key_held(key)
     local stored = call('HGET', K.unique, key)
-    local upto, term = string.match(stored or '', '^@(%d+):(%d+):')
+    local upto, duration = string.match(stored or '', '^@(%d+):(%d+):')
     if upto then
-      return math.min(whole(upto), now + whole(term)) > now
+      return math.min(whole(upto), now + whole(duration)) > now
     end
     return stored and string.sub(call('HGET', K.keyed, stored) or '', 1, 16) == key and not has_ended(stored) and not call('ZSCORE', K.dead, stored)
       and held_for(key) ~= stored
@@ -249,19 +249,19 @@ do
   -- The most ids that one call reads in the lists.
   local MOST = 5000
 
-  -- Between two marks, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
+  -- Between two checkpoints, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
   -- was pushed, or when it began to wait for its time.
   local function pushes()
     local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
-    local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'released', 'reclaimed', 'requeued', 'repaired', '.replaced' }
+    local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'returned', 'reclaimed', 'requeued', 'repaired', '.replaced' }
     for _, counter in ipairs(call('HMGET', K.counters, unpack(counters))) do
       sum = sum + whole(counter)
     end
     return sum
   end
 
-  -- The most ids that were pushed since a mark.
-  local function come_since(marked_life, marked_pushes)
+  -- The most ids that were pushed since a checkpoint.
+  local function pushed_since(marked_life, marked_pushes)
     local come = pushes() - marked_pushes
     if come < 0 or marked_life == '' or marked_life ~= life() then
       return math.huge
@@ -307,10 +307,10 @@ do
     return call('HEXISTS', K.crashes, id) == 1 and 9 or level and READY[level] and level <= 3 and level or 2
   end
 
-  -- Takes those out of a set that are ready and may have been pushed since a mark. What was pushed at one end of a list has nothing
+  -- Takes those out of a set that are ready and may have been pushed since a checkpoint. What was pushed at one end of a list has nothing
   -- beyond it but what was pushed later. False: that may be too many to look through.
-  local function spare_ready(ids, marked_life, marked_pushes)
-    local come, passed, looks = come_since(marked_life, marked_pushes), 0, {}
+  local function remove_pushed_ready(ids, marked_life, marked_pushes)
+    local come, passed, looks = pushed_since(marked_life, marked_pushes), 0, {}
     for _, list in pairs(READY) do
       local length = call('LLEN', list)
       if length > 0 and length <= 2 * come then
@@ -334,7 +334,7 @@ do
 
   -- More jobs than places, or more places than jobs.
   function LOOKS.balance()
-    local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
+    local places = -call('HLEN', K.tombstones) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
     for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
       places = places + call('ZCARD', key)
     end
@@ -365,11 +365,11 @@ do
   end
 
   -- Lanes whose deadline lies further ahead than their lease is long.
-  function LOOKS.terms()
+  function LOOKS.durations()
     for lane in each_subject() do
-      local deadline, term = whole(call('ZSCORE', K.leases, lane)), whole(call('ZSCORE', K.terms, lane))
-      if term > 0 and deadline < FOREVER and deadline > now + term then
-        found(lane, term)
+      local deadline, duration = whole(call('ZSCORE', K.leases, lane)), whole(call('ZSCORE', K.durations, lane))
+      if duration > 0 and deadline < FOREVER and deadline > now + duration then
+        found(lane, duration)
       end
     end
   end
@@ -397,12 +397,12 @@ do
     end
   end
 
-  -- Active jobs whose lane is not there. Subjects: pairs of an id and its tag.
+  -- Active jobs whose lane is not there. Subjects: pairs of an id and its receipt.
   function LOOKS.active()
     for i = 1, #subjects, 2 do
-      local id, tag = subjects[i], subjects[i + 1]
-      local lane = string.match(tag, '^([%w._-]+):%d+$')
-      if call('HGET', K.active, id) == tag
+      local id, receipt = subjects[i], subjects[i + 1]
+      local lane = string.match(receipt, '^([%w._-]+):%d+$')
+      if call('HGET', K.active, id) == receipt
         and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('HEXISTS', K.fenced, lane) == 1)) then
         found(id, lane)
       end
@@ -417,21 +417,21 @@ do
     end
   end
 
-  function LOOKS.mark()
-    local mark = { life(), ms(pushes()) }
+  function LOOKS.checkpoint()
+    local checkpoint = { life(), ms(pushes()) }
     for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
-      mark[#mark + 1] = call('LLEN', READY[list])
+      checkpoint[#checkpoint + 1] = call('LLEN', READY[list])
     end
-    return mark
+    return checkpoint
   end
 
-  -- Jobs that are in no place, and in `ready` not since a mark. Subjects: the mark's life and pushes, ids. False: nobody knows.
+  -- Jobs that are in no place, and in `ready` not since a checkpoint. Subjects: the checkpoint's life and pushes, ids. False: nobody knows.
   function LOOKS.strays()
     local lost = {}
     for id in each_subject(3) do
       lost[id] = true
     end
-    if not spare_ready(lost, subjects[1], tonumber(subjects[2])) then
+    if not remove_pushed_ready(lost, subjects[1], tonumber(subjects[2])) then
       return false
     end
     for id in each_subject(3) do
@@ -445,12 +445,12 @@ do
   function LOOKS.lost()
     local times = {}
     for digit, ids in pairs(ready) do
-      local tombs = {}
+      local tombstones = {}
       for _, id in ipairs(ids) do
-        if tombs[id] or call('HEXISTS', K.tomb, id .. digit) == 0 then
+        if tombstones[id] or call('HEXISTS', K.tombstones, id .. digit) == 0 then
           times[id] = (times[id] or 0) + 1
         end
-        tombs[id] = true
+        tombstones[id] = true
       end
     end
     for id in each_subject() do
@@ -481,11 +481,11 @@ do
     end
   end
 
-  -- Ids of jobs that are in several places. Subjects: a mark's life and pushes; how many lists, and of each its digit, a number of ids, and so
+  -- Ids of jobs that are in several places. Subjects: a checkpoint's life and pushes; how many lists, and of each its digit, a number of ids, and so
   -- many that were its last; of each suspicious id: it, how many places it was seen at, and of each the list and the distance from its
   -- tail. False: it would take too long to find them again.
   function LOOKS.doubled()
-    local come = come_since(subjects[1], tonumber(subjects[2]))
+    local come = pushed_since(subjects[1], tonumber(subjects[2]))
     if (come + 1) * subjects[3] > MOST then
       return false
     end
@@ -502,8 +502,8 @@ do
         for _, list in ipairs({ list_of(id), 9, 0, 1, 2, 3 }) do
           local indices = places[list] or {}
           places[list] = nil
-          -- A tomb takes the first, whenever that is popped.
-          for nth = call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1, #indices do
+          -- A tombstone takes the first, whenever that is popped.
+          for nth = call('HEXISTS', K.tombstones, id .. list) == 1 and 2 or 1, #indices do
             if stays then
               others[#others + 1] = { list, indices[nth] }
             end
@@ -650,16 +650,16 @@ do
     end
   end
 
-  -- Groups that have their turn, and nothing that may start.
-  function LOOKS.turns()
+  -- Groups that are eligible, and nothing that may start.
+  function LOOKS.eligible()
     for group in each_subject() do
-      if is_out_of_turn(group) then
+      if is_wrongly_listed(group) then
         found(group)
       end
     end
   end
 
-  -- Groups that have a job that may start, and no turn. Subjects: behind which place of `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
+  -- Groups that have a job that may start, and are not eligible. Subjects: behind which place of `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
   function LOOKS.asleep()
     local from = subjects[1] == '' and '-' or '(' .. subjects[1]
     for _ = 1, subjects[2] do
@@ -669,7 +669,7 @@ do
         break
       end
       local place = place_in(member)
-      if is_out_of_turn(place.group) then
+      if is_wrongly_listed(place.group) then
         found(place.group)
       end
       from = '(' .. (place.digit and '' or '\255') .. place.group .. '\255'
@@ -750,7 +750,7 @@ do
   for digit, list in pairs(READY) do
     LOOKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
       for _, id in ipairs(call('LRANGE', list, subjects[1], subjects[2])) do
-        if not is_job(id) and call('HEXISTS', K.tomb, id .. digit) == 0 then
+        if not is_job(id) and call('HEXISTS', K.tombstones, id .. digit) == 0 then
           found(id, digit)
         end
       end

@@ -89,7 +89,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {
-        for (what, kind) in [("lanes", DamageKind::LaneWithoutLease), ("terms", DamageKind::LeaseTooLong)] {
+        for (what, kind) in [("lanes", DamageKind::LaneWithoutLease), ("durations", DamageKind::LeaseTooLong)] {
             let broken = pass.ask(what, lanes).await?.into_iter();
             damages.extend(broken.map(|name| Damage { kind, subject: String::from_utf8_lossy(&name).into_owned() }));
         }
@@ -101,7 +101,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     tags::find(&pass, how.thorough, &mut damages).await?;
     let balance: i64 = number(pass.look("balance", &[]).await?)?;
     if balance != 0 || how.thorough {
-        pass.hollow(&mut damages).await?;
+        pass.ids_without_job(&mut damages).await?;
         groups::doubled(&pass, &mut damages).await?;
         let doubled = doubles::find(&pass).await?;
         damages.extend(doubled.iter().map(|id| damage(DamageKind::IdInTwoPlaces, id)));
@@ -118,7 +118,7 @@ pub(in crate::redis) struct Pass<'a> {
 }
 
 /// What was pushed to `ready` so far; see `pushes` in `look.lua`.
-pub(in crate::redis) struct Mark {
+pub(in crate::redis) struct Checkpoint {
     /// The life of the server in which this holds.
     pub(in crate::redis) life: Vec<u8>,
     pub(in crate::redis) pushes: i64,
@@ -150,28 +150,28 @@ impl Pass<'_> {
         Ok(if subjects.is_empty() { Vec::new() } else { self.broken(what, subjects).await?.unwrap_or_default() })
     }
 
-    pub(in crate::redis) async fn mark(&self) -> Result<Mark> {
-        let mut answer = array(self.look("mark", &[]).await?)?.into_iter();
+    pub(in crate::redis) async fn checkpoint(&self) -> Result<Checkpoint> {
+        let mut answer = array(self.look("checkpoint", &[]).await?)?.into_iter();
         let (life, pushes) = (bytes(next(&mut answer)?)?, number(next(&mut answer)?)?);
         let mut lengths = [0; READY.len()];
         for length in &mut lengths {
             *length = number(next(&mut answer)?)?;
         }
-        Ok(Mark { life, pushes, lengths })
+        Ok(Checkpoint { life, pushes, lengths })
     }
 
-    /// Those of the ids that are lost, if what was pushed to `ready` since the mark can be looked through at once. None of them was
+    /// Those of the ids that are lost, if what was pushed to `ready` since the checkpoint can be looked through at once. None of them was
     /// in `ready` when it was marked.
-    pub(in crate::redis) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
-        let mark = [mark.life.clone(), mark.pushes.to_string().into_bytes()];
-        self.broken("strays", &[&mark, ids].concat()).await
+    pub(in crate::redis) async fn lost(&self, checkpoint: &Checkpoint, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+        let checkpoint = [checkpoint.life.clone(), checkpoint.pushes.to_string().into_bytes()];
+        self.broken("strays", &[&checkpoint, ids].concat()).await
     }
 
     /// Those of the ids that are in several places, if these can be found again: not too much was pushed since the anchor was cast.
     pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut subjects = vec![anchor.mark.life.clone()];
+        let mut subjects = vec![anchor.checkpoint.life.clone()];
         let number = |number: &dyn Display| number.to_string().into_bytes();
-        subjects.extend([number(&anchor.mark.pushes), number(&anchor.arguments().count())]);
+        subjects.extend([number(&anchor.checkpoint.pushes), number(&anchor.arguments().count())]);
         for (list, tail) in anchor.arguments() {
             subjects.extend([number(&list), number(&tail.len())]);
             subjects.extend_from_slice(tail);
@@ -223,7 +223,7 @@ impl Pass<'_> {
         let mut cursor = "0".to_owned();
         loop {
             let (held, further) = self.scan("HSCAN", Kind::Active, &cursor).await?;
-            let subjects: Vec<Vec<u8>> = held.into_iter().flat_map(|(id, tag)| [id, tag]).collect();
+            let subjects: Vec<Vec<u8>> = held.into_iter().flat_map(|(id, receipt)| [id, receipt]).collect();
             for pairs in subjects.chunks(2 * STEP) {
                 self.note("active", pairs, DamageKind::HeldByNobody, damages).await?;
             }
@@ -235,8 +235,8 @@ impl Pass<'_> {
     }
 
     /// Ids that wait somewhere without a job.
-    async fn hollow(&self, damages: &mut Vec<Damage>) -> Result<()> {
-        for (list, length) in READY.into_iter().zip(self.mark().await?.lengths) {
+    async fn ids_without_job(&self, damages: &mut Vec<Damage>) -> Result<()> {
+        for (list, length) in READY.into_iter().zip(self.checkpoint().await?.lengths) {
             for first in (0..length).step_by(STEP) {
                 let range = [first, first + STEP - 1].map(|at| at.to_string().into_bytes());
                 self.note(list.name(), &range, DamageKind::IdWithoutJob, damages).await?;

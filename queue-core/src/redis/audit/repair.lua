@@ -12,9 +12,9 @@ local function remove_member(_, key, member)
   call('ZREM', key, member)
 end
 
--- What has no job in a list gets a tomb: to take it out would move others.
-local function bury_id(id, list)
-  put_rare('t', K.tomb, id .. list, '')
+-- What has no job in a list gets a tombstone: to take it out would move others.
+local function add_tombstone_to(id, list)
+  put_rare('t', K.tombstones, id .. list, '')
 end
 
 local function drop_tag(member, is_right)
@@ -30,8 +30,8 @@ local REPAIRS = {
     call('ZADD', K.leases, ms(now), lane)
   end,
   -- The end that a renewal would give it now.
-  terms = function(lane, term)
-    call('ZADD', K.leases, ms(now + term), lane)
+  durations = function(lane, duration)
+    call('ZADD', K.leases, ms(now + duration), lane)
   end,
   records = function(worker)
     for _, key in ipairs({ K.knows, K.workers, K.loads, K.asked }) do
@@ -58,13 +58,13 @@ local REPAIRS = {
       is_told = back({ id }, false) or is_told
     end
   end,
-  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A tomb for it lies there already.
+  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A tombstone for it lies there already.
   doubled = function(id, others, lists)
     for _, other in ipairs(others) do
       local list, index = unpack(other)
       local name = '~' .. id .. ':' .. ms(now) .. ':' .. list .. ':' .. index
       call('LSET', lists[list], index, name)
-      put_rare('t', K.tomb, name .. list, '')
+      put_rare('t', K.tombstones, name .. list, '')
     end
   end,
   names = function(id, task)
@@ -101,7 +101,7 @@ local REPAIRS = {
   front = function(group)
     free_line(group)
   end,
-  turns = review_after,
+  eligible = review_after,
   asleep = review_after,
   chains = function(_, group, digit, chain)
     limits().remove(group, digit, chain)
@@ -124,11 +124,11 @@ local REPAIRS = {
   end,
   line = drop_from_line,
   line_doubled = drop_from_line,
-  suspect = bury_id,
-  ready0 = bury_id,
-  ready1 = bury_id,
-  ready2 = bury_id,
-  ready3 = bury_id,
+  suspect = add_tombstone_to,
+  ready0 = add_tombstone_to,
+  ready1 = add_tombstone_to,
+  ready2 = add_tombstone_to,
+  ready3 = add_tombstone_to,
   scheduled = remove_member,
   retry = remove_member,
   dead = remove_member,

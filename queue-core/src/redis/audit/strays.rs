@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use super::{Mark, Pass};
+use super::{Checkpoint, Pass};
 use crate::{
     error::Result,
     redis::{
@@ -39,9 +39,9 @@ pub(in crate::redis) struct Search<'a> {
 impl<'a> Search<'a> {
     /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked for.
     pub(in crate::redis) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let mut mark = pass.mark().await?;
-        let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * mark.lengths.iter().sum::<usize>() / READ };
-        for (list, length) in READY.into_iter().zip(mark.lengths) {
+        let mut checkpoint = pass.checkpoint().await?;
+        let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * checkpoint.lengths.iter().sum::<usize>() / READ };
+        for (list, length) in READY.into_iter().zip(checkpoint.lengths) {
             if length > 0 {
                 search.read(list, 0, usize::MAX).await?;
             }
@@ -49,7 +49,7 @@ impl<'a> Search<'a> {
         let mut lost = Vec::new();
         while !search.missed.is_empty() && search.reads > 0 {
             let ids: Vec<Vec<u8>> = search.missed.iter().take(LOST).cloned().collect();
-            match pass.lost(&mark, &ids).await? {
+            match pass.lost(&checkpoint, &ids).await? {
                 Some(found) => {
                     lost.extend(found);
                     for id in &ids {
@@ -58,21 +58,21 @@ impl<'a> Search<'a> {
                     // What was repaired has to be read again.
                     search.reads += SPARE_READS;
                 }
-                None => mark = search.catch_up(&mark).await?,
+                None => checkpoint = search.catch_up(&checkpoint).await?,
             }
         }
         Ok(lost)
     }
 
-    /// Reads what was pushed between a mark and a new one.
-    async fn catch_up(&mut self, last: &Mark) -> Result<Mark> {
-        let mark = self.pass.mark().await?;
-        if mark.life != last.life || mark.life.is_empty() || mark.pushes < last.pushes {
+    /// Reads what was pushed between a checkpoint and a new one.
+    async fn catch_up(&mut self, last: &Checkpoint) -> Result<Checkpoint> {
+        let checkpoint = self.pass.checkpoint().await?;
+        if checkpoint.life != last.life || checkpoint.life.is_empty() || checkpoint.pushes < last.pushes {
             // What was read is of another copy of the queue.
             self.reads = 0;
         }
-        let mut come = come_since(last, &mark);
-        for (list, length) in READY.into_iter().zip(mark.lengths) {
+        let mut come = pushed_since(last, &checkpoint);
+        for (list, length) in READY.into_iter().zip(checkpoint.lengths) {
             if length > 0 {
                 self.read(list, length.saturating_sub(come), usize::MAX).await?;
             }
@@ -80,15 +80,15 @@ impl<'a> Search<'a> {
         // Those at the tail recede from it, as more is pushed.
         let mut read = 0;
         while read < come && self.reads > 0 {
-            for (list, length) in READY.into_iter().zip(mark.lengths) {
+            for (list, length) in READY.into_iter().zip(checkpoint.lengths) {
                 if length > 0 {
                     self.read(list, read, come).await?;
                 }
             }
             read = come;
-            come = come_since(last, &self.pass.mark().await?);
+            come = pushed_since(last, &self.pass.checkpoint().await?);
         }
-        Ok(mark)
+        Ok(checkpoint)
     }
 
     /// Reads a list towards its head, between two distances from its tail.
@@ -109,7 +109,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The most ids that were pushed between two marks.
-pub(in crate::redis) fn come_since(last: &Mark, mark: &Mark) -> usize {
-    usize::try_from(mark.pushes - last.pushes).unwrap_or(0)
+/// The most ids that were pushed between two checkpoints.
+pub(in crate::redis) fn pushed_since(last: &Checkpoint, checkpoint: &Checkpoint) -> usize {
+    usize::try_from(checkpoint.pushes - last.pushes).unwrap_or(0)
 }

@@ -122,7 +122,7 @@ while dead < items do
     break
   end
   local stays = lives(head[1])
-  exhume(head[1])
+  remove_dead(head[1])
   if not stays then
     end_gone({ head[1] })
     free_id(head[1])
@@ -164,8 +164,8 @@ end
 -- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
 local groups = 0
 if has('g') then
-  local waits = call('EXISTS', K.turns, K.doubts, K.line, K.ready0, K.ready1, K.ready2, K.ready3) > 0
-  turn_era(items)
+  local waits = call('EXISTS', K.next, K.doubts, K.line, K.ready0, K.ready1, K.ready2, K.ready3) > 0
+  restart_era(items)
   local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
   many('ZREM', K.rested, old)
   groups = step(#old)

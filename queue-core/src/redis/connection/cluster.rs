@@ -172,7 +172,7 @@ impl Cluster {
 
     async fn ask(&self, node: &Node) -> Result<View> {
         let ask = async |what: &str| {
-            let answer = node.link(Purpose::Beats).send(redis::cmd("CLUSTER").arg(what)).await;
+            let answer = node.link(Purpose::Heartbeats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
                 Refusal::Server(error) if error.detail().is_some_and(is_no_cluster) => {
                     let way_out = "is not part of a cluster; use `redis://` for a single server";

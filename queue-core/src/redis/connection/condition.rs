@@ -15,7 +15,7 @@ use crate::{
 
 /// How one server is. One who may not look is told nothing.
 pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
-    let link = node.link(Purpose::Beats);
+    let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
         Ok(info) => values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Condition::default()),

@@ -64,7 +64,7 @@ struct Queue {
     /// The same for workers, that somebody waits for one.
     watches: Announcer,
     /// The same for what is told of them.
-    remarks: Announcers<Vec<u8>>,
+    progress: Announcers<Vec<u8>>,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
     /// The latest claim from here has left nothing: work of our own is waited for.
@@ -95,8 +95,8 @@ impl Announcements {
         self.with(queue, |queue| queue.watches.hints())
     }
 
-    pub(in crate::redis) fn remarks_of(&self, queue: &str, id: &JobId) -> Hints {
-        self.with(queue, |queue| queue.remarks.hints(id.as_bytes().to_vec()))
+    pub(in crate::redis) fn progress_hint_of(&self, queue: &str, id: &JobId) -> Hints {
+        self.with(queue, |queue| queue.progress.hints(id.as_bytes().to_vec()))
     }
 
     /// Listens to a queue from now on.
@@ -250,7 +250,7 @@ impl Announcements {
             Heard::OfJob { channel, has_ended, id } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel)
                     && let Some(queue) = self.lock().by_name.get(&*queue)
-                    && let Some(listener) = if has_ended { &queue.endings } else { &queue.remarks }.get(&id)
+                    && let Some(listener) = if has_ended { &queue.endings } else { &queue.progress }.get(&id)
                 {
                     listener.announce(None);
                 }
@@ -272,7 +272,7 @@ impl Announcements {
                     queue.announcer.announce(None);
                     queue.ticks.announce(None);
                     queue.endings.announce_all();
-                    queue.remarks.announce_all();
+                    queue.progress.announce_all();
                 }
                 Word::Watched => queue.watches.announce(None),
                 Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),

@@ -111,7 +111,7 @@ impl Link {
     /// Sends a message once. Gives the answers to what follows the command, too: errors are in there as values.
     pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
-        let standing = match timeout_at(within(message.until).into(), self.standing_or_new()).await {
+        let standing = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
             Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
@@ -160,7 +160,7 @@ impl Link {
         }
     }
 
-    async fn standing_or_new(&self) -> Result<Standing> {
+    async fn open_or_connect(&self) -> Result<Standing> {
         if let Some(standing) = self.ends.standing() {
             return Ok(standing);
         }

@@ -83,7 +83,7 @@ pub(in crate::redis) async fn audit_registry(broker: &RedisBroker, repair: bool)
     }
     let aside = broker.keys.beside_queues(&new_name());
     let mut rename = redis::cmd("RENAMENX");
-    let renamed = broker.servers.command(Purpose::Beats, &registry, rename.arg(&registry).arg(&aside)).await?;
+    let renamed = broker.servers.command(Purpose::Heartbeats, &registry, rename.arg(&registry).arg(&aside)).await?;
     Ok(vec![misfit.damage((renamed == Value::Int(1)).then_some(&aside))])
 }
 

@@ -163,7 +163,7 @@ impl Sentinels {
 
     async fn ask(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
-        let ask = async |command: &mut Cmd| sentinel.link(Purpose::Beats).send(command).await;
+        let ask = async |command: &mut Cmd| sentinel.link(Purpose::Heartbeats).send(command).await;
         // A sentinel that promotes a replica tells the new address by the first of these before it does by the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
@@ -179,7 +179,7 @@ impl Sentinels {
     }
 
     async fn unknown(&self, sentinel: &Node) -> Error {
-        let known = sentinel.link(Purpose::Beats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
+        let known = sentinel.link(Purpose::Heartbeats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
         let names = known.map(services).unwrap_or_default();
         let known = if names.is_empty() { "no service at all" } else { &names };
         let problem = format!("is unknown to the sentinel {}, which monitors {known}", sentinel.endpoint.shown());

@@ -51,8 +51,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 pub(in crate::redis) enum Purpose {
     /// Turns and enqueues.
     Requests,
-    /// Beats, reclaims, and what people ask: never behind a large turn.
-    Beats,
+    /// Heartbeats, reclaims, and what people ask: never behind a large turn.
+    Heartbeats,
     /// Enqueues that wait for replicas or a disk, and whatever is behind them.
     Confirmed,
 }
@@ -62,20 +62,20 @@ pub(in crate::redis) enum Purpose {
 pub(in crate::redis) struct Node {
     pub(in crate::redis) endpoint: Arc<Endpoint>,
     requests: Link,
-    beats: Link,
+    heartbeats: Link,
     confirmed: Link,
 }
 
 impl Node {
     pub(in crate::redis) fn new(endpoint: &Arc<Endpoint>, io: &Handle) -> Arc<Self> {
         let link = || Link::new(endpoint.clone(), io.clone());
-        Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link(), confirmed: link() })
+        Arc::new(Node { endpoint: endpoint.clone(), requests: link(), heartbeats: link(), confirmed: link() })
     }
 
     pub(in crate::redis) fn link(&self, purpose: Purpose) -> &Link {
         match purpose {
             Purpose::Requests => &self.requests,
-            Purpose::Beats => &self.beats,
+            Purpose::Heartbeats => &self.heartbeats,
             Purpose::Confirmed => &self.confirmed,
         }
     }

@@ -42,7 +42,7 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
 
 /// What a server keeps, at least. Whether it syncs its log before it answers is told only to those who may read its settings.
 pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
-    let link = node.link(Purpose::Beats);
+    let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
         Ok(info) => crate::redis::values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Durability::Volatile),

@@ -7,13 +7,13 @@
 
 local bytes, full, doubled = 0, false, 0
 
--- Which of some ids lie under a tomb in a list, and the tombs as they are stored.
-local function tombs_of(found, list)
-  local tombs = {}
+-- Which of some ids lie under a tombstone in a list, and the tombstones as they are stored.
+local function tombstones_of(found, list)
+  local tombstones = {}
   for at, id in ipairs(found) do
-    tombs[at] = id .. list
+    tombstones[at] = id .. list
   end
-  return call('HMGET', K.tomb, unpack(tombs)), tombs
+  return call('HMGET', K.tombstones, unpack(tombstones)), tombstones
 end
 
 -- Admits jobs that were found, in a list or parked: says how many of them are to be taken away from there. An id that runs
@@ -24,9 +24,9 @@ local function admit(found, list)
   end
   local running = call('HMGET', K.active, unpack(found))
   local ended = has('k') and call('HMGET', K.records, unpack(found))
-  local is_tomb, tombs, dug_up = nil, nil, {}
+  local is_tombstone, tombstones, passed_tombstones = nil, nil, {}
   if list and has('t') then
-    is_tomb, tombs = tombs_of(found, list)
+    is_tombstone, tombstones = tombstones_of(found, list)
   end
   local passed, n = 0, #ids
   for at = 1, #found do
@@ -34,8 +34,8 @@ local function admit(found, list)
     local twice = running[at] or ended and ended[at]
     if n >= wanted then
       break
-    elseif is_tomb and is_tomb[at] then
-      dug_up[#dug_up + 1] = tombs[at]
+    elseif is_tombstone and is_tombstone[at] then
+      passed_tombstones[#passed_tombstones + 1] = tombstones[at]
     elseif twice then
       doubled = doubled + 1
     else
@@ -52,14 +52,14 @@ local function admit(found, list)
     end
     passed = at
   end
-  if #dug_up > 0 then
-    call('HDEL', K.tomb, unpack(dug_up))
+  if #passed_tombstones > 0 then
+    call('HDEL', K.tombstones, unpack(passed_tombstones))
   end
   return passed
 end
 
 -- Leaves an id in a list once; gives how many there were too many.
-local function leave_doubles(ids)
+local function remove_duplicates(ids)
   local seen, left, all = {}, 0, #ids
   for at = 1, all do
     local id = ids[at]
@@ -95,7 +95,7 @@ local function describe(ids)
   return bodies, attempts, crashes, snoozes
 end
 
--- The last step: stamps what was admitted with a tag. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
+-- The last step: stamps what was admitted with a receipt. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
 -- one could finish; and an id that was there more than once is handed out once.
 local function stamp(lane, claim)
   if has('o') and #ids > 0 then
@@ -117,12 +117,12 @@ local function stamp(lane, claim)
     bodies, attempts, crashes, snoozes = describe(ids)
   end
   if #ids > 0 then
-    local tag, pairs_ = lane .. ':' .. claim, {}
+    local receipt, pairs_ = lane .. ':' .. claim, {}
     for at = 1, #ids do
-      pairs_[2 * at - 1], pairs_[2 * at] = ids[at], tag
+      pairs_[2 * at - 1], pairs_[2 * at] = ids[at], receipt
     end
     if put_all(K.active, pairs_) < #ids then
-      doubled = doubled + leave_doubles(ids)
+      doubled = doubled + remove_duplicates(ids)
       bodies, attempts, crashes, snoozes = describe(ids)
     end
     call('HSET', K.meta, 'claim', claim)

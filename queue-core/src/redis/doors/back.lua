@@ -18,7 +18,7 @@ end
 -- Parked until a worker comes that knows the task, of a release that has not failed to read the job.
 local function back_parked(id, task)
   came({ id }, 'parked')
-  mark('a')
+  set_bit('a')
   end_ticks({ id }, 'parked')
   local name = task .. (call('HGET', K.releases, id) or '')
   call('ZADD', K.parked, 0, name .. '\0' .. id)
@@ -36,7 +36,7 @@ local function back_unreadable(id, what)
     end
   end
   table.sort(releases)
-  mark('a')
+  set_bit('a')
   call('ZADD', K.unreadable, ms(#releases > C.releases and now or until_ms), id)
   put(K.releases, id, '\1' .. table.concat(releases, '\1'))
   back_parked(id, task)
@@ -53,9 +53,9 @@ local function add_failure(id, text)
 end
 
 -- A run was stopped because its worker stops.
-local function count_release(id)
-  local before = string.match(call('HGET', K.released, id) or '', '^%d+')
-  put_rare('z', K.released, id, ms(whole(before) + 1) .. ':' .. ms(now))
+local function count_return(id)
+  local before = string.match(call('HGET', K.returned, id) or '', '^%d+')
+  put_rare('z', K.returned, id, ms(whole(before) + 1) .. ':' .. ms(now))
 end
 
 -- In odd rounds of a job that repeats, the number of snoozes has `C.odd` more.
@@ -75,7 +75,7 @@ end
 
 -- Counters as those of a job that has never run, in the same round.
 local function clear_counts(id)
-  for _, key in ipairs({ K.attempts, K.crashes, K.released }) do
+  for _, key in ipairs({ K.attempts, K.crashes, K.returned }) do
     call('HDEL', key, id)
   end
   clear_snoozes(id, false)

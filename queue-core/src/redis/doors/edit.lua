@@ -17,14 +17,14 @@ end
 local function rekey(id, noted, key)
   local own, hold, first = key_in(noted)
   local stored = call('HGET', K.unique, own) or ''
-  local upto, term, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
+  local upto, duration, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
   put_rare('u', K.keyed, id, key .. hold .. ms(first > 0 and first or now))
   call('HDEL', K.unique, key)
   call('ZREM', K.within, key)
   if hold == 'w' then
     if holder == id then
       free_key(own)
-      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)
+      put_rare('u', K.unique, key, '@' .. upto .. ':' .. duration .. ':' .. id)
       call('ZADD', K.within, upto, key)
     end
     return

@@ -1,12 +1,12 @@
 -- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds is given back here, its key too. A job that ends leaves
 -- nothing (`end_gone`), or a record for a while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it
--- out of the place where it was: `settle`, `unwait`, `forget_record`, `exhume`.
+-- out of the place where it was: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
 --
 -- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
 -- do, or looks like that. It has those that are kept for exactly as long as the first of them: so its first is over first. The others are in `lapsing`, by the
 -- time until which they are kept. So no record waits for another one. `meta` has the retention of the list under `lapse`, and `:1` behind it while there may be others.
 -- `records` has what is known of each besides its envelope, which stays in `jobs`.
---- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/remarks, doors/tags, doors/transitions
+--- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/progress, doors/tags, doors/transitions
 
 -- What is noted of releases that could not read jobs, gone.
 local function forget_unreadable(ids)
@@ -28,7 +28,7 @@ local function strip(ids)
   end
   if has('z') then
     many('HDEL', K.snoozes, ids)
-    many('HDEL', K.released, ids)
+    many('HDEL', K.returned, ids)
   end
   if has('c') then
     many('HDEL', K.crashes, ids)
@@ -66,8 +66,8 @@ end
 local function end_gone(ids, state)
   came(ids, state or 'removed')
   end_ticks(ids, 'deleted')
-  tell_ended(ids)
-  forget_remarks(ids)
+  notify_ended(ids)
+  delete_progress(ids)
   drop_tags(ids)
   many('HDEL', K.jobs, ids)
   strip(ids)
@@ -82,16 +82,16 @@ local lapse = nil
 -- For how long each record of the list is kept, if it is known, and whether there may be records beside it.
 local function known_lapse()
   lapse = lapse or call('HGET', K.meta, 'lapse') or ''
-  local term, beside = string.match(lapse, '^(%d+)(:?1?)$')
-  return tonumber(term or ''), beside == ':1'
+  local duration, beside = string.match(lapse, '^(%d+)(:?1?)$')
+  return tonumber(duration or ''), beside == ':1'
 end
 
-local function note_lapse(term, beside)
-  lapse = ms(term) .. (beside and ':1' or '')
+local function note_lapse(duration, beside)
+  lapse = ms(duration) .. (beside and ':1' or '')
   call('HSET', K.meta, 'lapse', lapse)
 end
 
--- Takes the record of an id away, and its bytes out of the count. The list keeps its line until its turn comes.
+-- Takes the record of an id away, and its bytes out of the count. The list keeps its entry until that is reached.
 local function forget_record(id, record)
   local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
@@ -121,10 +121,10 @@ end
 -- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have, results, or none, a note, and at which places
 -- of those they are, if they are not all of them. With the digest of a given id that is free now: it may be taken again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
-  mark('k')
+  set_bit('k')
   came(ids, state, note)
   end_ticks(ids, state)
-  tell_ended(ids)
+  notify_ended(ids)
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
   local function know(name, bit, key)
@@ -136,7 +136,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   know('a', 'f', K.attempts)
   know('f', 'f', K.errors)
   know('z', 'z', K.snoozes)
-  know('o', 'z', K.released)
+  know('o', 'z', K.returned)
   know('p', 'p', K.priority)
   know('q', 'u', K.keyed)
   know('g', 'g', K.grouped)
@@ -169,10 +169,10 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     end
   end
   put_all(K.records, records)
-  local term, beside = known_lapse()
+  local duration, beside = known_lapse()
   local own = whole(keep_ms)
   -- The list is for what most jobs are kept for: those that are done take it over from fewer others.
-  if term ~= own and state == 'done' then
+  if duration ~= own and state == 'done' then
     local fewer = call('LLEN', K.ended) < #ids
     for _, line in ipairs(fewer and call('LRANGE', K.ended, 0, -1) or {}) do
       local upto, other = string.match(line, '^(%d+):(.*)$')
@@ -185,15 +185,15 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     end
     if fewer then
       call('LTRIM', K.ended, 1, 0)
-      term = own
-      note_lapse(term, beside)
+      duration = own
+      note_lapse(duration, beside)
     end
   end
-  if term == own then
+  if duration == own then
     many('RPUSH', K.ended, lines)
   else
     if not beside then
-      note_lapse(term or 0, true)
+      note_lapse(duration or 0, true)
     end
     local members = {}
     for i, id in ipairs(ids) do
@@ -230,7 +230,7 @@ local function end_dead(id, reason)
     forget_unreadable({ id })
   end
   end_ticks({ id }, 'dead')
-  tell_ended({ id })
+  notify_ended({ id })
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
   count('.dead_bytes', call('HSTRLEN', K.jobs, id))
@@ -241,9 +241,9 @@ local function end_dead(id, reason)
 end
 
 -- Takes a dead job out of the set and the counts; its other parts stay. While all jobs with crashes are dead, their bit is not set.
-local function exhume(id)
+local function remove_dead(id)
   if call('HEXISTS', K.crashes, id) == 1 then
-    mark('c')
+    set_bit('c')
     count('.dead_crashed', -1)
   end
   left({ id }, 'dead')
@@ -260,7 +260,7 @@ end
 
 -- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept for the shortest time while they are over a limit.
 local function trim_ended(items, max_count, max_bytes)
-  local term, beside = known_lapse()
+  local duration, beside = known_lapse()
   local others = beside and call('ZCARD', K.lapsing) or 0
   local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
@@ -289,7 +289,7 @@ local function trim_ended(items, max_count, max_bytes)
     many('HDEL', K.records, gone)
     drop_tags(gone)
     many('HDEL', K.jobs, gone)
-    forget_remarks(gone)
+    delete_progress(gone)
     removed = removed + passed
     return passed
   end
@@ -310,7 +310,7 @@ local function trim_ended(items, max_count, max_bytes)
   if others > 0 then
     remove_others()
   elseif beside then
-    note_lapse(term, false)
+    note_lapse(duration, false)
   end
   while removed < items and all > 0 do
     -- The first alone says mostly that there is nothing to do.

@@ -3,13 +3,13 @@
 -- chain is a length and as many bytes, which are the keys of limits; without any it is one zero. Suspects stand behind all others: 255, group, chain,
 -- number, id. `grouped` has of each job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
 --
--- `turns` has the groups with a job that may start, and `doubts` those with a suspect that may, both by their virtual start. Both are right after each
+-- `next` has the groups with a job that may start, and `doubts` those with a suspect that may, both by their virtual start. Both are right after each
 -- transition: `review` sees to it. Suspects have a set of their own because a claim takes one at most: a search for other jobs never meets them. `rested` has
--- the groups without a turn that are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
+-- the other groups, as far as they are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
 -- line of an ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
--- Whether a group came to `turns` when no other was there: idle workers have to hear of it.
+-- Whether a group came to `next` when no other was there: idle workers have to hear of it.
 local opened = false
 
 local virtual = nil
@@ -33,13 +33,13 @@ local function start_of(stored)
 end
 
 -- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and more.
-local function turn_era(n)
+local function restart_era(n)
   if virtual_time() >= C.era then
     virtual = virtual - C.era * 3 / 4
     call('HSET', K.meta, 'virtual', ms(virtual), 'plain', ms(math.max(whole(call('HGET', K.meta, 'plain') or '') - C.era * 3 / 4, 0)))
     call('HINCRBY', K.meta, 'era', '1')
   end
-  for _, key in ipairs(has_last_era() and { K.turns, K.doubts, K.rested } or {}) do
+  for _, key in ipairs(has_last_era() and { K.next, K.doubts, K.rested } or {}) do
     local old, earlier = call('ZRANGEBYSCORE', key, ms(C.era * 3 / 4), '+inf', 'WITHSCORES', 'LIMIT', 0, n), {}
     for at = 1, #old, 2 do
       earlier[at], earlier[at + 1] = ms(start_of(old[at + 1])), old[at]
@@ -49,7 +49,7 @@ local function turn_era(n)
 end
 --- include doors/limits
 
--- Jobs with limits and without a group have this one. It is no turn of its own: what it has is served among the plain jobs.
+-- Jobs with limits and without a group have this one. It is no share of its own: what it has is served among the plain jobs.
 local NO_GROUP = '\0\0'
 local NO_LIMITS = '\0'
 
@@ -181,12 +181,12 @@ local function next_start(group)
   return virtual_time() + math.min(C.turn_apart, cost_of(rule_of(group).weight))
 end
 
--- Groups that may be served and are not in `turns` come there.
+-- Groups that may be served and are not in `next` come there.
 local function enter(groups)
   if #groups == 0 then
     return
   end
-  opened = opened or call('EXISTS', K.turns) == 0
+  opened = opened or call('EXISTS', K.next) == 0
   local rested, pairs_ = call('ZMSCORE', K.rested, unpack(groups)), {}
   for at, group in ipairs(groups) do
     pairs_[2 * at - 1], pairs_[2 * at] = ms(math.max(next_start(group), start_of(rested[at] or ''))), group
@@ -194,7 +194,7 @@ local function enter(groups)
       call('ZREM', K.rested, group)
     end
   end
-  call('ZADD', K.turns, unpack(pairs_))
+  call('ZADD', K.next, unpack(pairs_))
 end
 
 -- Whether the head of a job's chain may be looked at, as a member of `line`.
@@ -256,7 +256,7 @@ local function may_start(group)
 end
 
 -- Whether a group has a suspect that may start, limits apart.
-local function may_doubt(group)
+local function has_startable_suspect(group)
   if not has_suspect(group) or room_of(group) <= 0 then
     return false
   end
@@ -265,14 +265,15 @@ local function may_doubt(group)
   return not holder or member and byte(member) == 255
 end
 
--- Decides anew whether a group is among those with a suspect that may start. Its start is that of its turn.
-local function review_doubt(group, turn)
-  local start, may = call('ZSCORE', K.doubts, group), may_doubt(group)
+-- Decides anew whether a group is among those with a suspect that may start. Its start is that in
+-- `next`.
+local function review_doubt(group, known_start)
+  local start, may = call('ZSCORE', K.doubts, group), has_startable_suspect(group)
   if may then
-    turn = turn or ms(math.max(start and start_of(start) or next_start(group), start_of(call('ZSCORE', K.rested, group) or '')))
-    if start ~= turn then
+    known_start = known_start or ms(math.max(start and start_of(start) or next_start(group), start_of(call('ZSCORE', K.rested, group) or '')))
+    if start ~= known_start then
       opened = opened or not start
-      call('ZADD', K.doubts, turn, group)
+      call('ZADD', K.doubts, known_start, group)
     end
   elseif start then
     call('ZREM', K.doubts, group)
@@ -281,15 +282,15 @@ end
 
 -- Decides anew whether a group is among those that may be served.
 local function review(group)
-  local start, may = call('ZSCORE', K.turns, group), may_start(group)
+  local start, may = call('ZSCORE', K.next, group), may_start(group)
   if may and not start then
     enter({ group })
   elseif start and not may then
-    call('ZREM', K.turns, group)
+    call('ZREM', K.next, group)
     call('ZADD', K.rested, start, group)
   end
   if may_have_suspects() then
-    review_doubt(group, may and call('ZSCORE', K.turns, group))
+    review_doubt(group, may and call('ZSCORE', K.next, group))
   end
 end
 
@@ -331,7 +332,7 @@ local function push_grouped(ids, at_head)
       seen[group], groups[#groups + 1] = true, group
     end
   end
-  mark('g')
+  set_bit('g')
   many('ZADD', K.line, members)
   if #chained > 0 then
     limits().number(chained)
@@ -344,7 +345,7 @@ local function push_grouped(ids, at_head)
       review(group)
     end
   else
-    local starts, missing = call('ZMSCORE', K.turns, unpack(groups)), {}
+    local starts, missing = call('ZMSCORE', K.next, unpack(groups)), {}
     for at, group in ipairs(groups) do
       -- What has come may be shut for its limits, or be suspects alone.
       missing[#missing + 1] = not starts[at] and (not has('m') and not doubted[group] or may_start(group)) and group or nil
@@ -354,7 +355,7 @@ local function push_grouped(ids, at_head)
       doubted[group] = true
     end
     for group in pairs(doubted) do
-      review_doubt(group, call('ZSCORE', K.turns, group))
+      review_doubt(group, call('ZSCORE', K.next, group))
     end
   end
   local told = opened

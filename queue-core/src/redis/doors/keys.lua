@@ -37,10 +37,10 @@ local function holder_of(key)
   if not stored then
     return nil
   end
-  local upto, term, id = string.match(stored, '^@(%d+):(%d+):(.*)$')
+  local upto, duration, id = string.match(stored, '^@(%d+):(%d+):(.*)$')
   if upto then
-    -- No clock could have set a time beyond its term.
-    upto = math.min(whole(upto), now + whole(term))
+    -- No clock could have set a time beyond its duration.
+    upto = math.min(whole(upto), now + whole(duration))
     if upto > now then
       return id, upto
     end
@@ -78,9 +78,9 @@ local function follow(key)
 end
 
 -- A job holds a key for so long from now on.
-local function hold_within(key, id, term)
-  put_rare('u', K.unique, key, '@' .. ms(now + term) .. ':' .. ms(term) .. ':' .. id)
-  call('ZADD', K.within, ms(now + term), key)
+local function hold_within(key, id, duration)
+  put_rare('u', K.unique, key, '@' .. ms(now + duration) .. ':' .. ms(duration) .. ':' .. id)
+  call('ZADD', K.within, ms(now + duration), key)
 end
 
 -- Nobody holds a key any more, but the job that was held for it.
@@ -100,9 +100,9 @@ local function prune_keys(items)
     call('ZREM', K.within, key)
   end
   for _, key in ipairs(call('ZRANGE', K.within, 0, items - 1, 'REV')) do
-    local upto, term, id = string.match(call('HGET', K.unique, key) or '', '^@(%d+):(%d+):(.*)$')
-    if upto and whole(upto) > now + whole(term) then
-      hold_within(key, id, whole(term))
+    local upto, duration, id = string.match(call('HGET', K.unique, key) or '', '^@(%d+):(%d+):(.*)$')
+    if upto and whole(upto) > now + whole(duration) then
+      hold_within(key, id, whole(duration))
     end
   end
   return #over

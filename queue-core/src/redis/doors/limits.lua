@@ -304,7 +304,7 @@ local function limits()
     many('ZREM', K.shut, from[2])
     many('HDEL', K.chains, gone)
     if #placed > 0 then
-      mark('m')
+      set_bit('m')
       put_all(K.chains, placed)
     end
     many('ZADD', K.open, to[1])
@@ -493,16 +493,16 @@ local function limits()
   function L.open_some(most, serves)
     local groups, moves, unroomy, left, opened = {}, {}, {}, most + C.limit_step, {}
     L.era = nil
-    local looked_at = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
-    if #looked_at == C.limit_step then
+    local examined = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
+    if #examined == C.limit_step then
       -- The next claim looks at the keys behind these.
       local behind = {}
-      for at, key in ipairs(looked_at) do
+      for at, key in ipairs(examined) do
         behind[2 * at - 1], behind[2 * at] = ms(now), key
       end
       many('ZADD', K.roomy, behind)
     end
-    for _, key in ipairs(looked_at) do
+    for _, key in ipairs(examined) do
       local room, upto = room_of_key(key)
       local asked, from = math.min(room, most, left), '[' .. key
       if room <= 0 then

@@ -37,7 +37,7 @@ end
 
 -- What is said of the end of a pause: the next turn looks at it in time.
 local function note_end(of, upto)
-  mark('e')
+  set_bit('e')
   call('ZADD', K.resumes, ms(upto), of)
   if upto < FOREVER then
     due_by(upto)
@@ -47,7 +47,7 @@ end
 
 -- The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
 -- groups as there may be.
-local function close_group(id, upto)
+local function pause_rate_limited_group(id, upto)
   local place = has('g') and call('HGET', K.grouped, id)
   local group = place and group_in(place) or NO_GROUP
   if group == NO_GROUP then
@@ -63,7 +63,7 @@ local function close_group(id, upto)
   if ends == '' or ends and whole(ends) >= upto or not ends and string.find(stored or '', 'p', 1, true) then
     return true
   elseif not ends or whole(ends) <= now then
-    rule, since, said = string.match(stored or '::::', '^[^p]*'), ms(now), C.had_enough
+    rule, since, said = string.match(stored or '::::', '^[^p]*'), ms(now), C.after_rate_limit
   end
   set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), said }, ':'))
   note_end('g' .. group, upto)

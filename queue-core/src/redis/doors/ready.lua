@@ -1,14 +1,14 @@
 -- The line: jobs that may start now, and those that wait for their time. An id stands in the lists of `ready` at most once (R9): a
--- cancelled one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
+-- cancelled one stays where it is under a tombstone, of an id in a list, and whoever would push the id to that list again takes the tombstone away
 -- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
 -- can read it beside all that.
 --- include script/tools, script/hint, script/rare, doors/groups, doors/transitions
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 
--- Takes an id's tomb in this list. True: so it lies there already. A tomb in another list stays, for whoever pops the id there.
-local function unearth(id, list)
-  return call('HDEL', K.tomb, id .. list) == 1
+-- Takes an id's tombstone in this list. True: so it lies there already. A tombstone in another list stays, for whoever pops the id there.
+local function remove_tombstone(id, list)
+  return call('HDEL', K.tombstones, id .. list) == 1
 end
 
 -- The list of a priority.
@@ -17,13 +17,14 @@ local function list_of(priority)
   return list and list <= 3 and LISTS[list] and list or 2
 end
 
--- Lays an id that is ready under a tomb: it lies where its crashes and its priority had it pushed.
-local function entomb(id)
-  put_rare('t', K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(levels_of({ id }, 1, 1)[1])), '')
+-- Lays an id that is ready under a tombstone: it lies where its crashes and its priority had it
+-- pushed.
+local function add_tombstone(id)
+  put_rare('t', K.tombstones, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(levels_of({ id }, 1, 1)[1])), '')
 end
 
 -- Puts ids to an end of the list that each belongs to. True: one of the lists was empty before.
-local function line_up(ids, at_head)
+local function push_to_lists(ids, at_head)
   local told = false
   if has('g') then
     ids, told = push_grouped(ids, at_head)
@@ -31,8 +32,8 @@ local function line_up(ids, at_head)
   if #ids == 0 then
     return told
   end
-  local lists, has_tombs = { [2] = ids }, has('t')
-  if has_tombs or has('p') or has('c') then
+  local lists, has_tombstones = { [2] = ids }, has('t')
+  if has_tombstones or has('p') or has('c') then
     lists = {}
     for from = 1, #ids, PIECE do
       local to = math.min(from + PIECE - 1, #ids)
@@ -45,7 +46,7 @@ local function line_up(ids, at_head)
         elseif priorities and priorities[i - from + 1] then
           list = list_of(priorities[i - from + 1])
         end
-        if not (has_tombs and unearth(ids[i], list)) then
+        if not (has_tombstones and remove_tombstone(ids[i], list)) then
           lists[list] = lists[list] or {}
           table.insert(lists[list], ids[i])
         end
@@ -63,7 +64,7 @@ end
 local function push(ids, at_head)
   came(ids, 'ready')
   set_out(ids, at_head)
-  return line_up(ids, at_head)
+  return push_to_lists(ids, at_head)
 end
 
 -- The ids at the head of a list, which stay there.
@@ -156,7 +157,7 @@ local function wait(key, pairs_)
 end
 
 -- Takes an id out of `held`. False: it is not there.
-local function unhold(id)
+local function remove_held(id)
   local stored = call('HGET', K.keyed, id)
   local key = stored and string.sub(stored, 1, 16)
   if not key or string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') ~= id then
@@ -168,8 +169,8 @@ local function unhold(id)
 end
 
 -- Takes an id that waits, for whatever, out of the line.
-local function unwait(id)
-  if has('u') and unhold(id) then
+local function remove_waiting(id)
+  if has('u') and remove_held(id) then
     return
   end
   if call('ZREM', K.scheduled, id) == 1 then
@@ -182,7 +183,7 @@ local function unwait(id)
     if task then
       take_parked(task, id)
     elseif not (has('g') and leave_line(id)) then
-      entomb(id)
+      add_tombstone(id)
     end
     if has('o') then
       rest({ id })

@@ -2,7 +2,7 @@
 --- include doors/ready
 
 -- Takes a job that is ready out of its place.
-local function step_out(id)
+local function remove_from_ready(id)
   local stored = has('g') and call('HGET', K.grouped, id)
   local member = stored and member_of(id, stored)
   local list = list_of(levels_of({ id }, 1, 1)[1])
@@ -15,7 +15,7 @@ local function step_out(id)
   elseif heads(list, 1)[1] == id then
     take(list, 1)
   else
-    entomb(id)
+    add_tombstone(id)
   end
 end
 
@@ -31,7 +31,7 @@ local function rise()
       if level < 0 or call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.crashes, id) == 1 then
         out[#out + 1] = id
       else
-        step_out(id)
+        remove_from_ready(id)
         ids[#ids + 1], levels[#levels + 1], levels[#levels + 2] = id, id, ms(level)
         if level == 0 then
           out[#out + 1] = id
@@ -45,7 +45,7 @@ local function rise()
     end
     left = left - #due_ids / 2
     put_all(K.risen, levels)
-    line_up(ids, false)
+    push_to_lists(ids, false)
     many('ZREM', K.rising, out)
     local number = #later > 0 and call('HINCRBY', K.meta, 'rise_tail', #later / 2)
     for at = 1, #later, 2 do

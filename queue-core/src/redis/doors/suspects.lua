@@ -39,7 +39,7 @@ local function suspects_behind()
   if stored == start then
     return call('ZRANK', K.doubts, group), group, from
   end
-  -- The group has left, or has another turn: the next search begins with the first group that had the same start.
+  -- The group has left, or has another start: the next search begins with the first group that had the same start.
   return call('ZCOUNT', K.doubts, '-inf', '(' .. start)
 end
 
@@ -94,7 +94,7 @@ end
 
 -- Claims one suspect of a group. The virtual start of the group moves on by the cost of a job, and the virtual time of the queue stays as it is.
 local function claim_suspect_of_group()
-  local found = call('EXISTS', K.doubts) == 1 and (turn_era(C.limit_step) or next_suspect(true))
+  local found = call('EXISTS', K.doubts) == 1 and (restart_era(C.limit_step) or next_suspect(true))
   if not found then
     return
   end
@@ -107,7 +107,7 @@ local function claim_suspect_of_group()
       limits().write()
     end
     start_in_groups({ member }, { [ids[before + 1] or ''] = true })
-    call('ZADD', call('ZSCORE', K.turns, group) and K.turns or K.rested, start, group)
+    call('ZADD', call('ZSCORE', K.next, group) and K.next or K.rested, start, group)
     call('ZADD', K.doubts, start, group)
     review(group)
   end

@@ -60,7 +60,7 @@ local function add_members(members)
     scored[2 * at - 1], scored[2 * at] = '0', member
   end
   if #members > 0 then
-    mark('i')
+    set_bit('i')
     many('ZADD', K.tags, scored)
   end
 end

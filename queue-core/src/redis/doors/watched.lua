@@ -2,7 +2,7 @@
 --- include script/tools, script/has, script/hint
 
 -- Jobs have ended: who waits for one of them hears of it.
-local function tell_ended(ids)
+local function notify_ended(ids)
   if not has('w') then
     return
   end

@@ -6,7 +6,7 @@ if behind then
   return redis.error_reply('BEHIND ' .. behind)
 end
 if string.find(ARGV[3], 'l', 1, true) then
-  mark('l')
+  set_bit('l')
 end
 may_have_tags = string.find(ARGV[3], 'i', 1, true) ~= nil
 
@@ -82,13 +82,13 @@ local function is_stored(id)
 end
 
 -- The record of an earlier job of an id gives way: it must not be taken for that of the new one.
-local function give_way(id, record)
+local function replace_record(id, record)
   if record then
     if is_unrun(record) then
       free_id(id)
     end
     forget_record(id, record)
-    forget_remarks({ id })
+    delete_progress({ id })
     left({ id }, nil)
   end
 end
@@ -103,7 +103,7 @@ local function store_given(id, envelope, priority, at, digest)
   elseif is_full(group) then
     return 6
   end
-  give_way(id, record)
+  replace_record(id, record)
   put_job(id, envelope)
   call('HSET', K.given, id, digest)
   place(id, priority, at)
@@ -136,13 +136,13 @@ local function store_grouped(from, n, width)
   end
   coming = {}
   if stored > 0 then
-    mark('g')
+    set_bit('g')
     if #priorities > 0 then
-      mark('p')
+      set_bit('p')
       put_all(K.priority, priorities)
     end
     if #costs > 0 then
-      mark('m')
+      set_bit('m')
       put_all(K.costs, costs)
     end
     put_jobs(bodies)
@@ -197,7 +197,7 @@ while i <= #ARGV do
     local list, n = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
     local from, to = i + 3, i + 2 + 2 * n
     if list ~= 2 then
-      mark('p')
+      set_bit('p')
       local pairs_ = {}
       for at = from, to, 2 do
         table.insert(pairs_, ARGV[at])

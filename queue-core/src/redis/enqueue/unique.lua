@@ -14,7 +14,7 @@ local function store_alike()
   wait(K.scheduled, later)
   later = {}
   if #alike.ids > 0 then
-    mark('u')
+    set_bit('u')
     put_jobs(alike.jobs)
     put_all(K.keyed, alike.keyed)
     put_all(K.unique, alike.unique)
@@ -49,7 +49,7 @@ local function put_off(id, state, key, priority, at)
     set_priority(id, priority)
     hold_for(key, at, id)
   elseif state ~= 'ready' or at > now or (call('HGET', K.priority, id) or '2') ~= priority then
-    unwait(id)
+    remove_waiting(id)
     set_priority(id, priority)
     count('.replaced', 1)
     wait_until(id, at)
@@ -110,7 +110,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
       return 0
     end
     store_alike()
-    give_way(id, record)
+    replace_record(id, record)
     put_job(id, envelope)
     if byte(id) == 61 then -- '='
       call('HSET', K.given, id, digest)
@@ -131,7 +131,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
   local changed, state = waits or other, waits and 'held' or state_of_holder(other)
   local stays = state == 'retry' or state == 'parked'
   if state == 'active' or stays and conflict == 'b' then
-    give_way(id, record)
+    replace_record(id, record)
     store_held(id, envelope, priority, due_at, digest, key, letter)
     return 5, id
   end
@@ -199,7 +199,7 @@ local function store_keyed(from, n, hold, conflict)
     keyed[2 * at - 1], keyed[2 * at], unique[2 * at - 1], unique[2 * at] = id, key .. held, key, id
   end
   if are_free then
-    mark('u')
+    set_bit('u')
     put_all(K.keyed, keyed)
     put_all(K.unique, unique)
     woken = store(from, keys_from - 1, K.ready2) or woken

@@ -44,13 +44,13 @@ local function name_jobs(stored, told)
   return ids
 end
 
--- When each kind was seen last. It is read once, and only where there is no room.
+-- When each pattern was seen last. It is read once, and only where there is no room.
 local last_seen = nil
 
--- Makes room for one more kind: those that were not seen for the longest time go.
+-- Makes room for one more pattern: those that were not seen for the longest time go.
 local function make_room()
   if not last_seen then
-    if call('HLEN', K.failures) < C.kinds then
+    if call('HLEN', K.failures) < C.failure_patterns then
       return
     end
     last_seen = {}
@@ -67,13 +67,13 @@ local function make_room()
     local first, second = last_seen[one], last_seen[other]
     return first < second or first == second and one < other
   end)
-  for at = 1, #order - C.kinds + 1 do
+  for at = 1, #order - C.failure_patterns + 1 do
     call('HDEL', K.failures, order[at])
     last_seen[order[at]] = nil
   end
 end
 
--- Adds what a worker has counted of a kind since its last report.
+-- Adds what a worker has counted of a pattern since its last report.
 local function fail(print, told)
   local row = unpacked(call('HGET', K.failures, print))
   if not row then

@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 
 use crate::{
-    broker::history::{FailureKind, History, HistorySpan, OTHERS, Report, SAMPLE, StoredHistory, Tally, told},
+    broker::history::{FailurePattern, History, HistorySpan, OTHERS, Report, SAMPLE, StoredHistory, Tally, told},
     error::Result,
     redis::{
         RedisBroker,
@@ -20,8 +20,8 @@ pub(in crate::redis) async fn report(broker: &RedisBroker, report: &Report) -> R
     for (task, tally) in &report.tasks {
         call.arg(&**task).arg(tally.encoded());
     }
-    for kind in &report.failures {
-        call.arg(format!("\0{}", kind.fingerprint)).arg(kind.encoded());
+    for failure in &report.failures {
+        call.arg(format!("\0{}", failure.fingerprint)).arg(failure.encoded());
     }
     if let Some(outbox) = &report.outbox {
         call.arg(format!("\u{1}{}", outbox.name())).arg(outbox.encoded());
@@ -29,15 +29,15 @@ pub(in crate::redis) async fn report(broker: &RedisBroker, report: &Report) -> R
     broker.script(&report.queue, &REPORT, call).await.map(drop)
 }
 
-pub(in crate::redis) async fn failures(broker: &RedisBroker, queue: &str) -> Result<Vec<FailureKind>> {
+pub(in crate::redis) async fn failures(broker: &RedisBroker, queue: &str) -> Result<Vec<FailurePattern>> {
     let mut values = array(broker.script(queue, &FAILURES, FAILURES.call(&broker.keys, queue)).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;
     let mut stored = array(next(&mut values)?)?.into_iter();
     let mut kinds = Vec::with_capacity(stored.len() / 2);
     while let (Some(print), Some(kind)) = (stored.next(), stored.next()) {
-        // What is no kind was left by another program.
+        // What is no pattern was left by another program.
         let print = text(print).ok().and_then(|print| print.parse().ok());
-        kinds.extend(print.and_then(|print| FailureKind::decoded(print, &bytes(kind).ok()?)));
+        kinds.extend(print.and_then(|print| FailurePattern::decoded(print, &bytes(kind).ok()?)));
     }
     Ok(told(kinds, now_ms))
 }

@@ -3,7 +3,7 @@
 --
 -- Inputs
 --   worker, number of the report, then of each task its name and its tally, packed, and of each
---   kind of failures a zero, its fingerprint, and what was counted, packed;
+--   failure pattern a zero, its fingerprint, and what was counted, packed;
 --   of an outbox a one, its name among the counters, and its record but for the time.
 -- Output
 --   1, or 0 for a replay.
@@ -164,7 +164,7 @@ for at = 3, #ARGV - 1, 2 do
   end
 end
 
-local ready = call('ZCARD', K.line) - call('HLEN', K.tomb)
+local ready = call('ZCARD', K.line) - call('HLEN', K.tombstones)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end

@@ -48,7 +48,8 @@ impl Keys {
         format!("{}:queues", self.namespace)
     }
 
-    /// A name beside that set, in the same slot of a cluster: the hash tag is the whole name of the set.
+    /// A name beside that set, in the same hash slot of a cluster: the hash tag is the whole name
+    /// of the set.
     pub(in crate::redis) fn beside_queues(&self, end: &str) -> String {
         format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
     }

@@ -7,7 +7,7 @@ local function worker_of(lane)
 end
 
 local function deregister(lanes)
-  for command, keys in pairs({ HDEL = { K.lanes, K.gone, K.knows }, ZREM = { K.leases, K.terms } }) do
+  for command, keys in pairs({ HDEL = { K.lanes, K.gone, K.knows }, ZREM = { K.leases, K.durations } }) do
     for _, key in ipairs(keys) do
       many(command, key, lanes)
     end

@@ -1,14 +1,14 @@
 -- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every request of it is `Forgotten`. Of a fenced lane it is kept until when
 -- its process may have lived, and until when it has: its last renewal. That is not known of a lane whose lease was written by another clock.
---- include script/prelude, script/clock, script/schema, lease/terms, lease/deregister
+--- include script/prelude, script/clock, script/schema, lease/duration, lease/deregister
 
 local answers, fenced = {}, {}
 for i = 1, #ARGV, 2 do
   -- One that is named twice is fenced once.
   local deadline = not fenced[ARGV[i]] and call('ZSCORE', K.leases, ARGV[i])
   if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_ahead(ARGV[i], deadline)) then
-    local term = whole(call('ZSCORE', K.terms, ARGV[i]) or '')
-    local renewed = term > 0 and term <= whole(deadline) and whole(deadline) - term <= now and whole(deadline) - term or 0
+    local duration = whole(call('ZSCORE', K.durations, ARGV[i]) or '')
+    local renewed = duration > 0 and duration <= whole(deadline) and whole(deadline) - duration <= now and whole(deadline) - duration or 0
     call('HSET', K.fenced, ARGV[i], ms(math.min(whole(deadline), now)) .. ':' .. ms(renewed))
     fenced[ARGV[i]], fenced[#fenced + 1] = true, ARGV[i]
     table.insert(answers, 1)

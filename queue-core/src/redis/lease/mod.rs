@@ -86,9 +86,9 @@ pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, skip: u
     let fenced = number(next(&mut values)?)?;
     let (mut lanes, mut ahead) = (array(next(&mut values)?)?.into_iter(), Vec::new());
     while let Some(lane) = lanes.next() {
-        let (deadline_ms, term) = (number(next(&mut lanes)?)?, Duration::from_millis(number(next(&mut lanes)?)?));
+        let (deadline_ms, duration) = (number(next(&mut lanes)?)?, Duration::from_millis(number(next(&mut lanes)?)?));
         if let Ok(lane) = text(lane) {
-            ahead.push(Ahead { lane: OverdueLane { name: PartyName::new(lane), deadline_ms }, term });
+            ahead.push(Ahead { lane: OverdueLane { name: PartyName::new(lane), deadline_ms }, duration });
         }
     }
     let has_more = number::<i64>(next(&mut values)?)? == 1;

@@ -1,22 +1,22 @@
 -- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
--- terms of lanes whose deadline lies further ahead than their lease is long; 1 if more lanes follow, else 0.
---- include script/prelude, script/clock, lease/terms
+-- durations of lanes whose deadline lies further ahead than their lease is long; 1 if more lanes follow, else 0.
+--- include script/prelude, script/clock, lease/duration
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))
 end
--- While the clock is right and all leases are equally long, no lane lies beyond the shortest term. The farthest come first: lanes with
--- longer leases, which are alive, hide none that lies beyond the longest term.
-local ahead, more, shortest = {}, #expired == 2 * ARGV[1], call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
+-- While the clock is right and all leases are equally long, no lane lies beyond the shortest duration. The farthest come first: lanes with
+-- longer leases, which are alive, hide none that lies beyond the longest duration.
+local ahead, more, shortest = {}, #expired == 2 * ARGV[1], call('ZRANGE', K.durations, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
   local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', ARGV[2], ARGV[1], 'WITHSCORES')
   more = more or #far == 2 * ARGV[1]
   for i = 1, #far, 2 do
-    local term = is_ahead(far[i], far[i + 1])
-    if term then
-      ahead[#ahead + 1], ahead[#ahead + 2], ahead[#ahead + 3] = far[i], ms(whole(far[i + 1])), ms(term)
+    local duration = is_ahead(far[i], far[i + 1])
+    if duration then
+      ahead[#ahead + 1], ahead[#ahead + 2], ahead[#ahead + 3] = far[i], ms(whole(far[i + 1])), ms(duration)
     end
   end
 end

@@ -1,8 +1,8 @@
--- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their names and numbers, then triples of an id, its tag, and `+RAN` if it is charged a crash after a run of at
+-- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their names and numbers, then triples of an id, its receipt, and `+RAN` if it is charged a crash after a run of at
 -- most so many milliseconds, '0' if it goes free, 'f' if it does because its process lives, whose lane was forgotten. The jobs of a lane that has left go free.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
-local released, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
+local returned, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
 local window, delay, most_of, first_job = tonumber(ARGV[2]), tonumber(ARGV[3]), {}, 5 + 2 * ARGV[4]
 for i = 5, first_job - 1, 2 do
   most_of[ARGV[i]] = tonumber(ARGV[i + 1])
@@ -15,20 +15,20 @@ local function most_crashes(id)
 end
 
 for i = first_job, #ARGV, 3 do
-  local id, tag = ARGV[i], ARGV[i + 1]
-  if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
+  local id, receipt = ARGV[i], ARGV[i + 1]
+  if call('HGET', K.active, id) == receipt and call('HEXISTS', K.lanes, lane_of(receipt) or '') == 0 then
     settle({ id })
-    local leaves = redis.pcall('SISMEMBER', K.leaving, lane_of(tag) or '') == 1
+    local leaves = redis.pcall('SISMEMBER', K.leaving, lane_of(receipt) or '') == 1
     if is_stopped(id) then
       end_unrun(id, 'cancelled', C.stopped)
       stopped = stopped + 1
     elseif byte(ARGV[i + 2]) ~= 43 or leaves then
       freed = freed + 1
       if leaves then
-        count_release(id)
+        count_return(id)
       end
       if not superseded(id) then
-        table.insert(released, id)
+        table.insert(returned, id)
       end
       forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
     else
@@ -57,12 +57,12 @@ for i = first_job, #ARGV, 3 do
 end
 -- Backwards, as each goes to the head.
 local backwards = {}
-for i = #released, 1, -1 do
-  table.insert(backwards, released[i])
+for i = #returned, 1, -1 do
+  table.insert(backwards, returned[i])
 end
 back(backwards, true)
 wait(K.retry, charged)
-if #released > 0 or opened then
+if #returned > 0 or opened then
   hint()
 end
 count('reclaimed', freed + retried + #buried + stopped)

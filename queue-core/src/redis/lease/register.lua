@@ -11,7 +11,7 @@ local name = ARGV[1] .. '.' .. ARGV[2] .. '.' .. number
 if ARGV[3] == 'w' then
   call('HSET', K.lanes, name, '0')
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
-  call('ZADD', K.terms, ARGV[4], name)
+  call('ZADD', K.durations, ARGV[4], name)
   call('HSET', K.knows, name, ARGV[5], ARGV[1], ms(whole(call('HGET', K.knows, ARGV[1]) or '') + 1))
   -- With its first lane: since then the worker is registered.
   if call('HEXISTS', K.workers, ARGV[1]) == 0 then

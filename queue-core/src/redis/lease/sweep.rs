@@ -21,7 +21,7 @@ const PASS: usize = 20_000;
 
 struct Held {
     id: Vec<u8>,
-    tag: Vec<u8>,
+    receipt: Vec<u8>,
     process: String,
     claim: u64,
     /// Of one whose lane is fenced: until when its process may have lived, and when it renewed the lease last.
@@ -78,14 +78,14 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
             call.arg(*task).arg(*most);
         }
         for job in &held {
-            call.arg(&job.id).arg(&job.tag).arg(match is_charged(job) {
+            call.arg(&job.id).arg(&job.receipt).arg(match is_charged(job) {
                 true => format!("+{}", job.ran()),
                 false if living.contains(&job.process) => "f".to_owned(),
                 false => "0".to_owned(),
             });
         }
         let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
-        reclaimed.released = number(next(&mut answer)?)?;
+        reclaimed.returned = number(next(&mut answer)?)?;
         reclaimed.charged = number(next(&mut answer)?)?;
         // What is no id is no job of ours: nobody could look at it.
         let buried = array(next(&mut answer)?)?.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok());
@@ -116,13 +116,13 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, 
         cursor = text(next(&mut answer)?)?;
         let mut entries = array(next(&mut answer)?)?.into_iter();
         while let Some(id) = entries.next() {
-            let (id, tag) = (bytes(id)?, bytes(next(&mut entries)?)?);
-            let Some((worker, claim)) = std::str::from_utf8(&tag).ok().and_then(|tag| tag.rsplit_once(':')) else { continue };
+            let (id, receipt) = (bytes(id)?, bytes(next(&mut entries)?)?);
+            let Some((worker, claim)) = std::str::from_utf8(&receipt).ok().and_then(|receipt| receipt.rsplit_once(':')) else { continue };
             let claim = claim.parse().unwrap_or(0);
             let process = PartyName::new(worker).process().to_owned();
             if dying.contains(&process) {
                 let fenced = fenced.get(worker).copied();
-                held.insert(id.clone(), Held { id, tag, process, claim, fenced, suspect: false });
+                held.insert(id.clone(), Held { id, receipt, process, claim, fenced, suspect: false });
             }
         }
         if cursor == "0" || held.len() >= PASS {

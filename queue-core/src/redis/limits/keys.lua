@@ -37,7 +37,7 @@ else
   table.sort(found, is_before)
   found = { unpack(found, 1, math.min(#found, ARGV[4])) }
 end
-local answer, left = {}, C.kinds_counted
+local answer, left = {}, C.chains_counted
 for _, key in ipairs(found) do
   local slots, waiting = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }, { '[' .. key, '(' .. key .. '\255' }
   local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)

@@ -16,7 +16,7 @@ local bits = nil
 --- include script/has, doors/groups
 
 local names = #ARGV > 0 and ARGV or call('HKEYS', K.limits)
-local answer, left = {}, C.kinds_counted
+local answer, left = {}, C.chains_counted
 
 local function waiting(name)
   local full, rated = 0, 0

@@ -45,7 +45,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
     let mut keys = Vec::new();
     while let Some(key) = values.next() {
         let key = LimitKey::from_bytes(&bytes(key)?).ok_or_else(|| strange("a key of a limit"))?;
-        let mut stored = StoredLimitKey::new(key, LimitRecord::rule_in(&bytes(next(&mut values)?)?));
+        let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
         stored.held = number(next(&mut values)?)?;
         let holders = array(next(&mut values)?)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
         // What is no id is for the auditor to find.

@@ -1,4 +1,5 @@
--- Taking jobs from the heads of the lines, with nothing left behind: no tomb says where they were.
+-- Taking jobs from the heads of the lines, with nothing left behind: no tombstone says where they
+-- were.
 --- include doors/end, doors/ready, doors/aging, people/note_due_and_hint
 
 -- When a job was enqueued, by its envelope; 0 if that is not known.
@@ -13,7 +14,7 @@ local function enqueued_at(envelope)
   return time
 end
 
--- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed since. An id under a tomb, or of a job that is elsewhere, has no other place here.
+-- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed since. An id under a tombstone, or of a job that is elsewhere, has no other place here.
 local function sorted(ids, list, upto)
   local gone, stay = {}, {}
   local bodies, errors = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.errors, unpack(ids)) or {}
@@ -26,7 +27,7 @@ local function sorted(ids, list, upto)
     for _, place in ipairs(places) do
       is_here = is_here and not place[at]
     end
-    if not (has('t') and unearth(id, list)) and is_here then
+    if not (has('t') and remove_tombstone(id, list)) and is_here then
       local failures = errors[at] and unpacked_pairs(errors[at]) or {}
       local failed = failures[#failures] and whole(failures[#failures][1]) or 0
       local into = math.max(enqueued_at(bodies[at]), failed) > upto and stay or gone

@@ -24,8 +24,8 @@ if stored ~= ARGV[2] then
       return redis.error_reply('BEHIND ' .. behind)
     end
     -- Who rises comes to the lists of other priorities.
-    mark('p')
-    mark('o')
+    set_bit('p')
+    set_bit('o')
     call('HSET', K.meta, 'aging', ARGV[2])
     if not head[1] then
       call('HSET', K.meta, 'schema', C.schema)

@@ -6,7 +6,7 @@ local function cancel_waiting(id, reason)
   if call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id) then
     return false
   end
-  unwait(id)
+  remove_waiting(id)
   end_unrun(id, 'cancelled', reason)
   return true
 end
@@ -15,21 +15,21 @@ end
 local function cancel_jobs(ids, reason)
   -- What each lane has to hear, packed once.
   local answers, notes = {}, {}
-  local function tell(tag, id)
-    local lane = lane_of(tag)
+  local function tell(receipt, id)
+    local lane = lane_of(receipt)
     if lane and call('HEXISTS', K.lanes, lane) == 1 then
       local gone = notes[lane] or unpacked_pairs(call('HGET', K.gone, lane))
       if #gone < 500 then
-        table.insert(gone, { id, string.match(tag, '(%d+)$') })
+        table.insert(gone, { id, string.match(receipt, '(%d+)$') })
         notes[lane] = gone
       end
     end
   end
   for at, id in ipairs(ids) do
-    local tag = call('HGET', K.active, id)
-    if tag then
+    local receipt = call('HGET', K.active, id)
+    if receipt then
       settle({ id })
-      tell(tag, id)
+      tell(receipt, id)
       end_unrun(id, 'cancelled', reason)
       answers[at] = 2
     else
@@ -41,7 +41,7 @@ local function cancel_jobs(ids, reason)
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end
   if next(notes) then
-    -- The workers beat at once, and hear of it.
+    -- The workers send a heartbeat at once, and hear of it.
     hint_watch()
   end
   return answers

@@ -72,7 +72,7 @@ end
 local leaves = retimes and state ~= 'held' or state == 'ready' and (priority ~= job[3] or regroups)
   or state == 'parked' and is_new == '1' or state == 'held' and rekeys
 if leaves then
-  unwait(id)
+  remove_waiting(id)
   count('.replaced', 1)
   if state == 'parked' then
     forget_unreadable({ id })
@@ -82,7 +82,7 @@ elseif retimes then
 end
 
 if string.find(needs, 'l', 1, true) then
-  mark('l')
+  set_bit('l')
 end
 may_have_tags = string.find(needs, 'i', 1, true) ~= nil
 put_job(id, body)

@@ -21,7 +21,7 @@ if behind then
 end
 local upto, asked = whole(call('HGET', K.meta, 'followed') or ''), now + math.min(whole(ARGV[1]), C.followed_ms)
 local stood = has('v') and upto > now and upto <= now + C.followed_ms
-mark('v')
+set_bit('v')
 local begun = stood and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
 call('HSET', K.meta, 'followed', ms(stood and math.max(upto, asked) or asked))
-return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life_of_mark(ms(begun)) }
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life_of_follow_mark(ms(begun)) }

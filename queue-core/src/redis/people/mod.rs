@@ -177,7 +177,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
             None => stats.set_total(&name, value),
         }
     }
-    stats.aging = AgingRecord::every_in(&bytes(next(&mut values)?)?);
+    stats.aging = AgingRecord::effective_interval(&bytes(next(&mut values)?)?);
     let now_ms = number(next(&mut values)?)?;
     stats.outboxes = OutboxRecord::merged(outboxes.iter().filter_map(|(name, stored)| OutboxRecord::read(name, stored, now_ms)));
     // The last is absent if it is not known.
@@ -244,7 +244,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
         JobState::Held => sorted(broker, queue, Kind::Holds, offset, limit).await?,
         JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
-    // A job that is ready may lie in another list as well, under a tomb.
+    // A job that is ready may lie in another list as well, under a tombstone.
     let mut told = HashSet::new();
     ids.retain(|id| told.insert(id.clone()));
     // What is no id is for the auditor to find.
@@ -337,7 +337,7 @@ fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &mut redis::C
     command.arg(offset).arg(offset + limit as u64)
 }
 
-/// Where the last page of `ready` begins. With tombs in the lists, it has fewer jobs.
+/// Where the last page of `ready` begins. With tombstones in the lists, it has fewer jobs.
 async fn last_of_ready(broker: &RedisBroker, queue: &str, limit: usize) -> Result<u64> {
     let mut all = 0;
     for list in READY {
@@ -351,7 +351,7 @@ async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Resul
     array(broker.read(queue, command).await?)?.into_iter().map(bytes).collect()
 }
 
-/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was cancelled keeps its place, under a tomb.
+/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was cancelled keeps its place, under a tombstone.
 async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let (mut skip, mut passed, mut ids) = (offset, 0, Vec::new());
     for list in READY {
@@ -361,7 +361,7 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
         if looks > 0 {
             let mut command = broker.keys.on("LRANGE", queue, list);
             let found = range(broker, queue, command.arg(skip).arg(skip + looks - 1)).await?;
-            for id in without_tombs(broker, queue, list, found).await? {
+            for id in without_tombstones(broker, queue, list, found).await? {
                 if id.is_some() && ids.len() == limit {
                     return Ok((ids, Some(offset + passed)));
                 }
@@ -385,17 +385,17 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
     Ok((ids, more.then_some(before + line)))
 }
 
-/// Ids of a list; `None` for each that lies there under a tomb.
-async fn without_tombs(broker: &RedisBroker, queue: &str, list: Kind, ids: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
+/// Ids of a list; `None` for each that lies there under a tombstone.
+async fn without_tombstones(broker: &RedisBroker, queue: &str, list: Kind, ids: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut command = broker.keys.on("HMGET", queue, Kind::Tomb);
+    let mut command = broker.keys.on("HMGET", queue, Kind::Tombstones);
     for id in &ids {
         command.arg([id, list.digit().as_bytes()].concat());
     }
-    let tombs = array(broker.read(queue, &command).await?)?;
-    Ok(ids.into_iter().zip(tombs).map(|(id, tomb)| (tomb == Value::Nil).then_some(id)).collect())
+    let tombstones = array(broker.read(queue, &command).await?)?;
+    Ok(ids.into_iter().zip(tombstones).map(|(id, tombstone)| (tombstone == Value::Nil).then_some(id)).collect())
 }
 
 async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {

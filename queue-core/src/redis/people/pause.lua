@@ -50,7 +50,7 @@ if not since or ends ~= '' and whole(ends) <= now then
 end
 local said = since .. ':' .. (upto and upto < FOREVER and ms(upto) or '') .. ':' .. ARGV[4]
 if of == 'q' then
-  mark('h')
+  set_bit('h')
   call('HSET', K.meta, 'paused', '1')
   put(K.pauses, of, said)
 elseif is_task then

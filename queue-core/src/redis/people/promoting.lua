@@ -7,7 +7,7 @@ local function promote_jobs(ids)
   for at, id in ipairs(ids) do
     answers[at] = 0
     if call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id) then
-      unwait(id)
+      remove_waiting(id)
       early[#early + 1] = id
       answers[at] = 1
     end

@@ -84,7 +84,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     record.crashes = count(next(&mut values)?);
     (record.snoozes, record.rate_limited, _) = snoozes_of(large_count(next(&mut values)?));
     record.at_ms = words(next(&mut values)?)?.parse().ok();
-    record.tag = Some(words(next(&mut values)?)?).filter(|tag| !tag.is_empty());
+    record.receipt = Some(words(next(&mut values)?)?).filter(|receipt| !receipt.is_empty());
     record.failures =
         failures(&bytes(next(&mut values)?)?).unwrap_or_else(|problem| vec![Failure { at_ms: 0, message: problem.to_string() }]);
     let note = words(next(&mut values)?)?;
@@ -112,14 +112,14 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         // The fraction tells which of two rises first.
         record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
     }
-    if let Some(released) = values.next() {
-        (record.releases, record.released_ms) = releases_of(&words(released)?);
+    if let Some(returned) = values.next() {
+        (record.returns, record.returned_ms) = returns_of(&words(returned)?);
     }
     Ok(Some(record))
 }
 
-/// The number of releases, and the time of the last.
-fn releases_of(stored: &str) -> (u32, Option<i64>) {
+/// The number of returns, and the time of the last.
+fn returns_of(stored: &str) -> (u32, Option<i64>) {
     let (count, last) = stored.split_once(':').unwrap_or((stored, ""));
     (count.parse().unwrap_or_default(), last.parse().ok())
 }

@@ -10,9 +10,9 @@ local function remove(id)
   if record then
     forget_record(id, record)
   elseif call('ZSCORE', K.dead, id) then
-    exhume(id)
+    remove_dead(id)
   else
-    unwait(id)
+    remove_waiting(id)
   end
   end_gone({ id })
   free_id(id)

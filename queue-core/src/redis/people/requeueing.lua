@@ -2,7 +2,7 @@
 --- include doors/end, doors/back
 
 -- What the record of a job that nobody has run knows goes back to where it was. False: the id has no such record. An id: that job has its key.
-local function revive(id)
+local function restore_record(id)
   local packed = call('HGET', K.records, id)
   local record = packed and unpacked(packed) or {}
   if record.s ~= 'cancelled' and record.s ~= 'expired' or call('HEXISTS', K.jobs, id) == 0 then
@@ -46,11 +46,11 @@ local function requeue_jobs(triples)
     elseif call('ZSCORE', K.dead, id) then
       wanted = has('u') and younger(id) or true
       if wanted == true then
-        exhume(id)
+        remove_dead(id)
         clear_counts(id)
       end
     else
-      wanted = revive(id)
+      wanted = restore_record(id)
     end
     if wanted == true then
       if anew ~= '' then

@@ -18,7 +18,7 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ended_told, listed, record, some_records, told, topic, until_and_id, without_tombs};
+use super::{ended_told, listed, record, some_records, told, topic, until_and_id, without_tombstones};
 use crate::{
     address::{JobId, subscription_at},
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
@@ -112,7 +112,7 @@ pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Resu
     match &request.tag {
         _ if request.states.is_empty() => Ok(Scanned::default()),
         Some((name, value)) => tagged(broker, request, name, value, limit).await,
-        None if request.meets_movers => met(broker, request, limit).await,
+        None if request.includes_moved => met(broker, request, limit).await,
         None => in_order(broker, request, limit).await,
     }
 }
@@ -150,7 +150,7 @@ async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<
 }
 
 fn places_met(request: &Scan) -> Vec<&'static str> {
-    if request.goes_through_all() {
+    if request.scans_whole_queue() {
         return vec!["jobs"];
     }
     MET.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
@@ -205,7 +205,7 @@ async fn met_at(
         cursor => Some((places[at], cursor, &life)),
     };
     let following = following.as_ref().map(place_to_bytes).transpose()?;
-    let all = request.goes_through_all();
+    let all = request.scans_whole_queue();
     let seen = if all { looked } else { jobs.len() as u64 };
     Ok((Scanned { jobs, looked: seen, read: looked, next: following, ..Scanned::default() }, life))
 }
@@ -223,7 +223,7 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
 /// Jobs that have a tag, by the index of tags. A place is the id of the last one; of a scan that meets the jobs that move it has the life of the server, too: another one may lack what was
 /// done to the jobs before it.
 async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
-    let movers = request.meets_movers;
+    let movers = request.includes_moved;
     let last = request.after.as_deref().map(|place| match movers {
         true => place_of_bytes::<(Vec<u8>, String)>(place),
         false => place_of_bytes(place).map(|id| (id, String::new())),
@@ -253,7 +253,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     jobs.retain(|job| is_tagged(&job.envelope, name, value));
     let with_place = |job: StoredJob| place(job.id.as_bytes()).map(|place| (job, place));
     let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
-    Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).looked_at(members.len() as u64) })
+    Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).with_examined(members.len() as u64) })
 }
 
 /// The jobs of elements, those in other states left out, and the element of each. Besides the last element that was looked at, if these were too large to look at all.
@@ -267,7 +267,7 @@ async fn jobs_of(
     let elements: Vec<Vec<u8>> = places.iter().map(|place| place.element.clone()).collect();
     let ids: Vec<Option<Vec<u8>>> = match at {
         Where::Ended => elements.iter().map(|line| Some(until_and_id(line).1.to_vec())).collect(),
-        Where::List(kind) => without_tombs(broker, queue, kind, elements.clone()).await?,
+        Where::List(kind) => without_tombstones(broker, queue, kind, elements.clone()).await?,
         Where::Line => elements.iter().map(|member| groups::id_in(member)).collect(),
         Where::Set(Kind::Parked) => elements.iter().map(|member| Some(behind(member.clone(), 0))).collect(),
         Where::Set(_) | Where::Hash(_) => elements.iter().cloned().map(Some).collect(),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn all_jobs_are_gone_through_for_those_that_move() {
-        let places = |states: &[JobState]| places_met(&Scan::new("q", states, 1).meeting_movers());
+        let places = |states: &[JobState]| places_met(&Scan::new("q", states, 1).including_moved());
         assert_eq!(places(&[JobState::Dead, JobState::Ready]), ["jobs"]);
         assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Scheduled, JobState::Retry]), ["records", "retry", "scheduled"]);
     }

@@ -1,6 +1,6 @@
--- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
+-- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, receipt, failures, reason or note or the name under
 -- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, when it rises, and how
--- often and when last it was released.
+-- often and when last it was returned.
 
 -- How many bytes it has of what grows: envelope, errors and result.
 local function bytes_of(job)
@@ -20,11 +20,11 @@ local function shown(id)
     end
     return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g, '', kept.o }
   end
-  local tag = call('HGET', K.active, id)
+  local receipt = call('HGET', K.active, id)
   local note = call('HGET', K.notes, id)
   local key = call('HGET', K.keyed, id)
   local state, when, till = 'ready', '', ''
-  if tag then
+  if receipt then
     state = 'active'
   else
     for name, place in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead }) do
@@ -43,9 +43,9 @@ local function shown(id)
   end
   return {
     state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
-    string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
+    string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, receipt or '',
     call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '', call('HGET', K.grouped, id) or '',
     state == 'ready' and call('HEXISTS', K.crashes, id) == 0 and call('ZSCORE', K.rising, id) or '',
-    call('HGET', K.released, id) or '',
+    call('HGET', K.returned, id) or '',
   }
 end

@@ -19,7 +19,7 @@ end
 local function since_of(id, list)
   local envelope = call('HGET', K.jobs, id)
   if
-    not envelope or #envelope < 9 or byte(envelope) ~= 1 or (list and call('HGET', K.tomb, id .. list)) or call('HGET', K.attempts, id)
+    not envelope or #envelope < 9 or byte(envelope) ~= 1 or (list and call('HGET', K.tombstones, id .. list)) or call('HGET', K.attempts, id)
     or call('HGET', K.snoozes, id) or call('HGET', K.crashes, id)
   then
     return nil
@@ -63,7 +63,7 @@ local function oldest_of(group)
       if not chain or #members < C.heads and chain_of(members[#members]) == chain then
         break
       end
-      more_chains = more_chains or (call('EXISTS', K.chains) == 1 and C.kinds_counted or 0)
+      more_chains = more_chains or (call('EXISTS', K.chains) == 1 and C.chains_counted or 0)
       if more_chains == 0 then
         break
       end

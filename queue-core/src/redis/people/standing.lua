@@ -7,8 +7,8 @@
 --   then of each job false, or what `shown` gives and: of a held job who holds its key;
 --   of an active one how long the lease of its lane still stands, also if it is fenced, false if
 --   its lane is not known;
---   of a ready one how many jobs of its line go first, how many other groups take turns, which keys
---   of limits hold it back (key, rule, until when, how many slots are held, some of who holds
+--   of a ready one how many jobs of its line go first, how many other groups are eligible, which
+--   keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds
 --   them), and of its group the name, whether it or the rule of all groups pauses, its cap, how
 --   many of it run, some of these, and who holds its line.
 -- Errors
@@ -44,7 +44,7 @@ local function plain_line(id)
   return before + up_to(NO_GROUP, tostring(own))
 end
 
-local turns, plain = call('ZCARD', K.turns) - (call('ZSCORE', K.turns, NO_GROUP) and 1 or 0), 0
+local eligible_groups, plain = call('ZCARD', K.next) - (call('ZSCORE', K.next, NO_GROUP) and 1 or 0), 0
 for list = 0, 3 do
   plain = plain + call('LLEN', LISTS[list])
 end
@@ -97,7 +97,7 @@ local function group_line(id, stored)
         before = before + call('LLEN', LISTS[list])
       end
     end
-    return before, turns, limited
+    return before, eligible_groups, limited
   end
   local rule, full = rule_of(group), {}
   local running = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
@@ -107,7 +107,7 @@ local function group_line(id, stored)
     end
   end
   local holder = holder_of_line(group)
-  local others = turns + (plain > 0 and 1 or 0) - (call('ZSCORE', K.turns, group) and 1 or 0)
+  local others = eligible_groups + (plain > 0 and 1 or 0) - (call('ZSCORE', K.next, group) and 1 or 0)
   return before, others, limited, group, rule.paused and call('HGET', K.rules, group) or '', rule.cap or '', running, full, holder and holder ~= id and holder or ''
 end
 
@@ -127,7 +127,7 @@ for at, id in ipairs(ARGV) do
     if stored and member_of(id, stored) then
       more = { job, group_line(id, stored) }
     else
-      more[2], more[3] = plain_line(id), turns
+      more[2], more[3] = plain_line(id), eligible_groups
     end
   end
   answers[2 + at] = more

@@ -58,7 +58,7 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
 fn limit(values: Value) -> Result<StoredLimitKey> {
     let mut values = array(values)?.into_iter();
     let key = LimitKey::from_bytes(&bytes(next(&mut values)?)?).ok_or_else(|| strange("a key of a limit"))?;
-    let mut stored = StoredLimitKey::new(key, LimitRecord::rule_in(&bytes(next(&mut values)?)?));
+    let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
     stored.until_ms = words(next(&mut values)?)?.parse().ok();
     stored.held = number(next(&mut values)?)?;
     stored.holders = ids(next(&mut values)?)?;

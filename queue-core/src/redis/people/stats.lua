@@ -24,7 +24,7 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
--- Of the groups whose turn comes first, and of jobs that have limits and no group. Where none of these tells its age, of some groups that may not be served.
+-- Of the groups that are served next, and of jobs that have limits and no group. Where none of these tells its age, of some groups that may not be served.
 local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'
@@ -32,7 +32,7 @@ if lined > 0 then
     local since = not seen[group] and oldest_of(group)
     oldest, seen[group] = since and math.min(oldest or since, since) or oldest, true
   end
-  for _, group in ipairs(call('ZRANGE', K.turns, 0, C.heads - 1)) do
+  for _, group in ipairs(call('ZRANGE', K.next, 0, C.heads - 1)) do
     look(group)
   end
   look(NO_GROUP)
@@ -47,7 +47,7 @@ if lined > 0 then
   end
 end
 
-local ready = lined - call('HLEN', K.tomb)
+local ready = lined - call('HLEN', K.tombstones)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end

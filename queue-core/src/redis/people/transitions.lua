@@ -8,6 +8,6 @@
 
 return {
   ms(whole(call('HGET', K.meta, 'transitions') or '')),
-  life_of_mark(ms(whole(call('HGET', K.meta, 'follows') or ''))),
+  life_of_follow_mark(ms(whole(call('HGET', K.meta, 'follows') or ''))),
   unpack(call('ZRANGE', K.transitions, '(' .. ARGV[1], '+inf', 'BYSCORE', 'LIMIT', '0', ARGV[2])),
 }

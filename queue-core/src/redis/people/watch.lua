@@ -26,7 +26,7 @@ end
 
 -- Where a worker does not know the mark, who waits has to look.
 if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and has_room() then
-  mark('w')
+  set_bit('w')
   call('ZADD', K.watched, ms(now + C.watched_ms), id)
   -- Once in a second, however many wait.
   local told = whole(call('HGET', K.meta, 'told'))

@@ -4,13 +4,13 @@
 --   lanes.
 -- Output
 --   now;
---   of each lane its deadline and its term, or two false where it has none.
+--   of each lane its deadline and its duration, or two false where it has none.
 --- include script/prelude, script/clock
 
 local answer = { now }
 for _, lane in ipairs(ARGV) do
-  local deadline, term = call('ZSCORE', K.leases, lane), call('ZSCORE', K.terms, lane)
+  local deadline, duration = call('ZSCORE', K.leases, lane), call('ZSCORE', K.durations, lane)
   answer[#answer + 1] = deadline and ms(whole(deadline))
-  answer[#answer + 1] = deadline and ms(whole(term or ''))
+  answer[#answer + 1] = deadline and ms(whole(duration or ''))
 end
 return answer

@@ -32,10 +32,10 @@ pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Resu
         let mut answer = array(broker.script(queue, &WORKERS, call).await?)?.into_iter();
         now_ms = number(next(&mut answer)?)?;
         for name in names {
-            let (deadline, term) = (next(&mut answer)?, next(&mut answer)?);
+            let (deadline, duration) = (next(&mut answer)?, next(&mut answer)?);
             if deadline != Value::Nil {
                 let process = name.process().to_owned();
-                lanes.push(LaneLease { process, deadline_ms: number(deadline)?, term_ms: number(term)? });
+                lanes.push(LaneLease { process, deadline_ms: number(deadline)?, lease_ms: number(duration)? });
             }
         }
     }

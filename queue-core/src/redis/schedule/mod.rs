@@ -102,7 +102,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
     if request.expected.is_none() && request.set.is_some() {
         broker.list_queue(&request.queue, None).await?;
     }
-    let answer = broker.servers.script(Purpose::Beats, &request.queue, script, call).await?;
+    let answer = broker.servers.script(Purpose::Heartbeats, &request.queue, script, call).await?;
     if !request.jobs.is_empty() {
         broker.announcements.expect(&request.queue);
     }

@@ -85,9 +85,9 @@ for at = 11, #ARGV, 8 do
   end
 end
 if #stored > 0 then
-  mark('s')
+  set_bit('s')
   if string.find(ARGV[10], 'l', 1, true) then
-    mark('l')
+    set_bit('l')
   end
   may_have_tags = string.find(ARGV[10], 'i', 1, true) ~= nil
   put_jobs(bodies)
@@ -98,24 +98,24 @@ if #stored > 0 then
   count('enqueued', #stored)
 end
 
--- A job that waits is cancelled now, one that runs at its ending: it keeps its tag until then, and its lane hears of it.
+-- A job that waits is cancelled now, one that runs at its ending: it keeps its receipt until then, and its lane hears of it.
 local function stop(id)
-  local entry, tag = call('HGET', K.ticked, id), call('HGET', K.active, id)
+  local entry, receipt = call('HGET', K.ticked, id), call('HGET', K.active, id)
   if not entry then
     return
   end
-  if not tag then
-    unwait(id)
+  if not receipt then
+    remove_waiting(id)
     end_unrun(id, 'cancelled', C.stopped)
     look_due()
     return
   end
   put(K.ticked, id, (string.gsub(entry, '^(%d+):', '%1!')))
-  local lane = lane_of(tag)
+  local lane = lane_of(receipt)
   if lane and call('HEXISTS', K.lanes, lane) == 1 then
     local told = unpacked_pairs(call('HGET', K.gone, lane))
     if #told < 500 then
-      table.insert(told, { id, string.match(tag, '(%d+)$') })
+      table.insert(told, { id, string.match(receipt, '(%d+)$') })
       call('HSET', K.gone, lane, cmsgpack.pack(told))
     end
   end

@@ -16,10 +16,10 @@ pub(in crate::redis) enum Bit {
     Priority,
     /// `crashes` and `suspect`.
     Crashed,
-    /// `snoozes`, `released`.
+    /// `snoozes`, `returned`.
     Snoozed,
     /// `tomb`: an id was cancelled or deleted while it was ready.
-    Tomb,
+    Tombstones,
     /// `parked`.
     Parked,
     /// Nothing is claimed.
@@ -30,10 +30,10 @@ pub(in crate::redis) enum Bit {
     Scheduled,
     /// `watched`: somebody waits for the end of a job.
     Watched,
-    /// `grouped`, `line`, `turns`, `holders`: a job has a group.
+    /// `grouped`, `line`, `next`, `holders`: a job has a group.
     Grouped,
     /// `progress` and `logs`: a handler has told something of its job.
-    Remarked,
+    Progress,
     /// `chains`, `open`, `shut`, `tat`, `costs`: a job has limits.
     Limited,
     /// `rising`, `risen`: jobs that wait rise.
@@ -54,7 +54,7 @@ impl Bit {
         Bit::Priority,
         Bit::Crashed,
         Bit::Snoozed,
-        Bit::Tomb,
+        Bit::Tombstones,
         Bit::Parked,
         Bit::Paused,
         Bit::Unique,
@@ -62,7 +62,7 @@ impl Bit {
         Bit::Watched,
         Bit::Grouped,
         Bit::Limited,
-        Bit::Remarked,
+        Bit::Progress,
         Bit::Aging,
         Bit::Resumes,
         Bit::Tagged,
@@ -78,14 +78,14 @@ impl Bit {
             Bit::Priority => 'p',
             Bit::Crashed => 'c',
             Bit::Snoozed => 'z',
-            Bit::Tomb => 't',
+            Bit::Tombstones => 't',
             Bit::Parked => 'a',
             Bit::Paused => 'h',
             Bit::Unique => 'u',
             Bit::Scheduled => 's',
             Bit::Watched => 'w',
             Bit::Grouped => 'g',
-            Bit::Remarked => 'j',
+            Bit::Progress => 'j',
             Bit::Limited => 'm',
             Bit::Aging => 'o',
             Bit::Resumes => 'e',
@@ -103,14 +103,14 @@ impl Bit {
             Bit::Priority => "priority",
             Bit::Crashed => "crashed",
             Bit::Snoozed => "snoozed",
-            Bit::Tomb => "tomb",
+            Bit::Tombstones => "tombstones",
             Bit::Parked => "parked",
             Bit::Paused => "paused",
             Bit::Unique => "unique",
             Bit::Scheduled => "schedules",
             Bit::Watched => "watched",
             Bit::Grouped => "grouped",
-            Bit::Remarked => "remarks",
+            Bit::Progress => "progress",
             Bit::Limited => "limited",
             Bit::Aging => "aging",
             Bit::Resumes => "pauses of tasks, or with an end",

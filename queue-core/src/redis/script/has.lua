@@ -6,7 +6,7 @@ local function has(bit)
 end
 
 -- Sets a bit, before what it tells of is written.
-local function mark(bit)
+local function set_bit(bit)
   if not has(bit) then
     bits = bits .. bit
     call('HSET', K.meta, 'bits', bits)

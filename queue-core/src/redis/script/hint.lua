@@ -19,11 +19,11 @@ local function hint_ended(id)
 end
 
 -- Tells those who watch a job that its handler has told something.
-local function hint_remark(id)
+local function hint_progress(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
 end
 
--- Tells workers that a program watches a job: they bring the results of jobs that are not kept. Or that jobs that run were cancelled: they beat at once.
+-- Tells workers that a program watches a job: they bring the results of jobs that are not kept. Or that jobs that run were cancelled: they send a heartbeat at once.
 local function hint_watch()
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '&')
 end

@@ -8,7 +8,7 @@ local function life()
 end
 
 -- The same with the number of times that a mark of watchers began to stand: in between nothing was told.
-local function life_of_mark(begun)
+local function life_of_follow_mark(begun)
   local own = life()
   return own ~= '' and own .. '.' .. begun or ''
 end

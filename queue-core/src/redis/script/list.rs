@@ -8,12 +8,14 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLAIM_STEPS, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED, GROUP_RULES, HEADS,
-        HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED,
-        ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing, READS_AHEAD,
-        REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, TURN_APART,
-        TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
-        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED},
+        BACKFILL_REMEMBERED, CHAINS_COUNTED, CLAIM_STEPS, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED,
+        GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN,
+        MOST_WATCHED, ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing,
+        READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP,
+        TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        history::{
+            FAILURE_PATTERNS, HOURS, JOBS_NAMED, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED,
+        },
     },
     envelope::tags::TAGS_MAX,
     envelope::{HEADER_BYTES_MAX, HEADERS_MAX, PAYLOAD_MAX},
@@ -89,7 +91,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         // Of pauses.
         ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
         ("paused_tasks", PAUSED_TASKS.to_string()),
-        ("had_enough", format!("'{}'", Pausing::had_enough().said())),
+        ("after_rate_limit", format!("'{}'", Pausing::after_rate_limit().said())),
         // Of operations.
         ("operations_kept", OPERATIONS_KEPT.to_string()),
         ("operation_lease", OPERATION_LEASE.as_millis().to_string()),
@@ -100,7 +102,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("claim_steps", CLAIM_STEPS.to_string()),
         // The keys of a limit have 16 bytes, six of them its name: they come before the name and so many of the largest.
         ("last_key", format!("'{}'", "\\255".repeat(11))),
-        ("kinds_counted", KINDS_COUNTED.to_string()),
+        ("chains_counted", CHAINS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
         ("debt_periods", DEBT_PERIODS.to_string()),
         ("longest_debt_us", LONGEST_DEBT_US.to_string()),
@@ -110,7 +112,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("tasks", TASKS.to_string()),
         ("others", format!("'{OTHERS}'")),
         ("reporter_hours", REPORTERS_HOURS.to_string()),
-        ("kinds", KINDS.to_string()),
+        ("failure_patterns", FAILURE_PATTERNS.to_string()),
         ("tasks_named", TASKS_NAMED.to_string()),
         ("releases_named", RELEASES_NAMED.to_string()),
         ("jobs_named", JOBS_NAMED.to_string()),
@@ -170,12 +172,12 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/pauses"
         "doors/ready"
         "doors/rise"
-        "doors/remarks"
+        "doors/progress"
         "doors/settle"
         "doors/suspects"
         "doors/tags"
         "doors/transitions"
-        "doors/turns"
+        "doors/rotation"
         "doors/watched"
         "enqueue/enqueue"
         "enqueue/enqueue_plain"
@@ -198,7 +200,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "lease/reclaim"
         "lease/register"
         "lease/overdue"
-        "lease/terms"
+        "lease/duration"
         "limits/keys"
         "limits/list"
         "limits/review"
@@ -236,8 +238,8 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/transitions"
         "people/watch"
         "people/workers"
-        "remark/read"
-        "remark/remark"
+        "progress/read"
+        "progress/store"
         "schedule/due"
         "schedule/ended"
         "schedule/list"
@@ -267,7 +269,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "turn/answer"
         "turn/aside"
         "turn/claim"
-        "turn/claim_by_turns"
+        "turn/claim_in_rotation"
         "turn/claim_parked"
         "turn/finish"
         "turn/others"
@@ -314,7 +316,7 @@ macro_rules! scripts {
 }
 
 // Name, file, flags, and the verbs that run the script: `docs/acl` allows their callers its commands.
-// Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
+// Whatever finishes, heartbeats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
 scripts! {
     TURN: "turn/turn", "flags=allow-oom", [turn];
     TURN_PLAIN: "turn/turn_plain", "flags=allow-oom", [turn];
@@ -358,8 +360,8 @@ scripts! {
     WATCH: "people/watch", "", [watch];
     FOLLOW: "people/follow", "", [follow];
     TRANSITIONS: "people/transitions", "flags=no-writes", [transitions];
-    REMARK: "remark/remark", "", [remark];
-    REMARKS: "remark/read", "flags=no-writes", [remarks];
+    STORE_PROGRESS: "progress/store", "", [store_progress];
+    READ_PROGRESS: "progress/read", "flags=no-writes", [progress_and_log];
     STATS: "people/stats", "flags=no-writes", [stats];
     WORKERS: "people/workers", "flags=no-writes", [workers];
     SWEEP: "audit/sweep", "flags=allow-oom", [sweep];

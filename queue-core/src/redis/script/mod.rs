@@ -201,8 +201,20 @@ mod tests {
     /// What most queues do not have is written by one helper, which sets the bit first, or in the doors.
     #[test]
     fn rare_keys_are_written_behind_their_bits() {
-        let rare =
-            ["attempts", "errors", "snoozes", "released", "crashes", "priority", "tomb", "keyed", "unique", "held", "grouped", "front"];
+        let rare = [
+            "attempts",
+            "errors",
+            "snoozes",
+            "returned",
+            "crashes",
+            "priority",
+            "tombstones",
+            "keyed",
+            "unique",
+            "held",
+            "grouped",
+            "front",
+        ];
         for (name, text) in fragments() {
             for key in rare {
                 let wrote = format!("'HSET', K.{key},");
@@ -222,8 +234,8 @@ mod tests {
             ("audit/find", "lanes", "FEW"),
             ("audit/find", "workers", "FEW"),
             ("audit/look", "lanes", "the workers that are up"),
-            ("history/failed", "failures", "KINDS"),
-            ("history/failures", "failures", "KINDS"),
+            ("history/failed", "failures", "FAILURE_PATTERNS"),
+            ("history/failures", "failures", "FAILURE_PATTERNS"),
             ("history/history", "deployed", "RELEASES_SEEN"),
             ("history/history", "tasks", "TASKS"),
             ("history/report", "counters", "the kinds of events, and OUTBOXES"),
@@ -258,7 +270,7 @@ mod tests {
     /// No lane goes but by one function, which takes the record of its worker along.
     #[test]
     fn lanes_go_by_one_function() {
-        let keys = ["lanes", "leases", "terms", "knows"];
+        let keys = ["lanes", "leases", "durations", "knows"];
         for (name, text) in fragments().filter(|(name, _)| *name != "lease/deregister") {
             for key in keys {
                 for removed in ["'HDEL'", "'ZREM'", "'DEL'", "'UNLINK'"].map(|verb| format!("{verb}, K.{key}")) {
@@ -273,7 +285,7 @@ mod tests {
     fn jobs_change_places_in_the_doors_alone() {
         let writes = ["HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "RPUSH", "LPOP", "LTRIM", "LSET"];
         let places =
-            ["active", "dead", "records", "ended", "parked", "scheduled", "retry", "held", "unique", "line", "turns", "holders", "front"];
+            ["active", "dead", "records", "ended", "parked", "scheduled", "retry", "held", "unique", "line", "next", "holders", "front"];
         for (name, text) in fragments().filter(|(name, _)| !name.starts_with("doors/") && *name != "turn/turn_plain") {
             for (write, place) in writes.iter().flat_map(|write| places.iter().map(move |place| (write, place))) {
                 assert!(!text.contains(&format!("'{write}', K.{place},")), "{name}: {write} of `{place}`");

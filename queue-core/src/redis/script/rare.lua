@@ -2,7 +2,7 @@
 --- include script/bits, script/tools
 
 local function put_rare(bit, key, field, value)
-  mark(bit)
+  set_bit(bit)
   put(key, field, value)
 end
 

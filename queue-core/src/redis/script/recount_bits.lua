@@ -17,7 +17,7 @@ local function needed_bits()
     needed = needed .. 'v'
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
-    K.released, K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
+    K.returned, K.tombstones, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
     K.logs, K.tags, K.chains, K.tat, K.costs, K.rising, K.risen, K.resumes, K.rested) == 0 then
     return needed
   end
@@ -37,8 +37,8 @@ local function needed_bits()
   else
     add('c', K.suspect, K.doubts)
   end
-  add('z', K.snoozes, K.released)
-  add('t', K.tomb)
+  add('z', K.snoozes, K.returned)
+  add('t', K.tombstones)
   add('a', K.parked, K.unreadable)
   add('u', K.keyed, K.unique, K.held, K.within)
   add('s', K.ticked)

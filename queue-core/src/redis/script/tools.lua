@@ -19,7 +19,7 @@ local function put(key, field, value)
   call('HSET', key, field, LONG, field, value)
 end
 
--- The first part of a tag, the lane: a claim number follows.
-local function lane_of(tag)
-  return string.match(tag, '^([%w._-]+):%d+$')
+-- The first part of a receipt, the lane: a claim number follows.
+local function lane_of(receipt)
+  return string.match(receipt, '^([%w._-]+):%d+$')
 end

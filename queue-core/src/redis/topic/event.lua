@@ -126,7 +126,7 @@ local function take(entries, of)
       local problem = problem_of(kind, fields.payload) or not fits and 'the id of its entry is too large: its time or its number fits into no id of a job' or nil
       bodies[#bodies + 1], bodies[#bodies + 2] = id, envelope_of(kind, at, fields.payload or '', fields.headers, fields.tags)
       if #bodies[#bodies] > C.large then
-        mark('l')
+        set_bit('l')
       end
       if is_given then
         call('HSET', K.given, id, fields.digest or '0')

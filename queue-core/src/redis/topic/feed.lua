@@ -20,11 +20,11 @@ end
 
 -- How many jobs could start: those of a group that may be served count as one, and suspects, of which a worker runs one at a time, as none. What was cut out of a list may still lie there.
 local function startable()
-  local plain = math.min(call('LLEN', K.suspect) - call('HLEN', K.tomb), 0)
+  local plain = math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0)
   for _, list in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3 }) do
     plain = plain + call('LLEN', list)
   end
-  return math.max(plain, 0) + call('ZCARD', K.turns)
+  return math.max(plain, 0) + call('ZCARD', K.next)
 end
 
 -- Most turns of a busy worker end here: what was read ahead is enough, and some is left.

@@ -10,7 +10,7 @@
 -- how many before it are gone, and the token of the rewind before or ''; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
 --- include script/prelude, script/clock, script/bits, people/remove, people/cancelling, topic/subscription, topic/entry
 
-local name, step, mark = ARGV[1], ARGV[2], ARGV[3]
+local name, step, target = ARGV[1], ARGV[2], ARGV[3]
 local of = subscription_of(name)
 if not of then
   return ''
@@ -55,18 +55,18 @@ elseif step == 'look' or step == 'begin' then
   if not of.upto or is_behind(of.cursor, of.upto) then
     of.upto, of.upto_position = of.cursor, of.position
   end
-  of.cursor, of.position = place_of(mark, first, length, added)
+  of.cursor, of.position = place_of(target, first, length, added)
   if step == 'begin' then
     of.token, of.begin = ARGV[4], ARGV[5]
     put_subscription(name, of)
   end
   return { of.cursor, of.upto, first or '', added - length, before }
 elseif step == 'count' then
-  return step_through(mark, ARGV[4], tostring)
-elseif step == 'end' and not of.token and of.ended == mark then
+  return step_through(target, ARGV[4], tostring)
+elseif step == 'end' and not of.token and of.ended == target then
   -- It was sent again.
   return { 0, '', 0 }
-elseif of.token ~= (step == 'forget' and ARGV[4] or mark) then
+elseif of.token ~= (step == 'forget' and ARGV[4] or target) then
   return 'OTHER'
 elseif step == 'cancel' then
   local cancelled = 0
@@ -80,7 +80,7 @@ elseif step == 'cancel' then
   note_due_and_hint()
   return { cancelled, '', 0 }
 elseif step == 'forget' then
-  local answer = step_through(mark, of.upto, function(id)
+  local answer = step_through(target, of.upto, function(id)
     if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then
       free_id(id)
     end

@@ -5,7 +5,7 @@ use redis::Value;
 use super::time_of;
 use crate::{
     address::subscription_address,
-    broker::{Begin, Mark, Rewind, RewindStep, Rewound},
+    broker::{Begin, Rewind, RewindStep, RewindTarget, Rewound},
     error::Result,
     redis::{
         RedisBroker,
@@ -23,13 +23,13 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     let mut call = REWIND.call(&broker.keys, &queue);
     call.arg(&*request.name);
     match &request.step {
-        RewindStep::Look(mark) => call.arg("look").arg(before(mark)?),
-        RewindStep::Begin { mark, token, after } => {
-            let begin = match mark {
-                Mark::At(begin) => *begin,
-                Mark::Event(position) => Begin::AtMs(time_of(position).ok_or_else(|| Rewind::unknown(position))?),
+        RewindStep::Look(target) => call.arg("look").arg(before(target)?),
+        RewindStep::Begin { target, token, after } => {
+            let begin = match target {
+                RewindTarget::At(begin) => *begin,
+                RewindTarget::Event(position) => Begin::AtMs(time_of(position).ok_or_else(|| Rewind::unknown(position))?),
             };
-            call.arg("begin").arg(before(mark)?).arg(token).arg(begin.stored()).arg(after)
+            call.arg("begin").arg(before(target)?).arg(token).arg(begin.stored()).arg(after)
         }
         RewindStep::Count(after, upto) => call.arg("count").arg(position(after)?).arg(position(upto)?),
         RewindStep::Cancel { token, reason, ids } => {
@@ -48,11 +48,11 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     }
     let mut values = array(answer)?.into_iter();
     Ok(match &request.step {
-        RewindStep::Look(mark) | RewindStep::Begin { mark, .. } => {
+        RewindStep::Look(target) | RewindStep::Begin { target, .. } => {
             let (from, upto) = (text(next(&mut values)?)?, text(next(&mut values)?)?);
             let (first, gone) = (words(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
             let token = words(next(&mut values)?)?;
-            Rewound::Mark { from, upto, is_short: gone > 0 && lies_before(mark, &first), token }
+            Rewound::Target { from, upto, is_short: gone > 0 && lies_before(target, &first), token }
         }
         RewindStep::Count(..) | RewindStep::Forget(..) => {
             let (entries, position) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
@@ -63,13 +63,13 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     })
 }
 
-/// The cursor before the first entry of a mark, or the word for it.
-fn before(mark: &Mark) -> Result<String> {
-    match mark {
-        Mark::At(Begin::AtMs(at)) if *at > 0 => Ok(format!("{}-{LAST}", at - 1)),
-        Mark::At(Begin::AtMs(_) | Begin::Start) => Ok("start".to_owned()),
-        Mark::At(Begin::Now) => Ok("now".to_owned()),
-        Mark::Event(position) => match parts(position).ok_or_else(|| Rewind::unknown(position))? {
+/// The cursor before the first entry of a target, or the word for it.
+fn before(target: &RewindTarget) -> Result<String> {
+    match target {
+        RewindTarget::At(Begin::AtMs(at)) if *at > 0 => Ok(format!("{}-{LAST}", at - 1)),
+        RewindTarget::At(Begin::AtMs(_) | Begin::Start) => Ok("start".to_owned()),
+        RewindTarget::At(Begin::Now) => Ok("now".to_owned()),
+        RewindTarget::Event(position) => match parts(position).ok_or_else(|| Rewind::unknown(position))? {
             (at, number) if number > 0 => Ok(format!("{at}-{}", number - 1)),
             (0, _) => Ok("start".to_owned()),
             (at, _) => Ok(format!("{}-{LAST}", at - 1)),
@@ -77,12 +77,12 @@ fn before(mark: &Mark) -> Result<String> {
     }
 }
 
-/// Whether a mark lies before the first of all entries, or before the end of an empty log.
-fn lies_before(mark: &Mark, first: &str) -> bool {
-    match mark {
-        Mark::At(Begin::AtMs(at)) => time_of(first).is_none_or(|first| *at < first),
-        Mark::At(_) => false,
-        Mark::Event(position) => parts(first).is_none_or(|first| parts(position) < Some(first)),
+/// Whether a target lies before the first of all entries, or before the end of an empty log.
+fn lies_before(target: &RewindTarget, first: &str) -> bool {
+    match target {
+        RewindTarget::At(Begin::AtMs(at)) => time_of(first).is_none_or(|first| *at < first),
+        RewindTarget::At(_) => false,
+        RewindTarget::Event(position) => parts(first).is_none_or(|first| parts(position) < Some(first)),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_cursor_before_a_mark_is_that_of_the_entry_before() {
-        let event = |position: &str| before(&Mark::Event(position.to_owned())).ok();
+        let event = |position: &str| before(&RewindTarget::Event(position.to_owned())).ok();
         assert_eq!(event("17-3").as_deref(), Some("17-2"));
         assert_eq!(event("17-0").as_deref(), Some("16-18446744073709551615"));
         assert_eq!(event("17-18446744073709551615").as_deref(), Some("17-18446744073709551614"), "no digit is lost");
@@ -114,7 +114,9 @@ mod tests {
 
     #[test]
     fn a_mark_before_the_first_entry_lies_before_it() {
-        assert!(lies_before(&Mark::Event("17-3".to_owned()), "17-4") && !lies_before(&Mark::Event("17-4".to_owned()), "17-4"));
+        assert!(
+            lies_before(&RewindTarget::Event("17-3".to_owned()), "17-4") && !lies_before(&RewindTarget::Event("17-4".to_owned()), "17-4")
+        );
         assert!(lies_before(&Begin::AtMs(16).into(), "17-4") && !lies_before(&Begin::AtMs(17).into(), "17-4"));
         assert!(lies_before(&Begin::AtMs(16).into(), "") && !lies_before(&Begin::Start.into(), "17-4"));
     }

@@ -1,4 +1,4 @@
--- Reads the acks of a turn: nothing is believed but the tag, and nothing written before all of them are looked at.
+-- Reads the acks of a turn: nothing is believed but the receipt, and nothing written before all of them are looked at.
 
 -- All that are done; those of which nothing is kept; and the groups of which a record is.
 local acked, gone, keeps = {}, {}, {}
@@ -28,11 +28,11 @@ end
 while from <= #ARGV do
   local claim, keep_ms, n = ARGV[from], ARGV[from + 1], tonumber(ARGV[from + 2])
   local own = { unpack(ARGV, from + 3, from + 2 + n) }
-  local tag, tags = lane .. ':' .. claim, call('HMGET', K.active, unpack(own))
+  local receipt, receipts = lane .. ':' .. claim, call('HMGET', K.active, unpack(own))
   from = from + 3 + n
   local places, mine = {}, 0
   for at = 1, n do
-    if tags[at] == tag then
+    if receipts[at] == receipt then
       mine = mine + 1
       own[mine], places[mine] = own[at], at
     else

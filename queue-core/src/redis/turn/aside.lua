@@ -40,6 +40,6 @@ if paused_tasks and #ids > 0 then
       end
     end
     served_all = false
-    waits = what_waits(false)
+    waits = waiting_work(false)
   end
 end

@@ -2,7 +2,7 @@
 --- include script/first_due, doors/back, doors/suspects, turn/waits
 
 -- Of jobs that are due again those that come to the head of the line of their group, the last one first: where failures are skipped. The others first.
-local function who_comes_first(due_ids)
+local function split_line_heads(due_ids)
   local others, first = {}, {}
   for at, stored in ipairs(#due_ids > 0 and call('HMGET', K.grouped, unpack(due_ids)) or {}) do
     if stored and rule_of(group_in(stored)).order == 's' then
@@ -27,7 +27,7 @@ if not due or due <= now and not paused then
     promoted = back(take_due(K.scheduled), false)
     local due_again, first = take_due(K.retry), {}
     if has('g') then
-      due_again, first = who_comes_first(due_again)
+      due_again, first = split_line_heads(due_again)
     end
     promoted = back(due_again, false) or promoted
     promoted = back(first, true) or promoted
@@ -38,7 +38,7 @@ end
 -- Whether all jobs of the one list that there is are claimed.
 local drained = false
 
--- A job that was held by a process that died, or whose process was lost: one at a time. Tombs make a further round necessary; a few, so that the script stays short.
+-- A job that was held by a process that died, or whose process was lost: one at a time. Tombstones make a further round necessary; a few, so that the script stays short.
 local function claim_suspect()
   local before, all = #ids, wanted
   wanted = before + 1
@@ -52,7 +52,8 @@ local function claim_suspect()
   wanted = all
 end
 
--- Jobs at the head of a list. Tombs make a further round necessary; a few, so that the script stays short.
+-- Jobs at the head of a list. Tombstones make a further round necessary; a few, so that the script
+-- stays short.
 local function claim_ready(list)
   for _ = 1, 5 do
     if #ids >= wanted or full then
@@ -73,7 +74,7 @@ end
 -- that. The rounds of a claim cost at most `claim_steps` in all.
 local waits, spent, may_suspect = 0, 0, ARGV[7] == '1'
 while true do
-  local tombs = has('t') and call('HLEN', K.tomb) or 0
+  local tombstones = has('t') and call('HLEN', K.tombstones) or 0
   if not paused and wanted > 0 then
     if has('a') and spent == 0 then
       --- include turn/claim_parked
@@ -85,8 +86,8 @@ while true do
         claim_suspect_of_group()
       end
     end
-    if #ids < wanted and not full and (has('m') or has('g') and call('EXISTS', K.turns) == 1) then
-      --- include turn/claim_by_turns
+    if #ids < wanted and not full and (has('m') or has('g') and call('EXISTS', K.next) == 1) then
+      --- include turn/claim_in_rotation
     else
       for _, list in ipairs(ORDER) do
         claim_ready(list)
@@ -94,13 +95,13 @@ while true do
     end
   end
 
-  waits = what_waits(drained)
+  waits = waiting_work(drained)
   local parked = {}
   --- include turn/aside
   if #ids >= wanted or full or #parked == 0 and (#ids > 0 or waits == 0 or waits == 2 and not may_suspect) then
     break
   end
-  spent = spent + 20 + 4 * #parked + (tombs > 0 and tombs - call('HLEN', K.tomb) or 0) + (may_be_doubted and C.limit_step or 0) + (has('m') and limits().next_round() or 0)
+  spent = spent + 20 + 4 * #parked + (tombstones > 0 and tombstones - call('HLEN', K.tombstones) or 0) + (may_be_doubted and C.limit_step or 0) + (has('m') and limits().next_round() or 0)
   if spent >= C.claim_steps then
     break
   end

@@ -1,6 +1,6 @@
 -- Claims jobs of the tasks that this lane resumes.
 
--- Parked jobs of groups join the lines of these: they wait for their turn. Gives the others.
+-- Parked jobs of groups join the lines of these: they wait until they are served. Gives the others.
 local function wait_for_their_groups(task, found, may_suspect, room)
   local others, grouped = {}, {}
   local crashes = has('c') and #found > 0 and call('HMGET', K.crashes, unpack(found))

@@ -15,8 +15,8 @@ for at = 0, others - 1 do
     if not stays and is_stopped(id) then
       kind, a = 'cancel', C.stopped
     end
-    local ran = kind ~= 'release' and kind ~= 'park' and kind ~= 'unreadable'
-    if has('m') and not ran and (kind ~= 'release' or a == '') then
+    local ran = kind ~= 'return' and kind ~= 'park' and kind ~= 'unreadable'
+    if has('m') and not ran and (kind ~= 'return' or a == '') then
       -- It has not started.
       limits().refund(id)
     end
@@ -47,7 +47,7 @@ for at = 0, others - 1 do
       -- Beside the snoozes, above their 32 bits.
       one_more('z', K.snoozes, id, 4294967296)
       count('snoozed', 1)
-      local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and close_group(id, after(a)))
+      local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and pause_rate_limited_group(id, after(a)))
       if superseded(id) then
         -- It has ended.
       elseif closed or after(a) <= now then
@@ -57,7 +57,7 @@ for at = 0, others - 1 do
         table.insert(later, id)
       end
     elseif kind == 'repeat' then
-      for _, key in ipairs({ K.attempts, K.released, K.errors }) do
+      for _, key in ipairs({ K.attempts, K.returned, K.errors }) do
         call('HDEL', key, id)
       end
       clear_snoozes(id, true)
@@ -94,10 +94,10 @@ for at = 0, others - 1 do
       end
     else
       if a == 's' then
-        count_release(id)
+        count_return(id)
       end
       woken = not superseded(id) and back({ id }, true) or woken
-      count('released', 1)
+      count('returned', 1)
     end
   end
 end

@@ -6,11 +6,11 @@ for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
   end
 end
 local told = { describe(ids) }
-local tags = #ids > 0 and call('HMGET', K.active, unpack(ids))
+local receipts = #ids > 0 and call('HMGET', K.active, unpack(ids))
 for at = 1, #ids do
-  if tags[at] ~= lane .. ':' .. claim then
+  if receipts[at] ~= lane .. ':' .. claim then
     told[1][at] = ''
   end
 end
 due = due or first_due()
-return answer(claim ~= '' and claim or '0', told, what_waits(false), stale_text)
+return answer(claim ~= '' and claim or '0', told, waiting_work(false), stale_text)

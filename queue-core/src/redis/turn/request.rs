@@ -154,8 +154,8 @@ fn ending(call: &mut Cmd, ending: &Ending) {
         }
         Ending::Cancel { reason } => call.arg("cancel").arg(reason).arg(""),
         Ending::Expire => call.arg("expire").arg("").arg(""),
-        Ending::Release | Ending::Void => call.arg("release").arg("").arg(""),
-        Ending::Stopped { by_shutdown } => call.arg("release").arg(if *by_shutdown { "s" } else { "b" }).arg(""),
+        Ending::Return | Ending::Void => call.arg("return").arg("").arg(""),
+        Ending::Stopped { by_shutdown } => call.arg("return").arg(if *by_shutdown { "s" } else { "b" }).arg(""),
         Ending::Park { task } => call.arg("park").arg(task).arg(""),
         Ending::Unreadable { task, release, error, within } => {
             call.arg("unreadable").arg(format!("{}:{task}\0{}", ms(*within), stored_release(release))).arg(error)

@@ -18,7 +18,7 @@
 --   attempts, crashes, snoozes, positions of stale endings as text, parked, paused, and if anything
 --   goes on by itself from this turn on, that, and the ids of jobs that were parked because their tasks are paused.
 --   Times are in microseconds: a job starts when it is due, not a millisecond later.
---- include script/prelude, script/clock, script/bits, script/tools, script/hint, script/rare, doors/transitions, doors/aging, doors/watched, doors/remarks, doors/tags, schedule/ended
+--- include script/prelude, script/clock, script/bits, script/tools, script/hint, script/rare, doors/transitions, doors/aging, doors/watched, doors/progress, doors/tags, schedule/ended
 local paused, resumed, aside = has('h') and head[5] == '1', {}, {}
 
 local lane, seq = ARGV[1], tonumber(ARGV[2])
@@ -56,7 +56,7 @@ local told = { stamp(lane, number) }
 if followed and waits % 2 == 0 then
   -- A job came into the line because its key was free. Its group may be full all the same.
   served_all = false
-  waits = waits + what_waits(false) % 2
+  waits = waits + waiting_work(false) % 2
 end
 local stale_text = table.concat(stale, ',')
 if woken or #resumed > 0 or (promoted or opened) and waits > 0 then

@@ -25,7 +25,7 @@ if not entry or tonumber(string.match(entry, '^%d+') or '') ~= seq - 1 then
   return false
 end
 
--- The acks, and for each group its tag and where it ends.
+-- The acks, and for each group its receipt and where it ends.
 local ARGV, acked, groups, done, from = ARGV, {}, {}, 0, 5
 while from < #ARGV do
   local behind = from + 1 + ARGV[from + 1]
@@ -62,9 +62,9 @@ end
 local active = done + n > 0 and call('HMGET', K.active, unpack(asked))
 from = 1
 for _, group in ipairs(groups) do
-  local tag = group[1]
+  local receipt = group[1]
   for at = from, group[2] do
-    if active[at] ~= tag then
+    if active[at] ~= receipt then
       return false
     end
   end
@@ -103,9 +103,9 @@ if n > 0 then
   local last_number = whole(head[4])
   -- A number near the end of all numbers would not grow any more.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
-  local tag, pairs_ = lane .. ':' .. number, {}
+  local receipt, pairs_ = lane .. ':' .. number, {}
   for at = 1, n do
-    pairs_[2 * at - 1], pairs_[2 * at] = ids[at], tag
+    pairs_[2 * at - 1], pairs_[2 * at] = ids[at], receipt
   end
   call('LTRIM', K.ready2, ms(n), '-1')
   local doubled = n - call('HSET', K.active, ids[1], LONG, unpack(pairs_))

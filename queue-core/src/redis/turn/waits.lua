@@ -6,7 +6,7 @@ local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 local served_all = false
 
 -- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of normal priority.
-local function what_waits(drained)
+local function waiting_work(drained)
   if paused then
     return 0
   end
@@ -17,9 +17,9 @@ local function what_waits(drained)
     more = call('EXISTS', K.ready2)
   end
   if has('m') and more == 0 then
-    more = ((not served_all or full or limits().looked > C.limit_step) and call('EXISTS', K.turns) or 0) + call('EXISTS', K.roomy) > 0 and 1 or 0
+    more = ((not served_all or full or limits().looked > C.limit_step) and call('EXISTS', K.next) or 0) + call('EXISTS', K.roomy) > 0 and 1 or 0
   elseif has('g') and more == 0 and not served_all then
-    more = call('EXISTS', K.turns)
+    more = call('EXISTS', K.next)
   end
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)

@@ -41,13 +41,13 @@ pub(super) enum Look {
     LimitSlotMissing,
     LimitAsleep,
     LimitHollow,
-    OutOfTurn,
+    GroupIndexWrong,
     TagLeaked,
     TagStrange,
     TagMissing,
 }
 
-/// All looks, in the order of their repairs. Slots come before turns: what they leave free decides who may be served.
+/// All looks, in the order of their repairs. Slots come before eligible groups: what they leave free decides who may be served.
 pub(super) const LOOKS: [Look; 24] = [
     Look::LeaseEndless,
     Look::LeaseTooLong,
@@ -69,7 +69,7 @@ pub(super) const LOOKS: [Look; 24] = [
     Look::LimitSlotMissing,
     Look::LimitAsleep,
     Look::LimitHollow,
-    Look::OutOfTurn,
+    Look::GroupIndexWrong,
     Look::TagLeaked,
     Look::TagStrange,
     Look::TagMissing,
@@ -84,17 +84,17 @@ const STEP: usize = 500;
 /// A lease that ends later never ends: 140,000 years.
 const FOREVER: i64 = 1 << 52;
 
-/// Bits of a group's turn: it has a job that may start; it has a suspect that may.
-const TURN: i64 = 1;
-const DOUBT: i64 = 2;
+/// Bits of the `eligible` of a group: it has a job that may start; it has a suspect that may.
+const ELIGIBLE: i64 = 1;
+const ELIGIBLE_SUSPECT: i64 = 2;
 
 /// Lanes whose deadline never comes.
 /// ?1 queue, ?2 the last deadline that is one, ?3 limit.
 const LEASE_ENDLESS: &str = "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND deadline > ?2 LIMIT ?3";
 
-/// Lanes whose lease ends later than its term allows.
+/// Lanes whose lease ends later than its duration allows.
 const LEASE_TOO_LONG: &str =
-    "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term LIMIT ?3";
+    "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + duration LIMIT ?3";
 
 /// Workers of which something is stored and that have no lane. A fenced lane is none.
 /// ?1 queue, ?2 nothing, ?3 limit.
@@ -189,7 +189,7 @@ const TAG_LEAKED: &str = "SELECT id, digest FROM queue_tags WHERE queue = ?1 AND
 impl Look {
     /// Whether it goes through all jobs or groups, which may be many.
     pub(super) fn is_thorough(self) -> bool {
-        matches!(self, Look::WithoutPlace | Look::WithoutLine | Look::OutOfTurn | Look::TagStrange | Look::TagMissing)
+        matches!(self, Look::WithoutPlace | Look::WithoutLine | Look::GroupIndexWrong | Look::TagStrange | Look::TagMissing)
     }
 
     pub(super) fn kind(self) -> DamageKind {
@@ -208,8 +208,8 @@ impl Look {
             Look::SlotLeaked | Look::LimitSlotLeaked => DamageKind::SlotLeaked,
             Look::SlotMissing | Look::LimitSlotMissing => DamageKind::SlotMissing,
             Look::LineLeaked => DamageKind::LineLeaked,
-            Look::LimitAsleep | Look::LimitHollow => DamageKind::LimitOutOfTurn,
-            Look::OutOfTurn => DamageKind::GroupOutOfTurn,
+            Look::LimitAsleep | Look::LimitHollow => DamageKind::LimitIndexWrong,
+            Look::GroupIndexWrong => DamageKind::GroupIndexWrong,
             Look::TagLeaked | Look::TagStrange => DamageKind::TagLeaked,
             Look::TagMissing => DamageKind::TagMissing,
         }
@@ -237,9 +237,9 @@ impl Look {
             Look::LineLeaked => rows(LINE_LEAKED, 0)?,
             Look::LimitSlotLeaked => rows(LIMIT_SLOT_LEAKED, ACTIVE)?,
             Look::LimitSlotMissing => rows(LIMIT_SLOT_MISSING, ACTIVE)?,
-            Look::LimitAsleep => limits_asleep(tx, queue, rows(LIMIT_ASLEEP, 0)?)?,
+            Look::LimitAsleep => shut_keys_with_room(tx, queue, rows(LIMIT_ASLEEP, 0)?)?,
             Look::LimitHollow => rows(LIMIT_HOLLOW, CHAINED)?,
-            Look::OutOfTurn => out_of_turn(tx, queue)?,
+            Look::GroupIndexWrong => wrongly_eligible(tx, queue)?,
             Look::TagLeaked => rows(TAG_LEAKED, 0)?,
             Look::TagStrange => strange_tags(tx, queue)?,
             Look::TagMissing => missing_tags(tx, queue)?,
@@ -251,7 +251,7 @@ impl Look {
         let known = match (self, subject, more) {
             (Look::KeyLeaked, Value::Blob(key), _) => UniqueKey::from_bytes(key).map(|key| key.to_string()),
             (Look::LimitAsleep, Value::Blob(key), _) => LimitKey::from_bytes(key).map(|key| key.to_string()),
-            (Look::LineLeaked | Look::OutOfTurn, Value::Blob(name), _) | (Look::LimitHollow, _, Value::Blob(name)) => {
+            (Look::LineLeaked | Look::GroupIndexWrong, Value::Blob(name), _) | (Look::LimitHollow, _, Value::Blob(name)) => {
                 GroupName::of_stored(name).map(|name| name.to_string())
             }
             // Names of lanes and of workers, which need not be UTF-8.
@@ -287,7 +287,7 @@ fn workers_without_record(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Ve
 }
 
 /// Those of the keys that have a free slot.
-fn limits_asleep(tx: &Tx<'_>, queue: &Queue<'_>, keys: Vec<Found>) -> rusqlite::Result<Vec<Found>> {
+fn shut_keys_with_room(tx: &Tx<'_>, queue: &Queue<'_>, keys: Vec<Found>) -> rusqlite::Result<Vec<Found>> {
     const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key = ?2";
     const LIMITS: &str = "SELECT stored FROM queue_limits WHERE queue = ?1";
     let records = tx.sql(LIMITS)?.query_map([queue.key], |row| row.get::<_, Vec<u8>>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -314,8 +314,8 @@ const GROUP_FIRST: &str = "SELECT is_open FROM ( \
             FROM queue_chains WHERE queue = ?1 AND name = ?2 \
     ) WHERE number IS NOT NULL ORDER BY priority, number LIMIT 1";
 
-/// Groups that have their turn and nothing that may start, or the other way round.
-fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
+/// Groups that are eligible and nothing that may start, or the other way round.
+fn wrongly_eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1";
     let mut rules = tx.sql(RULES)?;
     let rules = rules.query_map([queue.key], |row| Ok((row.get(0)?, GroupRule::of_stored(&row.get::<_, String>(1)?))))?;
@@ -326,12 +326,12 @@ fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     let mut groups = groups.query(params![queue.key, LINED, LINED_SUSPECT, CHAINED])?;
     let mut found = Vec::new();
     while let Some(group) = groups.next()? {
-        let (name, line, turn): (Vec<u8>, i64, i64) = (group.get(0)?, group.get(1)?, group.get(2)?);
+        let (name, line, eligible): (Vec<u8>, i64, i64) = (group.get(0)?, group.get(1)?, group.get(2)?);
         let running: u64 = Unsigned::get(group, 3)?;
         let (front, may_start, may_doubt): (Option<i64>, bool, bool) = (group.get(4)?, group.get(5)?, group.get(6)?);
         // Jobs with limits and without a group.
         let rule = if name == b"\0\0" { GroupRule::default() } else { rule(&name).over(others) };
-        let doubt = if may_doubt { DOUBT } else { 0 };
+        let doubt = if may_doubt { ELIGIBLE_SUSPECT } else { 0 };
         let due = match rule.order {
             _ if rule.paused || rule.cap.is_some_and(|cap| running >= u64::from(cap)) => 0,
             Some(GroupOrder::Ordered) if front.is_some() => front.unwrap_or_default(),
@@ -339,10 +339,10 @@ fn out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
                 let first = tx.sql(GROUP_FIRST)?.query_row(params![queue.key, name, line, LINED, CHAINED], |row| row.get(0));
                 first.optional()?.unwrap_or(0) | doubt
             }
-            _ if may_start => TURN | doubt,
+            _ if may_start => ELIGIBLE | doubt,
             _ => doubt,
         };
-        if due != turn {
+        if due != eligible {
             found.push((Value::Blob(name), Value::Null));
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subjec
             tx.sql("UPDATE queue_lanes SET deadline = ?2 WHERE lane = ?1")?.execute(params![lane, tx.now])?;
         }
         (Look::LeaseTooLong, _, lane) => {
-            tx.sql("UPDATE queue_lanes SET deadline = ?2 + term WHERE lane = ?1")?.execute(params![lane, tx.now])?;
+            tx.sql("UPDATE queue_lanes SET deadline = ?2 + duration WHERE lane = ?1")?.execute(params![lane, tx.now])?;
         }
         (Look::RecordWithoutLane, worker, _) => {
             tx.sql("DELETE FROM queue_workers WHERE queue = ?1 AND process = CAST(?2 AS TEXT)")?.execute(params![queue.key, worker])?;
@@ -39,7 +39,7 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subjec
         (Look::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
         (Look::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
         (Look::HeldForNobody, Value::Blob(id), _) => keys::mend(tx, queue, id)?,
-        (Look::KeyMissing, Value::Blob(id), _) => keys::retake(tx, queue, id)?,
+        (Look::KeyMissing, Value::Blob(id), _) => keys::take_free_key(tx, queue, id)?,
         (Look::RunWithoutJob, id, _) => {
             if let Value::Blob(bytes) = id {
                 schedule::ended(tx, queue, bytes, "deleted")?;
@@ -68,7 +68,7 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subjec
         (Look::LimitHollow, chain, _) => {
             tx.sql("DELETE FROM queue_chains WHERE chain = ?1")?.execute([chain])?;
         }
-        (Look::OutOfTurn, Value::Blob(name), _) => groups::review(tx, queue, name)?,
+        (Look::GroupIndexWrong, Value::Blob(name), _) => groups::review(tx, queue, name)?,
         (Look::TagLeaked | Look::TagStrange, id, digest) => {
             tx.sql("DELETE FROM queue_tags WHERE queue = ?1 AND id = ?2 AND digest = ?3")?.execute(params![queue.key, id, digest])?;
         }

@@ -100,8 +100,8 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
         "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT ?3)";
     const KEYS: &str = "SELECT 1 FROM queue_keys WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";
     const RATES: &str = "SELECT 1 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 * 1000 AND closed <= ?2 LIMIT 1 OFFSET ?3";
-    const GROUPS: &str = "SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 0 AND front IS NULL
-        AND start <= (SELECT virtual FROM queue_turns WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
+    const GROUPS: &str = "SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible = 0 AND front IS NULL
+        AND start <= (SELECT virtual FROM queue_virtual_times WHERE queue = ?1) AND ?2 LIMIT 1 OFFSET ?3";
     const BACKFILLED: &str = "SELECT 1 FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 LIMIT 1 OFFSET ?3";
     const LANES: &str = "SELECT 1 FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 LIMIT 1 OFFSET ?3";
     const WAITERS: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT 1 OFFSET ?3";

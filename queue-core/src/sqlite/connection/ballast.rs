@@ -2,7 +2,7 @@
 //!
 //! A file beside the database holds 8 MiB that nobody needs. When the disk is full it is removed. That makes room for
 //! merging the write-ahead log into the database: at most 4 MB and one commit, of which 2 MiB are jobs. From then on acks
-//! and beats need next to nothing, as the log is started over and over; until the ballast can be made again, enqueues are refused.
+//! and heartbeats need next to nothing, as the log is started over and over; until the ballast can be made again, enqueues are refused.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ impl Ballast {
     }
 
     /// The ballast of a database that is only looked at: if it is missing, those who work will make it.
-    pub(crate) fn looked_at(database: &Path) -> Self {
+    pub(crate) fn read_only(database: &Path) -> Self {
         Ballast { makes: false, ..Ballast::of(database) }
     }
 
@@ -63,7 +63,7 @@ impl Ballast {
     }
 
     /// Whether there is room for enqueues: makes the ballast if it is missing.
-    pub(crate) fn aboard(&mut self) -> bool {
+    pub(crate) fn ensure_ballast(&mut self) -> bool {
         let Some(path) = &self.path else { return true };
         if is_whole(path) || !self.makes {
             return true;
@@ -87,7 +87,7 @@ impl Ballast {
     }
 
     /// Gives the room away. False when there was none to give.
-    pub(crate) fn drop_it(&mut self) -> bool {
+    pub(crate) fn delete_ballast(&mut self) -> bool {
         self.tried = Some(Instant::now());
         self.path.as_ref().is_some_and(|path| fs::remove_file(path).is_ok())
     }
@@ -150,10 +150,10 @@ mod tests {
             let _ = fs::remove_file(path_of(&database));
             symlink(&letter, path_of(&database)).unwrap();
             assert!(!is_whole(&path_of(&database)), "a link is no ballast");
-            assert!(Ballast::of(&database).aboard());
+            assert!(Ballast::of(&database).ensure_ballast());
             assert!(is_whole(&path_of(&database)));
             assert_eq!(fs::read(&letter).unwrap(), content);
-            assert!(Ballast::of(&database).drop_it() && letter.exists());
+            assert!(Ballast::of(&database).delete_ballast() && letter.exists());
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let (database, letter) = (folder.path().join("queue.db"), folder.path().join("letter.txt"));
         fs::write(&letter, "Dear reader").unwrap();
         symlink(&letter, part_of(&path_of(&database))).unwrap();
-        Ballast::of(&database).aboard();
+        Ballast::of(&database).ensure_ballast();
         assert_eq!(fs::read(&letter).unwrap(), b"Dear reader");
     }
 

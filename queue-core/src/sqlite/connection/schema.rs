@@ -16,7 +16,7 @@
 //! | `queue_keys` | a row per key that is held: by which job, for how long, and who waits for it |
 //! | `queue_grouped`, `queue_groups` | a row per job with a group; a row per group that has or had a line |
 //! | `queue_holders` | a row per job that runs and has a group |
-//! | `queue_rules`, `queue_turns` | rules of groups; a row per queue with groups: its virtual time |
+//! | `queue_rules`, `queue_virtual_times` | rules of groups; a row per queue with groups: its virtual time |
 //! | `queue_limits` | a row per limit: what is declared and set of it |
 //! | `queue_limited`, `queue_chains` | a row per job with limits; a row per kind of such jobs that are ready |
 //! | `queue_slots`, `queue_rates`, `queue_wakes` | keys of limits: who holds them, their rates, when they have room |
@@ -28,12 +28,12 @@
 //! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
 //! | `queue_deployed` | a row per release of workers: when it was first seen |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
-//! | `queue_failures` | a row per kind of failures: what is known of it |
+//! | `queue_failures` | a row per failure pattern: what is known of it |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
 //! | `queue_followed`, `queue_transitions` | queues that a watcher follows or has followed, and the last transitions of their jobs |
-//! | `queue_remarks` | what handlers have told of jobs: progress and log |
+//! | `queue_progress` | what handlers have told of jobs: progress and log |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
 //! | `queue_operations` | what people do to all jobs that match, step by step: the one that is under way, and the last that have ended |
@@ -48,7 +48,7 @@
 //! | `ready` | 0 | priority | place in the line |
 //! | `ready`, a suspect | 1 | 0 | place in the line |
 //! | `scheduled`, `retry` | 2, 3 | 0 | when it is due |
-//! | `active` | 4 | the lane's row in `queue_lanes` | the claim number: together the tag |
+//! | `active` | 4 | the lane's row in `queue_lanes` | the claim number: together the receipt |
 //! | `parked` | 5 | 0 | when it is buried because releases could not read it; else 2^52 |
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
@@ -79,7 +79,7 @@ use crate::{
 const TABLES: &str = include_str!("schema.sql");
 
 /// The schema that this library reads and writes. Those below it are of the time before the first release.
-const SCHEMA: u64 = 7;
+const SCHEMA: u64 = 8;
 
 /// A feature that jobs or queues may use. A file in which none ever did spares the statements of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

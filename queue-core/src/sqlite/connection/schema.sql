@@ -35,8 +35,8 @@ CREATE TABLE queue_jobs (
     note TEXT,
     result BLOB,
     ran INTEGER CHECK (ran >= 0),
-    releases INTEGER NOT NULL DEFAULT 0 CHECK (releases BETWEEN 0 AND 4294967295),
-    released INTEGER,
+    returns INTEGER NOT NULL DEFAULT 0 CHECK (returns BETWEEN 0 AND 4294967295),
+    returned INTEGER,
     PRIMARY KEY (queue, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_jobs_order ON queue_jobs (queue, state, rank, pos);
@@ -53,7 +53,7 @@ CREATE TABLE queue_lanes (
     process TEXT NOT NULL,
     seq INTEGER NOT NULL DEFAULT 0 CHECK (seq >= 0),
     deadline INTEGER NOT NULL,
-    term INTEGER NOT NULL DEFAULT 4503599627370496 CHECK (term >= 0),
+    duration INTEGER NOT NULL DEFAULT 4503599627370496 CHECK (duration >= 0),
     fenced INTEGER NOT NULL DEFAULT 0 CHECK (fenced IN (0, 1)),
     answer BLOB,
     UNIQUE (queue, name)
@@ -125,7 +125,7 @@ CREATE TABLE queue_keys (
     key BLOB NOT NULL,
     id BLOB NOT NULL,
     until INTEGER,
-    term INTEGER,
+    duration INTEGER,
     next BLOB,
     PRIMARY KEY (queue, key)
 ) STRICT, WITHOUT ROWID;
@@ -143,13 +143,13 @@ CREATE TABLE queue_groups (
     queue INTEGER NOT NULL,
     name BLOB NOT NULL,
     start INTEGER NOT NULL DEFAULT 0,
-    turn INTEGER NOT NULL DEFAULT 0 CHECK (turn BETWEEN 0 AND 3),
+    eligible INTEGER NOT NULL DEFAULT 0 CHECK (eligible BETWEEN 0 AND 3),
     front BLOB,
     UNIQUE (queue, name)
 ) STRICT;
-CREATE INDEX queue_groups_turns ON queue_groups (queue, start, name) WHERE turn & 1;
-CREATE INDEX queue_groups_rested ON queue_groups (queue, start) WHERE turn = 0 AND front IS NULL;
-CREATE INDEX queue_groups_doubts ON queue_groups (queue, start, name) WHERE turn & 2;
+CREATE INDEX queue_groups_eligible ON queue_groups (queue, start, name) WHERE eligible & 1;
+CREATE INDEX queue_groups_rested ON queue_groups (queue, start) WHERE eligible = 0 AND front IS NULL;
+CREATE INDEX queue_groups_doubts ON queue_groups (queue, start, name) WHERE eligible & 2;
 CREATE TABLE queue_holders (
     queue INTEGER NOT NULL,
     name BLOB NOT NULL,
@@ -162,7 +162,7 @@ CREATE TABLE queue_rules (
     rule TEXT NOT NULL,
     PRIMARY KEY (queue, name)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE queue_turns (
+CREATE TABLE queue_virtual_times (
     queue INTEGER PRIMARY KEY,
     virtual INTEGER NOT NULL DEFAULT 0,
     plain INTEGER NOT NULL DEFAULT 0
@@ -278,7 +278,7 @@ CREATE TABLE queue_failures (
     queue INTEGER NOT NULL,
     fingerprint TEXT NOT NULL,
     seen INTEGER NOT NULL,
-    kind BLOB NOT NULL,
+    record BLOB NOT NULL,
     PRIMARY KEY (queue, fingerprint)
 ) STRICT, WITHOUT ROWID;
 
@@ -338,7 +338,7 @@ CREATE TABLE queue_transitions (
     note BLOB,
     PRIMARY KEY (queue, number)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE queue_remarks (
+CREATE TABLE queue_progress (
     queue INTEGER NOT NULL,
     id BLOB NOT NULL,
     progress BLOB,

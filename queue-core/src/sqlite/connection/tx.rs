@@ -294,7 +294,7 @@ pub(crate) fn watches_of(queue: &str) -> String {
 }
 
 /// Under which name what the handler of a job tells is announced.
-pub(crate) fn remarks_of(queue: &str, id: &JobId) -> String {
+pub(crate) fn progress_hint_of(queue: &str, id: &JobId) -> String {
     format!("%{id} {queue}")
 }
 

@@ -140,7 +140,7 @@ struct Group {
     location: String,
     bell: Bell,
     ballast: Ballast,
-    /// Whether the ballast was aboard when it was last looked for.
+    /// Whether the ballast was ensure_ballast when it was last looked for.
     roomy: bool,
     durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
@@ -314,7 +314,7 @@ impl Group {
 
     /// Whether there is room for enqueues.
     fn check_room(&mut self) -> bool {
-        let roomy = self.ballast.aboard();
+        let roomy = self.ballast.ensure_ballast();
         if roomy != self.roomy {
             self.roomy = roomy;
             // Without the ballast the write-ahead log must stay small: it is merged and started over all the time.
@@ -328,7 +328,7 @@ impl Group {
 
     /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be started over.
     fn make_room(&mut self) {
-        if self.ballast.drop_it() {
+        if self.ballast.delete_ballast() {
             tracing::warn!(broker = self.location, "the disk is full: new jobs are refused, running jobs can still finish");
         }
         self.check_room();

@@ -1,11 +1,11 @@
-//! The door `admit`: a job that waits becomes active, under the tag of the lane that claims it.
+//! The door `admit`: a job that waits becomes active, under the receipt of the lane that claims it.
 //!
 //! Everything that is claimed passes it: jobs of the line, suspects, parked jobs. It looks before it takes: [`Admission::look`]
 //! says whether a job may be next, and one that is refused has not moved. Only then [`Admission::admit`] writes.
 //!
-//! | inputs | tag (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
+//! | inputs | receipt (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
 //! |---|---|
-//! | changes | state, rank and pos of what is taken (its tag); the entry of a parked job in `queue_parked` |
+//! | changes | state, rank and pos of what is taken (its receipt); the entry of a parked job in `queue_parked` |
 //! | leaves | attempts, crashes, snoozes, failures, envelope |
 //! | ends | a row whose id is none: another program's, which nobody could finish, and which would stand in the way |
 
@@ -14,7 +14,7 @@ use rusqlite::{OptionalExtension, params, types::Value};
 use super::{
     aging, end, groups,
     ready::{self, End, Waiting},
-    row::{ACTIVE, PARKED, Tag},
+    row::{ACTIVE, PARKED, Receipt},
     settle,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 /// Names of sets of releases that could not read jobs of one task: the first ones that one turn looks at, and as many behind those of the turn before.
 const PARKED_NAMES: usize = 100;
 
-/// Jobs that are parked under one name and that a turn looks at in addition to those that it has room for: suspects, and jobs of groups, which wait for their turn.
+/// Jobs that are parked under one name and that a turn looks at in addition to those that it has room for: suspects, and jobs of groups, which wait until they are served.
 const PARKED_BESIDE: usize = 100;
 
 /// The same of those behind the first ones.
@@ -37,7 +37,7 @@ const PARKED_FURTHER: usize = 500;
 
 /// What one turn claims, and the room that it still has.
 pub(crate) struct Admission {
-    tag: Tag,
+    receipt: Receipt,
     /// Jobs that may still be looked at.
     left: usize,
     /// Bytes of the envelopes that were admitted.
@@ -53,8 +53,8 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// For a lane that has room for `claim` jobs.
-    pub(crate) fn new(tag: Tag, claim: usize) -> Self {
-        Admission { tag, left: claim, bytes: 0, empty: true, full: false, examined: 0, deliveries: Vec::new() }
+    pub(crate) fn new(receipt: Receipt, claim: usize) -> Self {
+        Admission { receipt, left: claim, bytes: 0, empty: true, full: false, examined: 0, deliveries: Vec::new() }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -205,7 +205,7 @@ impl Admission {
             }
             ready::unpark_from(tx, queue, task, &id)?;
         }
-        // A job of a group waits for the turn of its group.
+        // A job of a group waits until its group is served.
         for id in grouped.iter().rev() {
             ready::push(tx, queue, id, End::Head)?;
         }
@@ -225,7 +225,7 @@ impl Admission {
 
     /// Makes a job active that was looked at.
     fn admit(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<(), Failed> {
-        /// Makes a job active: its tag is its place.
+        /// Makes a job active: its receipt is its place.
         const ADMIT: &str = "UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2";
         let Waiting { id: stored, envelope, attempts, crashes, snoozes } = waiting;
         let id = match &stored {
@@ -238,8 +238,8 @@ impl Admission {
             return end::repair(tx, queue, &stored);
         };
         aging::rest(tx, queue, &stored)?;
-        tx.sql(ADMIT)?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
-        let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
+        tx.sql(ADMIT)?.execute(params![queue.key, stored, ACTIVE, self.receipt.lane, self.receipt.claim])?;
+        let mut delivery = Delivery::new(id, self.receipt.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes) = (attempts, crashes);
         if crashes > 0 {
             delivery.suspected_for = settle::suspected_for(tx, queue, &stored)?;

@@ -31,7 +31,7 @@ pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>
 pub(super) fn set_out(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), place: i64) -> rusqlite::Result<()> {
     const SET_OUT: &str = "INSERT OR REPLACE INTO queue_rising (queue, id, at, place, level)
                            SELECT queue, id, ?3, ?4, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    let Some(every) = AgingRecord::every_in(&stored(tx, queue)?) else { return Ok(()) };
+    let Some(every) = AgingRecord::effective_interval(&stored(tx, queue)?) else { return Ok(()) };
     tx.sql(SET_OUT)?.execute(params![queue.key, id, after(tx.now, every), place]).map(drop)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
     const LATER: &str = "UPDATE queue_rising SET at = ?3, place = ?4, level = ?5 WHERE queue = ?1 AND id = ?2";
     const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2";
     const OWN: &str = "SELECT priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    let Some(every) = AgingRecord::every_in(&stored(tx, queue)?) else { return Ok(()) };
+    let Some(every) = AgingRecord::effective_interval(&stored(tx, queue)?) else { return Ok(()) };
     let mut left = DUE_ITEMS;
     for _ in 0..3 {
         let read = |row: &rusqlite::Row<'_>| {
@@ -93,7 +93,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             }
             let own: Value = tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, level - 1])?;
-            let place = ready::line_up(tx, queue, &id, End::Tail)?;
+            let place = ready::push_to_line(tx, queue, &id, End::Tail)?;
             groups::tidy_chains(tx, queue, &id)?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, own])?;
             if level == 1 {

@@ -5,8 +5,8 @@
 //! | [`retry`] | `retry`, after a delay | nothing | then |
 //! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
-//! | [`release`] | head of the line | `released`, if its holder did it | now |
-//! | [`count_release`] | none, before `release` | releases, the time of the last | none |
+//! | [`return_to_head`] | head of the line | `returned`, if its holder did it | now |
+//! | [`count_return`] | none, before `return_to_head` | releases, the time of the last | none |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
 //! | [`aside`] | `parked` | the same, of a job that was claimed and has not started | none |
 //! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
@@ -68,7 +68,7 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
     let until = tx.due_after(delay);
     let closed = match job.id {
         ValueRef::Blob(id) if until > tx.now => {
-            limits::close(tx, queue, id, until, name)? || name.is_none() && pauses::close_group(tx, queue, id, until)?
+            limits::close(tx, queue, id, until, name)? || name.is_none() && pauses::pause_rate_limited_group(tx, queue, id, until)?
         }
         _ => false,
     };
@@ -84,7 +84,7 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
 
 /// The job begins anew, as if it had been enqueued with this delay.
 pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = iif(snoozes & ?3, 0, ?3), releases = 0, released = NULL, failures = NULL \
+    const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = iif(snoozes & ?3, 0, ?3), returns = 0, returned = NULL, failures = NULL \
         WHERE queue = ?1 AND id = ?2";
     tx.sql(ANEW)?.execute(params![queue.key, job.id(), ODD.cast_signed()])?;
     tx.count(queue.key, "repeated", 1);
@@ -98,15 +98,15 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
 }
 
 /// Counts that a run was stopped because its worker stops.
-pub(crate) fn count_release(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) -> Result<(), Failed> {
-    const RELEASE: &str = "UPDATE queue_jobs SET releases = min(releases + 1, 4294967295), released = ?3 WHERE queue = ?1 AND id = ?2";
-    tx.sql(RELEASE)?.execute(params![queue.key, job.id(), tx.now])?;
+pub(crate) fn count_return(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) -> Result<(), Failed> {
+    const RETURN: &str = "UPDATE queue_jobs SET returns = min(returns + 1, 4294967295), returned = ?3 WHERE queue = ?1 AND id = ?2";
+    tx.sql(RETURN)?.execute(params![queue.key, job.id(), tx.now])?;
     Ok(())
 }
 
 /// A job that was not run, or whose run was nobody's fault.
-pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
-    tx.count(queue.key, "released", i64::from(by_holder));
+pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
+    tx.count(queue.key, "returned", i64::from(by_holder));
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.hint(queue.name, tx.now);
@@ -171,7 +171,7 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     /// A job that has ended begins anew, without an expiry, in the same round. Its place is for
     /// `ready_push.sql`.
     const REQUEUE: &str = "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = snoozes & ?4, releases = 0, \
-            released = NULL, ended = NULL, note = NULL, envelope = ?3 \
+            returned = NULL, ended = NULL, note = NULL, envelope = ?3 \
         WHERE queue = ?1 AND id = ?2";
     const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";
     let ended: Option<(i64, Vec<u8>)> =

@@ -17,21 +17,21 @@ use crate::sqlite::connection::{
 /// Chains that one claim shuts, at most.
 const SHUT: usize = 1000;
 
-/// A turn of a group.
+/// A share of a group: one start.
 #[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
+pub(super) struct Share<'a> {
     pub(super) name: &'a [u8],
     pub(super) start: i64,
     pub(super) cost: i64,
 }
 
-impl Turn<'_> {
-    /// Of jobs of equal priority those with limits come first in half of the turns of a group. Multiples of the golden ratio spread evenly, also those of every second or
-    /// third turn: a group that rests between its turns passes some over.
+impl Share<'_> {
+    /// Of jobs of equal priority those with limits come first in half of the starts of a group. Multiples of the golden ratio spread evenly, also those of every second or
+    /// third start: a group that rests between its starts passes some over.
     fn is_of_limited(&self) -> bool {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let turn = (self.start / self.cost.max(1)).cast_unsigned();
-        turn.wrapping_mul(GOLDEN) < 1 << 63
+        let share = (self.start / self.cost.max(1)).cast_unsigned();
+        share.wrapping_mul(GOLDEN) < 1 << 63
     }
 }
 
@@ -81,21 +81,21 @@ impl Chains {
     }
 
     /// The next job of a group, and of its holder alone if it has one: what cannot start is shut. `free`: the priority of a job without limits that is ready in
-    /// this group; of equal ones both have their turn.
+    /// this group; of equal ones both have their share.
     pub(super) fn next(
         &mut self,
         tx: &mut Tx<'_>,
         queue: &Queue<'_>,
         ledger: &mut Ledger,
-        turn: Turn<'_>,
+        share: Share<'_>,
         holder: Option<&[u8]>,
         free: Option<i64>,
     ) -> Result<Option<Value>, Failed> {
         const NEXT: &str = "SELECT id, pos FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos > ?4 ORDER BY pos LIMIT 1";
         loop {
-            self.refill(tx, queue, turn.name)?;
+            self.refill(tx, queue, share.name)?;
             let Some(mut chain) = self.known.pop_front() else { return Ok(None) };
-            let loses = free.is_some_and(|free| free < chain.priority || free == chain.priority && !turn.is_of_limited());
+            let loses = free.is_some_and(|free| free < chain.priority || free == chain.priority && !share.is_of_limited());
             if loses || self.shut > SHUT {
                 self.known.push_front(chain);
                 return Ok(None);
@@ -108,13 +108,13 @@ impl Chains {
             }
             let Some(limited) = limits::of(tx, queue, &id)? else { continue };
             if let Some((key, until)) = ledger.blocker(tx, queue, &limited)? {
-                ledger::shut(tx, queue, chain.chain, &key, until, turn.start)?;
+                ledger::shut(tx, queue, chain.chain, &key, until, share.start)?;
                 self.picked.remove(&chain.chain);
                 self.shut += 1;
                 continue;
             }
             ledger.take(tx, queue, &limited, false)?;
-            self.picked.insert(chain.chain, turn.start);
+            self.picked.insert(chain.chain, share.start);
             chain.behind = pos;
             // Behind the others of its priority.
             let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());
@@ -145,18 +145,18 @@ impl Lists {
         Ok(Lists(lists))
     }
 
-    /// The next: of a higher priority first; of equal ones both kinds have their turn.
+    /// The next: of a higher priority first; of equal ones both kinds have their share.
     pub(super) fn next(
         &mut self,
         tx: &mut Tx<'_>,
         queue: &Queue<'_>,
         chains: &mut Chains,
         ledger: &mut Ledger,
-        turn: Turn<'_>,
+        share: Share<'_>,
     ) -> Result<Option<Plain>, Failed> {
         let first = self.0.iter().position(|count| *count > 0);
         let free = first.and_then(|first| i64::try_from(first).ok());
-        if let Some(id) = chains.next(tx, queue, ledger, turn, None, free)? {
+        if let Some(id) = chains.next(tx, queue, ledger, share, None, free)? {
             return Ok(Some(Plain::Limited(id)));
         }
         Ok(first.map(|first| {

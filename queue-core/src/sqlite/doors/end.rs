@@ -7,8 +7,8 @@
 //! | [`bury`], [`bury_unreadable`] | `dead` | `dead` |
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
-//! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
-//! | all of these, in `let_go` | | the schedule that has made the job notes its end, and who watches it hears of it |
+//! | [`replace_record`] | the record of a job that nobody wanted, when its id comes again | nothing |
+//! | all of these, in `note_end_and_notify` | | the schedule that has made the job notes its end, and who watches it hears of it |
 //! | [`repair`] | gone: a row whose id is none | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
@@ -24,7 +24,7 @@ use rusqlite::{
 
 use super::{
     Leaving, back, groups, keys, ready,
-    row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Tag},
+    row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Receipt},
     settle, watched,
 };
 use crate::{
@@ -42,12 +42,12 @@ use crate::{
     },
 };
 
-/// Acks a job that leaves nothing, with a made id and watched by nobody: the common case, through both doors in one statement. False: its tag
+/// Acks a job that leaves nothing, with a made id and watched by nobody: the common case, through both doors in one statement. False: its receipt
 /// does not stand.
-pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> Result<bool, Failed> {
-    let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, tag.lane, tag.claim])?;
+pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
+    let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim])?;
     if gone == 0 {
-        settle::stale(tx, tag, id)?;
+        settle::stale(tx, receipt, id)?;
         return Ok(false);
     }
     tx.count(queue.key, "done", 1);
@@ -60,7 +60,7 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
 }
 
 /// What waits for the end of a job hears of it: its schedule, and who watches it.
-fn let_go(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
+fn note_end_and_notify(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
     match job.id {
         ValueRef::Blob(id) => {
             schedule::ended(tx, queue, id, how)?;
@@ -87,7 +87,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     if let Some(digest) = job.digest {
         remember(tx, queue, &job, digest)?;
     }
-    let_go(tx, queue, &job, "done")?;
+    note_end_and_notify(tx, queue, &job, "done")?;
     let id = job.arrives();
     tx.count(queue.key, "done", 1);
     let Some(&Kept { keep, result, limits }) = kept else { return gone(tx, queue, &id) };
@@ -107,7 +107,7 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     /// Makes a dead letter of a job. Gives its bytes.
     const BURY: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
-    let_go(tx, queue, &job, "dead")?;
+    note_end_and_notify(tx, queue, &job, "dead")?;
     let id = job.arrives();
     keys::give_back(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(BURY)?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
@@ -149,7 +149,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
 
 /// Somebody did not want the job any more.
 pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
-    let_go(tx, queue, &job, "cancelled")?;
+    note_end_and_notify(tx, queue, &job, "cancelled")?;
     unwanted(tx, queue, job, CANCELLED, note)?;
     tx.count(queue.key, "cancelled", 1);
     Ok(())
@@ -157,7 +157,7 @@ pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, no
 
 /// The job came too late to be of use.
 pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
-    let_go(tx, queue, &job, "expired")?;
+    note_end_and_notify(tx, queue, &job, "expired")?;
     unwanted(tx, queue, job, EXPIRED, None)?;
     tx.count(queue.key, "expired", 1);
     Ok(())
@@ -180,7 +180,7 @@ fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, no
 
 /// A person removes a job that waited.
 pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
-    let_go(tx, queue, &job, "deleted")?;
+    note_end_and_notify(tx, queue, &job, "deleted")?;
     let id = job.arrives();
     gone(tx, queue, &id)?;
     Ok(forget_one(tx, queue, &id)?)
@@ -200,7 +200,7 @@ pub(crate) struct Before {
 }
 
 /// The record of a cancelled or expired job gives way to a new one of its id.
-pub(crate) fn give_way(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Before { state, bytes }: Before) -> Result<(), Failed> {
+pub(crate) fn replace_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Before { state, bytes }: Before) -> Result<(), Failed> {
     remove(tx, queue, id, state, bytes)
 }
 

@@ -4,12 +4,12 @@
 //! | table | a row |
 //! |---|---|
 //! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
-//! | `queue_groups` | a group that has or had a line: its virtual start, whether it has its turn ([`TURN`], [`DOUBT`]), and who holds its line if it is ordered |
+//! | `queue_groups` | a group that has or had a line: its virtual start, whether it is eligible ([`ELIGIBLE`], [`ELIGIBLE_SUSPECT`]), and who holds its line if it is ordered |
 //! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
 //! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
-//! | `queue_turns` | the virtual time of a queue, and the virtual start of its plain jobs |
+//! | `queue_virtual_times` | the virtual time of a queue, and the virtual start of its plain jobs |
 //!
-//! After each transition a group has its turn if it has a job that may start: [`review`] sees to it. A group with a suspect that may start is in doubt, too. The two are
+//! After each transition a group is eligible if it has a job that may start: [`review`] sees to it. A group with a suspect that may start is in doubt, too. The two are
 //! apart because a claim takes one suspect at most: a search for other jobs never meets suspects.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
@@ -32,11 +32,11 @@ use crate::{
     },
 };
 
-/// A bit of `turn`: the group has a job that may start, suspects left out.
-const TURN: i64 = 1;
+/// A bit of `eligible`: the group has a job that may start, suspects left out.
+const ELIGIBLE: i64 = 1;
 
 /// Another one: it has a suspect that may start, limits apart.
-const DOUBT: i64 = 2;
+const ELIGIBLE_SUSPECT: i64 = 2;
 
 /// Numbers in a line run both ways from here.
 const MIDDLE: i64 = 1 << 52;
@@ -44,7 +44,7 @@ const MIDDLE: i64 = 1 << 52;
 /// A row of `queue_groups`.
 pub(super) struct Row {
     pub(super) line: i64,
-    pub(super) turn: i64,
+    pub(super) eligible: i64,
     pub(super) front: Option<Vec<u8>>,
 }
 
@@ -63,17 +63,17 @@ pub(crate) fn name_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Re
 }
 
 pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<Row>> {
-    const ROW: &str = "SELECT line, turn, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
+    const ROW: &str = "SELECT line, eligible, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
     let read = |row: &rusqlite::Row<'_>| {
-        let (line, turn): (i64, i64) = (row.get(0)?, row.get(1)?);
-        Ok(Row { line, turn, front: row.get::<_, Option<Vec<u8>>>(2)? })
+        let (line, eligible): (i64, i64) = (row.get(0)?, row.get(1)?);
+        Ok(Row { line, eligible, front: row.get::<_, Option<Vec<u8>>>(2)? })
     };
     tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
 }
 
-/// The groups whose turn comes first.
+/// The groups that are served next.
 pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
-    const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn & 1 ORDER BY start, name LIMIT ?2";
+    const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND eligible & 1 ORDER BY start, name LIMIT ?2";
     if !tx.grouped() {
         return Ok(Vec::new());
     }
@@ -199,7 +199,7 @@ pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite:
     }
 }
 
-/// What the group of a job is allowed, and whether it has its turn. `None`: the job has no group.
+/// What the group of a job is allowed, and whether it is eligible. `None`: the job has no group.
 pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
     const HOLDERS: &str = "SELECT id FROM queue_holders WHERE queue = ?1 AND name = ?2 LIMIT ?3";
     let Some(stored) = of(tx, queue, id)? else { return Ok(None) };
@@ -217,13 +217,13 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     }
     let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
     line.held_by = front.and_then(|front| JobId::from_bytes(front).ok());
-    Ok(Some((line, row.is_some_and(|row| row.turn & TURN != 0))))
+    Ok(Some((line, row.is_some_and(|row| row.eligible & ELIGIBLE != 0))))
 }
 
-/// How many groups have their turn.
-pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
-    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?2";
-    tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
+/// How many groups are eligible.
+pub(crate) fn eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
+    const ELIGIBLE_GROUPS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?2";
+    tx.sql(ELIGIBLE_GROUPS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
 }
 
 /// Notes the group of a new job.
@@ -265,8 +265,8 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
         true => CHAINED,
         false => tx.sql(READY_LINE)?.query_row(params![queue.key, id, found.line, number, holds], |row| row.get(0))?,
     };
-    let needs = if state == LINED_SUSPECT { DOUBT } else { TURN };
-    if holds || found.turn & needs == 0 {
+    let needs = if state == LINED_SUSPECT { ELIGIBLE_SUSPECT } else { ELIGIBLE };
+    if holds || found.eligible & needs == 0 {
         review(tx, queue, &name)?;
     }
     Ok(true)
@@ -292,19 +292,19 @@ fn chain(
     Ok(true)
 }
 
-/// Whether a job stands in a line, and its limits let it be looked at: as one that may have its turn, or as a suspect.
+/// Whether a job stands in a line, and its limits let it be looked at: as one that may be eligible, or as a suspect.
 fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()?;
     Ok(match state {
-        Some(LINED) => TURN,
-        Some(LINED_SUSPECT) => DOUBT,
-        _ if tx.limited() && limits::is_open(tx, queue, id)? => TURN,
+        Some(LINED) => ELIGIBLE,
+        Some(LINED_SUSPECT) => ELIGIBLE_SUSPECT,
+        _ if tx.limited() && limits::is_open(tx, queue, id)? => ELIGIBLE,
         _ => 0,
     })
 }
 
-/// How a group may be served: [`TURN`], [`DOUBT`], both or neither.
+/// How a group may be served: [`ELIGIBLE`], [`ELIGIBLE_SUSPECT`], both or neither.
 fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<i64> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?4)
                        + 2 * EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
@@ -318,28 +318,28 @@ fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite
     let lined: i64 = tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0))?;
     if tx.limited() && is_in_order(rule) {
         let first = first_in_line(tx, queue, name, row.line, 1)?.pop();
-        return Ok(lined & DOUBT | first.map_or(Ok(0), |first| is_lined(tx, queue, &first))?);
+        return Ok(lined & ELIGIBLE_SUSPECT | first.map_or(Ok(0), |first| is_lined(tx, queue, &first))?);
     }
-    Ok(if limits::has_open(tx, queue, name)? { lined | TURN } else { lined })
+    Ok(if limits::has_open(tx, queue, name)? { lined | ELIGIBLE } else { lined })
 }
 
-/// Decides anew whether a group has its turn.
+/// Decides anew whether a group is eligible.
 pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<()> {
-    const TURNS: &str = "UPDATE queue_groups SET turn = ?2, start = max(start, ?3) WHERE line = ?1";
+    const ELIGIBLE_GROUPS: &str = "UPDATE queue_groups SET eligible = ?2, start = max(start, ?3) WHERE line = ?1";
     let Some(row) = row(tx, queue, name)? else { return Ok(()) };
     let may = may_start(tx, queue, name, &row)?;
-    if may == row.turn {
+    if may == row.eligible {
         return Ok(());
     }
-    let comes = may & !row.turn != 0;
-    // A group that had its turn keeps its start.
-    let earliest = if comes && row.turn & may & TURN == 0 {
+    let comes = may & !row.eligible != 0;
+    // A group that was eligible keeps its start.
+    let earliest = if comes && row.eligible & may & ELIGIBLE == 0 {
         let weight = rule(tx, queue, name)?.weight.map_or(1, u64::from);
         virtual_time::next(tx, queue, weight)?
     } else {
         0
     };
-    tx.sql(TURNS)?.execute(params![row.line, may, earliest])?;
+    tx.sql(ELIGIBLE_GROUPS)?.execute(params![row.line, may, earliest])?;
     if comes {
         tx.hint(queue.name, tx.now);
     }
@@ -428,19 +428,19 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
     }
 }
 
-/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and no turn stay, and are passed over: it looks at ten times as many groups, and the
+/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and are not eligible stay, and are passed over: it looks at ten times as many groups, and the
 /// next sweep goes on behind them. Gives how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
-    /// Groups without a turn whose start the virtual time has passed, behind one: the line, the
-    /// start, and whether the group has a job in its line.
+    /// groups that are not eligible whose start the virtual time has passed, behind one: the line,
+    /// the start, and whether the group has a job in its line.
     const RESTED: &str = "SELECT line, start, EXISTS (SELECT 1 FROM queue_chains WHERE queue_chains.queue = ?1 \
             AND queue_chains.name = old.name) \
             OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = old.line) \
             OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = old.line) \
-        FROM queue_groups AS old WHERE queue = ?1 AND turn = 0 AND front IS NULL AND start <= ?5 AND (start, line) > (?6, ?7) \
+        FROM queue_groups AS old WHERE queue = ?1 AND eligible = 0 AND front IS NULL AND start <= ?5 AND (start, line) > (?6, ?7) \
         ORDER BY start, line LIMIT ?4";
-    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)
-        OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
+    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)
+        OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
     const PLACE: &str = ".rested";
     // Where nothing waits no group is ahead of any other.

@@ -72,15 +72,15 @@ pub(crate) fn key_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Res
 fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<Held>> {
     /// Who holds a key, who waits for it, and whether the holder can hold one: it is there, has not
     /// ended, and is not held itself.
-    const KEYS_HELD: &str = "SELECT id, until, term, (SELECT jobs.id FROM queue_jobs AS jobs WHERE jobs.queue = ?1 \
+    const KEYS_HELD: &str = "SELECT id, until, duration, (SELECT jobs.id FROM queue_jobs AS jobs WHERE jobs.queue = ?1 \
             AND jobs.id = queue_keys.next AND state = ?7), \
         EXISTS (SELECT 1 FROM queue_jobs AS jobs JOIN queue_keyed AS keyed ON keyed.queue = ?1 AND keyed.id = jobs.id \
         WHERE jobs.queue = ?1 AND jobs.id = queue_keys.id AND keyed.key = ?2 AND state NOT IN (?3, ?4, ?5, ?6, ?7)) \
         FROM queue_keys WHERE queue = ?1 AND key = ?2";
     let read = |row: &rusqlite::Row<'_>| {
-        let (id, until, term, next): (Vec<u8>, Option<i64>, Option<i64>, Option<Vec<u8>>) =
+        let (id, until, duration, next): (Vec<u8>, Option<i64>, Option<i64>, Option<Vec<u8>>) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let latest = tx.now.saturating_add(term.unwrap_or(0));
+        let latest = tx.now.saturating_add(duration.unwrap_or(0));
         let until = until.map(|until| until.min(latest));
         Ok((Held { id, until, next }, row.get::<_, bool>(4)?))
     };
@@ -110,13 +110,13 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Re
 }
 
 /// Gives a free key to a job; who waits for it goes on waiting.
-fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), term: Option<i64>) -> rusqlite::Result<()> {
+fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), duration: Option<i64>) -> rusqlite::Result<()> {
     /// Gives a key to a job. Who waits for the key goes on waiting.
     /// ?1 queue, ?2 key, ?3 id, ?4 until when, ?5 for how long: nothing unless it is for a time.
-    const GIVE: &str = "INSERT INTO queue_keys (queue, key, id, until, term) VALUES (?1, ?2, ?3, ?4, ?5) \
-        ON CONFLICT DO UPDATE SET id = excluded.id, until = excluded.until, term = excluded.term";
-    let until = term.map(|term| tx.now.saturating_add(term));
-    tx.sql(GIVE)?.execute(params![queue.key, key, id, until, term]).map(drop)
+    const GIVE: &str = "INSERT INTO queue_keys (queue, key, id, until, duration) VALUES (?1, ?2, ?3, ?4, ?5) \
+        ON CONFLICT DO UPDATE SET id = excluded.id, until = excluded.until, duration = excluded.duration";
+    let until = duration.map(|duration| tx.now.saturating_add(duration));
+    tx.sql(GIVE)?.execute(params![queue.key, key, id, until, duration]).map(drop)
 }
 
 /// Notes the key of a new job.
@@ -131,11 +131,11 @@ fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> ru
 /// A job that was just stored takes its key, which is free.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
     note(tx, queue, job, unique)?;
-    let term = match unique.hold {
+    let duration = match unique.hold {
         Hold::Within(time) => Some(after(tx.now, time).saturating_sub(tx.now)),
         Hold::UntilEnded | Hold::UntilStarted => None,
     };
-    give(tx, queue, unique.key.as_bytes(), job.id.as_bytes(), term)
+    give(tx, queue, unique.key.as_bytes(), job.id.as_bytes(), duration)
 }
 
 /// What a new job is answered whose key another job holds. `at`: when it is due; `before`: the record of its id, if that gives way.
@@ -163,7 +163,7 @@ pub(crate) fn conflict(
     let state: i64 = tx.sql(STATE)?.query_row(params![queue.key, changed], |row| row.get(0))?;
     if state == ACTIVE || matches!(state, RETRY | PARKED) && !replaces {
         if let Some(before) = before {
-            end::give_way(tx, queue, job.id.as_bytes(), before)?;
+            end::replace_record(tx, queue, job.id.as_bytes(), before)?;
         }
         ready::store_held(tx, queue, job, at)?;
         note(tx, queue, job, unique)?;
@@ -313,7 +313,7 @@ pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &Uniq
 }
 
 /// A job that is held waits no longer.
-pub(super) fn unhold(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn remove_held(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     const UNHOLD: &str = "UPDATE queue_keys SET next = NULL WHERE queue = ?1 AND key = ?2 AND next = ?3";
     let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
     tx.sql(UNHOLD)?.execute(params![queue.key, keyed.key, id]).map(drop)
@@ -340,15 +340,15 @@ pub(crate) fn mend(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), 
 }
 
 /// A job that waits takes its key, which nobody holds.
-pub(crate) fn retake(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+pub(crate) fn take_free_key(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     younger(tx, queue, id).map(drop)
 }
 
 /// Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     /// Of the keys that are held for a time, those that end last: no clock could have set a time
-    /// beyond their term.
-    const CLAMP: &str = "UPDATE queue_keys SET until = ?2 + term WHERE queue = ?1 AND until > ?2 + term AND key IN \
+    /// beyond their duration.
+    const CLAMP: &str = "UPDATE queue_keys SET until = ?2 + duration WHERE queue = ?1 AND until > ?2 + duration AND key IN \
         (SELECT key FROM queue_keys WHERE queue = ?1 AND until IS NOT NULL ORDER BY until DESC LIMIT ?3)";
     /// Removes keys that were held for a time which is over.
     const PRUNE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key IN \

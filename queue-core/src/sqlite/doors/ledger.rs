@@ -195,7 +195,7 @@ impl Ledger {
         Ok(names)
     }
 
-    /// Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one whose turn it is.
+    /// Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one that is next.
     /// But a key is kept for a job that costs more.
     fn first_by_priority(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64, name: &[u8]) -> rusqlite::Result<i64> {
         const BEST: &str =

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The group of jobs that have limits and no group: it is no turn of its own, what it has is served among the plain jobs.
+/// The group of jobs that have limits and no group: it is no share of its own, what it has is served among the plain jobs.
 pub(crate) const NO_GROUP: &[u8] = b"\0\0";
 
 /// The priority of who holds the line of an ordered group.
@@ -91,7 +91,7 @@ pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::
     const RULE: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
     let name = &key.as_bytes()[..LimitKey::NAME];
     let stored: Option<Vec<u8>> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    Ok(stored.map(|stored| LimitRecord::rule_in(&stored)).unwrap_or_default())
+    Ok(stored.map(|stored| LimitRecord::effective_rule(&stored)).unwrap_or_default())
 }
 
 /// How many jobs hold a slot of a key.
@@ -269,7 +269,7 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
 /// Whether a chain waits that may be looked at, or a key may have room.
 pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_wakes WHERE queue = ?1 AND at <= ?2)
-        OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND turn & 1 AND EXISTS (
+        OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND eligible & 1 AND EXISTS (
             SELECT 1 FROM queue_chains AS chains WHERE chains.queue = ?1 AND chains.name = groups.name AND shut IS NULL))";
     tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }

@@ -18,7 +18,7 @@
 //! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and into it again.
 //!
 //! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job, [`transitions`] who follows a queue.
-//! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there. [`limits`] does
+//! [`groups`] knows which groups may be served, and [`rotation`] which group is next: slots of groups are taken and given back there. [`limits`] does
 //! the same for limits. [`tags`] is the index of the tags that jobs have.
 //!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
@@ -40,12 +40,12 @@ pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod pauses;
 pub(crate) mod ready;
+pub(crate) mod rotation;
 pub(crate) mod row;
 mod rules;
 pub(crate) mod settle;
 pub(crate) mod tags;
 pub(crate) mod transitions;
-pub(crate) mod turns;
 mod virtual_time;
 pub(crate) mod watched;
 

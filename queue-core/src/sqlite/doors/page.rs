@@ -75,11 +75,11 @@ pub(crate) fn page<T>(
 fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     /// Jobs with limits, chain by chain, as `people/record.rs` reads them.
     const READY_PAGE_CHAINS: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
-            released, failures \
+            returned, failures \
         FROM queue_jobs WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
     /// Jobs in the lines of groups, group by group, as `people/record.rs` reads them.
     const GROUPS_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
-            job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+            job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
         FROM queue_groups AS groups CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?4 AND job.rank = groups.line \
         WHERE groups.queue = ?1 ORDER BY groups.name, job.pos LIMIT ?2 OFFSET ?3";
     let (first, behind, mut skip) = if from & BEHIND == 0 { (0, None, from) } else { place_of(from) };
@@ -131,7 +131,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
 
 /// The last jobs of one state and rank, from the last one back, as `people/record.rs` reads them.
 const READY_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
-        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+        job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4 ORDER BY pos DESC, id DESC LIMIT ?2) AS page \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos DESC, job.id DESC";
 
@@ -139,12 +139,12 @@ const READY_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.prior
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     /// The last jobs with limits, from the last one back, as `people/record.rs` reads them.
     const READY_PAGE_CHAINS_LAST: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, \
-            releases, released, failures \
+            returns, returned, failures \
         FROM queue_jobs WHERE queue = ?1 AND state = ?3 ORDER BY rank DESC, pos DESC LIMIT ?2";
     /// The last jobs in the lines of groups, from the last one back, as `people/record.rs` reads
     /// them.
     const GROUPS_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, \
-            job.pos, job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+            job.pos, job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
         FROM queue_groups AS groups CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = groups.line \
         WHERE groups.queue = ?1 ORDER BY groups.name DESC, job.pos DESC LIMIT ?2";
     let mut found = Vec::new();
@@ -170,7 +170,7 @@ fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: 
     /// Active jobs in order, as `people/record.rs` reads them. There are no more of them than slots
     /// in all workers.
     const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
-            released, failures FROM queue_jobs \
+            returned, failures FROM queue_jobs \
         WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
     let from = if from == LAST {
@@ -194,7 +194,7 @@ fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: 
 /// Jobs of one state and rank in order, as `people/record.rs` reads them. The index alone is read
 /// for those that are left out.
 const READY_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
-        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+        job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = ?5 AND pos >= ?6 \
         ORDER BY pos, id LIMIT ?2 OFFSET ?3) AS page \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos, job.id";

@@ -38,7 +38,7 @@ pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::
 
 /// The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
 /// groups as there may be.
-pub(crate) fn close_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
+pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };
     let stored = groups::stored_text(tx, queue, &group.stored())?;
@@ -54,7 +54,7 @@ pub(crate) fn close_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], unt
         None | Some((_, None, _)) if rule.paused => return Ok(true),
         Some((_, Some(end), _)) if end >= until => return Ok(true),
         Some((since, Some(end), said)) if end > tx.now => (since, said.to_owned()),
-        _ => (tx.now, Pausing::had_enough().said()),
+        _ => (tx.now, Pausing::after_rate_limit().said()),
     };
     rule.paused = true;
     groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &said)))?;

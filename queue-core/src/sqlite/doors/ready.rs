@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, ToSql, params, types::Value};
 
 use super::{
-    Leaving, aging, groups, keys, limits,
+    Leaving, aging, groups, keys, limits, rotation,
     row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
-    tags, turns,
+    tags,
 };
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
@@ -112,12 +112,12 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
 
 /// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
-    let place = line_up(tx, queue, id, end)?;
+    let place = push_to_line(tx, queue, id, end)?;
     aging::set_out(tx, queue, id, place)
 }
 
 /// The same with a job that may have been there before. Gives its place.
-pub(super) fn line_up(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<i64> {
+pub(super) fn push_to_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<i64> {
     /// Puts a job into the line: as a suspect (1) if it has crashes, else (0) by its priority.
     const PUSH: &str = "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3 \
         WHERE queue = ?1 AND id = ?2";
@@ -194,7 +194,7 @@ pub(super) fn pop(
 pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
     match state {
         PARKED => unpark(tx, queue, id)?,
-        HELD => keys::unhold(tx, queue, id)?,
+        HELD => keys::remove_held(tx, queue, id)?,
         _ => aging::rest(tx, queue, id)?,
     }
     Ok(Leaving::only(id))
@@ -224,7 +224,7 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Fail
                EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)";
     let (ready, suspects): (bool, bool) =
         tx.sql(READY_WAITS)?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok((ready || turns::waits(tx, queue)?, suspects || turns::suspects_wait(tx, queue)?))
+    Ok((ready || rotation::waits(tx, queue)?, suspects || rotation::suspects_wait(tx, queue)?))
 }
 
 /// When the next job joins the line that is not due yet.

@@ -1,4 +1,4 @@
-//! The row of a job: its states as numbers, its id, its failures, its tag.
+//! The row of a job: its states as numbers, its id, its failures, its receipt.
 
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,7 @@ pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Res
 
 /// A delivery's proof, as columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tag {
+pub(crate) struct Receipt {
     pub(crate) lane: i64,
     pub(crate) claim: i64,
 }

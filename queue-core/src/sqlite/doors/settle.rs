@@ -1,6 +1,6 @@
 //! The door `settle`: a job leaves `active`, whatever way. What an active job holds is given back here.
 //!
-//! Nothing is believed but the tag: a holder passes with it, or is stale and changes nothing. Others pass without one, and say
+//! Nothing is believed but the receipt: a holder passes with it, or is stale and changes nothing. Others pass without one, and say
 //! why: reclaim (the lane was fenced), a person's cancel, repair.
 //!
 //! | function | who leaves | changes |
@@ -21,7 +21,7 @@ use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 use super::{
     Leaving, groups,
-    row::{self, ACTIVE, Tag},
+    row::{self, ACTIVE, Receipt},
 };
 use crate::{
     broker::CrashRule,
@@ -32,21 +32,27 @@ use crate::{
     },
 };
 
-/// A job that its holder ends; `None` when the tag does not stand. `ran`: the process has lived through a run of it, so that
+/// A job that its holder ends; `None` when the receipt does not stand. `ran`: the process has lived through a run of it, so that
 /// its crashes are forgiven, and what is noted of releases that could not read the job is forgotten.
-pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
+pub(crate) fn holder<'a>(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    receipt: Receipt,
+    id: &'a [u8],
+    ran: bool,
+) -> Result<Option<Leaving<'a>>, Failed> {
     /// Forgives the crashes of a job that its process has survived, and the releases that could not
     /// read it: its own has.
     const FORGIVE: &str = "UPDATE queue_jobs SET crashes = 0, first_crash = NULL, note = NULL \
         WHERE queue = ?1 AND id = ?2 AND (crashes > 0 OR note IS NOT NULL)";
     let held = tx
         .sql(sql!("settle_holder.sql"))?
-        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| {
+        .query_row(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<Text>>(2)?))
         })
         .optional()?;
     let Some((digest, failures, note)) = held else {
-        stale(tx, tag, id)?;
+        stale(tx, receipt, id)?;
         return Ok(None);
     };
     groups::give_slot_back(tx, queue, id)?;
@@ -58,9 +64,9 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
 }
 
 /// An ending came too late. If that was since the job was cancelled, the lane need not hear of it any more.
-pub(super) fn stale(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     const HEARD: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
-    tx.sql(HEARD)?.execute(params![tag.lane, id, tag.claim]).map(drop)
+    tx.sql(HEARD)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
 /// Notes that the run of a job failed.
@@ -165,18 +171,18 @@ pub(crate) fn charge<'a>(
     Ok((Leaving::only(held.id.as_slice()), crashes, crashes >= i64::from(most)))
 }
 
-/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.
-pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
+/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next heartbeat.
+pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, id)?;
-    tell(tx, tag, id)?;
+    tell(tx, receipt, id)?;
     Ok(Leaving::only(id))
 }
 
-/// Lets a lane hear with its next beat that a job of it is cancelled. The tag may stand until the job's ending.
-pub(crate) fn tell(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
+/// Lets a lane hear with its next heartbeat that a job of it is cancelled. The receipt may stand until the job's ending.
+pub(crate) fn tell(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     /// Lets a lane hear that a job was cancelled under it.
     const TELL: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
-    tx.sql(TELL)?.execute(params![tag.lane, id, tag.claim]).map(drop)
+    tx.sql(TELL)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
 /// Takes an active job that no lane ever held, for its repair.

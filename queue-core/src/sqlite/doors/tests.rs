@@ -108,21 +108,21 @@ fn what_goes_past_the_doors_is_found() {
     }
 }
 
-/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of groups have their turn, and a number of suspects stand in
+/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of groups are eligible, and a number of suspects stand in
 /// the line of one that has not.
 fn steps_among(groups: u32, suspects: u32) -> i32 {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     connection.execute_batch(&fs::read_to_string(folder().join("connection/schema.sql")).unwrap()).unwrap();
     for line in 0..groups {
-        connection.execute("INSERT INTO queue_groups (line, queue, name, turn) VALUES (?1, 1, CAST(?1 AS BLOB), 1)", [line]).unwrap();
+        connection.execute("INSERT INTO queue_groups (line, queue, name, eligible) VALUES (?1, 1, CAST(?1 AS BLOB), 1)", [line]).unwrap();
     }
-    connection.execute("INSERT INTO queue_groups (line, queue, name, turn) VALUES (-1, 1, x'ff', 0)", []).unwrap();
+    connection.execute("INSERT INTO queue_groups (line, queue, name, eligible) VALUES (-1, 1, x'ff', 0)", []).unwrap();
     for suspect in 0..suspects {
         let place =
             "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope) VALUES (1, CAST(?1 AS BLOB), ?2, -1, ?1, 2, x'')";
         connection.execute(place, rusqlite::params![suspect, super::row::LINED_SUSPECT]).unwrap();
     }
-    let mut statement = connection.prepare(super::turns::GROUPS_SUSPECT).unwrap();
+    let mut statement = connection.prepare(super::rotation::GROUPS_SUSPECT).unwrap();
     assert!(!statement.exists(rusqlite::params![1, super::row::LINED_SUSPECT, i64::MIN, [0_u8; 0], i64::MIN, 201]).unwrap());
     statement.get_status(rusqlite::StatementStatus::VmStep)
 }

@@ -1,4 +1,4 @@
-//! The virtual time of a queue, by which its groups have their turns: the group with the least start is served, and each of its jobs moves its start on by
+//! The virtual time of a queue, by which its groups are served: the group with the least start is served, and each of its jobs moves its start on by
 //! [`cost`]. A group that comes back starts no earlier than the time that has come. As start-time fair queueing does: Goyal, Vin, Cheng, SIGCOMM 1996.
 
 use rusqlite::{OptionalExtension, params};
@@ -15,7 +15,7 @@ pub(super) fn cost(weight: u64) -> i64 {
 
 /// The virtual time, and the start of plain jobs.
 pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64)> {
-    const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
+    const TIMES: &str = "SELECT virtual, plain FROM queue_virtual_times WHERE queue = ?1";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
@@ -28,7 +28,7 @@ pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Res
 
 /// Nothing waits, and no start is remembered: time begins anew, so that it never ends.
 pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
-    const RESTART: &str = "UPDATE queue_turns SET virtual = 0, plain = max(plain - virtual, 0) WHERE queue = ?1 AND virtual > 0
+    const RESTART: &str = "UPDATE queue_virtual_times SET virtual = 0, plain = max(plain - virtual, 0) WHERE queue = ?1 AND virtual > 0
         AND NOT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1)";
     tx.sql(RESTART)?.execute([queue.key]).map(drop)
 }
@@ -47,19 +47,19 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// A job of a group has its turn at this start.
+    /// A job of a group is served at this start.
     pub(super) fn group(&mut self, start: i64) {
         self.virtual_time = self.virtual_time.max(Some(start));
     }
 
-    /// The same of a plain job; the next one has its turn at `next`.
+    /// The same of a plain job; the next one is served at `next`.
     pub(super) fn plain(&mut self, start: i64, next: i64) {
         self.group(start);
         self.plain = self.plain.max(Some(next));
     }
 
     pub(super) fn write(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
-        const SERVED: &str = "INSERT INTO queue_turns (queue, virtual, plain) VALUES (?1, ?2, ifnull(?3, 0))
+        const SERVED: &str = "INSERT INTO queue_virtual_times (queue, virtual, plain) VALUES (?1, ?2, ifnull(?3, 0))
                               ON CONFLICT (queue) DO UPDATE SET virtual = max(virtual, ?2), plain = ifnull(?3, plain)";
         let Some(virtual_time) = self.virtual_time else { return Ok(()) };
         Ok(tx.sql(SERVED)?.execute(params![queue.key, virtual_time, self.plain]).map(drop)?)

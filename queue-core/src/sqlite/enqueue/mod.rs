@@ -94,7 +94,7 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
         return Ok(Enqueued::GroupFull);
     }
     if let Some(before) = before {
-        end::give_way(tx, queue, job.id.as_bytes(), before)?;
+        end::replace_record(tx, queue, job.id.as_bytes(), before)?;
     }
     if !ready::store(tx, queue, job, at)? {
         // A made id comes twice only by a caller that sends its own job again.

@@ -1,4 +1,4 @@
-//! R6: a beat renews a lane's lease, and brings what was cancelled under it.
+//! R6: a heartbeat renews a lane's lease, and brings what was cancelled under it.
 
 use rusqlite::{OptionalExtension, params};
 

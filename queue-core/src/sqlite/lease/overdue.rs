@@ -19,8 +19,8 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -
     /// Lanes whose lease is over, the longest first.
     const EXPIRED: &str = "SELECT name, lane, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 \
             ORDER BY deadline, name LIMIT ?3 OFFSET ?4";
-    /// Lanes whose lease ends later than its term allows: the clock was put back.
-    const AHEAD: &str = "SELECT name, lane, deadline, term FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term \
+    /// Lanes whose lease ends later than its duration allows: the clock was put back.
+    const AHEAD: &str = "SELECT name, lane, deadline, duration FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + duration \
             ORDER BY deadline DESC, name LIMIT ?3 OFFSET ?4";
     const FENCED: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND fenced";
     let Some(queue) = tx.queue(queue)? else { return Ok(OverdueLanes::default()) };
@@ -28,7 +28,9 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -
     let expired: Vec<OverdueLane> = tx.sql(EXPIRED)?.query_map(page, lane)?.collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(AHEAD)?;
     let ahead: Vec<Ahead> = lanes
-        .query_map(page, |row| Ok(Ahead { lane: lane(row)?, term: Duration::from_millis(row.get::<_, i64>(3)?.max(0).unsigned_abs()) }))?
+        .query_map(page, |row| {
+            Ok(Ahead { lane: lane(row)?, duration: Duration::from_millis(row.get::<_, i64>(3)?.max(0).unsigned_abs()) })
+        })?
         .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
     let has_more = expired.len().max(ahead.len()) == limit;

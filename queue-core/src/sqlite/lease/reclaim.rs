@@ -38,10 +38,10 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
                 continue;
             }
             if *leaves {
-                back::count_release(tx, &queue, &job)?;
+                back::count_return(tx, &queue, &job)?;
             }
-            back::release(tx, &mut queue, job, false)?;
-            reclaimed.released += 1;
+            back::return_to_head(tx, &mut queue, job, false)?;
+            reclaimed.returned += 1;
         }
         left -= process.free.len().min(left);
         for (held, until) in process.charged.iter().take(left) {
@@ -110,7 +110,7 @@ impl Process {
             AND queue_jobs.state = ?3 AND queue_jobs.rank = queue_lanes.lane \
             WHERE queue_lanes.queue = ?1 AND queue_lanes.name BETWEEN ?2 || '.' AND ?2 || '/' AND queue_lanes.process = ?2 \
                 AND queue_jobs.crashes > 0 \
-            AND NOT ifnull(fenced AND deadline - term BETWEEN 0 AND ?4 AND deadline - term - queue_jobs.pos > queue_jobs.ran, 0))";
+            AND NOT ifnull(fenced AND deadline - duration BETWEEN 0 AND ?4 AND deadline - duration - queue_jobs.pos > queue_jobs.ran, 0))";
         // The name of a lane begins with its process and a point: so the index finds it.
         const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1
             AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced AND deadline > ?3)";

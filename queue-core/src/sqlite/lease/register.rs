@@ -15,7 +15,7 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     /// The record of a worker, with its first lane: since then the worker is registered.
     const WORKER: &str = "INSERT OR IGNORE INTO queue_workers (queue, process, record) VALUES (?1, ?2, ?3)";
     /// A new lane, which has taken no turn yet.
-    const REGISTER: &str = "INSERT INTO queue_lanes (queue, name, process, deadline, term) VALUES (?1, ?2, ?3, ?4, ?5)";
+    const REGISTER: &str = "INSERT INTO queue_lanes (queue, name, process, deadline, duration) VALUES (?1, ?2, ?3, ?4, ?5)";
     const NEXT: &str =
         "UPDATE queue_queues SET registrations = min(registrations + 1, 9007199254740992) WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
@@ -27,10 +27,10 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
             if *lost {
                 tx.note_time(queue.key, LOST_AT)?;
             }
-            let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
+            let (deadline, duration) = (after(tx.now, *lease), after(0, *lease));
             tx.sql(WORKER)?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
             history::deployed(tx, &queue, &info.release())?;
-            tx.sql(REGISTER)?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
+            tx.sql(REGISTER)?.execute(params![queue.key, name.as_str(), name.process(), deadline, duration])?;
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),
     }

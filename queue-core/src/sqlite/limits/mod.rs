@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::JobId,
-    broker::{KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LimitKey, LimitKeys, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
+    broker::{CHAINS_COUNTED, LIMIT_RULES, LIMIT_STEP, LimitKey, LimitKeys, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
     error,
     sqlite::{
         connection::{
@@ -50,7 +50,7 @@ fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<
             (SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT ?4) AS chains
         CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain GROUP BY chains.shut";
     let mut waiting = tx.sql(WAITING)?;
-    let mut rows = waiting.query(params![queue.key, first, last, Unsigned(KINDS_COUNTED), CHAINED])?;
+    let mut rows = waiting.query(params![queue.key, first, last, Unsigned(CHAINS_COUNTED), CHAINED])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.extend(LimitKey::from_bytes(&row.get::<_, Vec<u8>>(0)?).zip(Some(Unsigned::get(row, 1)?)));

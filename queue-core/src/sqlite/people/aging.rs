@@ -26,7 +26,7 @@ pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<Agi
     let wanted = request.clone();
     let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
     // None rises any more. In bounded steps.
-    let mut rest = answer == AgingSet::Set && AgingRecord::every_in(&request.stored).is_none();
+    let mut rest = answer == AgingSet::Set && AgingRecord::effective_interval(&request.stored).is_none();
     while rest {
         let queue = request.queue.clone();
         rest = writer.call(Commit::Soon, move |tx| forget(tx, &queue)).await?;
@@ -59,7 +59,7 @@ fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
     const FORGET: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id IN (SELECT id FROM queue_rising WHERE queue = ?1 LIMIT ?2)";
     let Some(queue) = tx.queue(queue)? else { return Ok(false) };
     // Somebody may have set it again.
-    if AgingRecord::every_in(&aging::stored(tx, &queue)?).is_some() {
+    if AgingRecord::effective_interval(&aging::stored(tx, &queue)?).is_some() {
         return Ok(false);
     }
     Ok(tx.sql(FORGET)?.execute(params![queue.key, Unsigned(STEP)])? == STEP)

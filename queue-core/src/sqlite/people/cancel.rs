@@ -8,7 +8,7 @@ use crate::{
         connection::tx::{Failed, Queue, Tx, watches_of},
         doors::{
             end, ready,
-            row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
+            row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Receipt},
             settle,
         },
     },
@@ -17,12 +17,12 @@ use crate::{
 pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<Changed, Failed> {
     let (job, changed) = match place(tx, queue, id)? {
         None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => return Ok(Changed::No),
-        Some((ACTIVE, lane, claim)) => (settle::cancel(tx, queue, Tag { lane, claim }, id)?, Changed::WhileActive),
+        Some((ACTIVE, lane, claim)) => (settle::cancel(tx, queue, Receipt { lane, claim }, id)?, Changed::WhileActive),
         Some((state, ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
     end::cancelled(tx, queue, job, reason)?;
     if changed == Changed::WhileActive {
-        // The workers beat at once, and hear of it.
+        // The workers send a heartbeat at once, and hear of it.
         tx.hint(&watches_of(queue.name), tx.now);
     }
     Ok(changed)

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released.
+/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, returned.
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, i64>(1)?)?;
@@ -26,7 +26,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     record.priority = u8::try_from(row.get::<_, i64>(3)?).ok().and_then(Priority::from_number).unwrap_or_default();
     (record.attempts, record.crashes) = (row.get(4)?, row.get(5)?);
     (record.snoozes, record.rate_limited, _) = snoozes_of(Unsigned::get(row, 6)?);
-    (record.releases, record.released_ms) = (row.get(11)?, row.get(12)?);
+    (record.returns, record.returned_ms) = (row.get(11)?, row.get(12)?);
     let pos: i64 = row.get(7)?;
     let ended = row.get::<_, Option<i64>>(8)?;
     let note = row.get::<_, Option<Text>>(9)?.map(|Text(note)| note);
@@ -45,7 +45,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
         JobState::Active => {
             let lane: Option<Text> = tx.sql(LANE)?.query_row([row.get::<_, i64>(10)?], |row| row.get(0)).optional()?;
-            record.tag = lane.map(|Text(lane)| format!("{lane}:{pos}"));
+            record.receipt = lane.map(|Text(lane)| format!("{lane}:{pos}"));
         }
         JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
         // What is noted of releases that could not read it.

@@ -27,7 +27,7 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
     if let Some((name, value)) = &request.tag {
         return tagged(tx, &queue, request, name, value, limit);
     }
-    if request.meets_movers && !request.states.iter().all(|state| state.is_final()) {
+    if request.includes_moved && !request.states.iter().all(|state| state.is_final()) {
         return all(tx, &queue, request, limit);
     }
     let mut last: Option<Place> = request.after.as_deref().map(place_of_bytes).transpose()?;
@@ -64,7 +64,7 @@ fn numbers(state: JobState) -> Vec<i64> {
 /// Jobs of one state behind a place, as `record.rs` reads them. The index is searched for the
 /// place, and read from there on.
 const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
-        job.note, job.rank, job.releases, job.released, job.failures \
+        job.note, job.rank, job.returns, job.returned, job.failures \
     FROM ( \
         SELECT id, rank, pos FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND (rank, pos, id) > (?3, ?4, ?5) \
             ORDER BY rank, pos, id LIMIT ?6 \
@@ -105,7 +105,7 @@ fn some(
 /// Jobs of a queue behind an id, as `record.rs` reads them: an id never changes, in none of the
 /// states of its job.
 const SCAN_ALL: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
-        job.ended, job.note, job.rank, job.releases, job.released, job.failures \
+        job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM queue_jobs AS job WHERE job.queue = ?1 AND job.id > ?2 ORDER BY job.id LIMIT ?3";
 
 /// Jobs of all states behind an id, those in other states left out. A place is the id of the last one.
@@ -133,13 +133,13 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     }
     let goes_on = looked == limit || size >= MAX_BYTES;
     let next = last.filter(|_| goes_on).map(|id| place_to_bytes(&id)).transpose()?;
-    let seen = if request.goes_through_all() { looked } else { jobs.len() };
+    let seen = if request.scans_whole_queue() { looked } else { jobs.len() };
     Ok(Scanned { jobs, looked: seen as u64, read: looked as u64, next, ..Scanned::default() })
 }
 
 /// Jobs that have a tag behind an id, as `record.rs` reads them, and the id of each entry.
 const TAGGED: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
-        job.note, job.rank, job.releases, job.released, job.failures, \
+        job.note, job.rank, job.returns, job.returned, job.failures, \
         tag.id \
     FROM (SELECT id FROM queue_tags WHERE queue = ?1 AND digest = ?2 AND id > ?3 ORDER BY id LIMIT ?4) AS tag \
     LEFT JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = tag.id ORDER BY tag.id";
@@ -172,7 +172,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         }
     }
     let next = next.filter(|_| looked == limit || size >= MAX_BYTES);
-    Ok(Scanned { of, ..Scanned::new(jobs, next).looked_at(looked as u64) })
+    Ok(Scanned { of, ..Scanned::new(jobs, next).with_examined(looked as u64) })
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<St
 
 pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     /// One job: the columns that `record.rs` reads, then failures and result.
-    const SHOW: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, released, \
+    const SHOW: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, returned, \
             failures, result FROM queue_jobs \
         WHERE queue = ?1 AND id = ?2";
     let mut job = tx.sql(SHOW)?;

@@ -20,12 +20,12 @@ use crate::{
 
 pub(crate) fn standing(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![None; ids.len()]) };
-    let turns = groups::in_turn(tx, &queue)?;
+    let eligible_groups = groups::eligible(tx, &queue)?;
     let most = (PLACES_LOOKED_AT / ids.len().max(1) as u64).max(100);
-    ids.iter().map(|id| one(tx, &queue, id, turns, most)).collect()
+    ids.iter().map(|id| one(tx, &queue, id, eligible_groups, most)).collect()
 }
 
-fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Result<Option<Standing>, Failed> {
+fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Option<Standing>, Failed> {
     let Some(job) = shown(tx, queue, id)? else { return Ok(None) };
     let mut standing = Standing::new(job, tx.now, queue.paused);
     match standing.job.state {
@@ -34,7 +34,7 @@ fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Res
             standing.holder = holder.map(|holder| holder.id);
         }
         JobState::Active => standing.lease_left_ms = lease_left(tx, queue, id)?,
-        JobState::Ready => standing.line = Some(line(tx, queue, id, turns, most)?),
+        JobState::Ready => standing.line = Some(line(tx, queue, id, eligible_groups, most)?),
         _ => {}
     }
     Ok(Some(standing))
@@ -49,17 +49,17 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
 }
 
 /// Where a ready job stands: its state says whether among plain jobs, suspects, in the line of a group, or in a chain.
-fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Result<Line, Failed> {
+fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Line, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const PLAIN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let place: (i64, i64, i64) = tx.sql(PLACE)?.query_row(params![queue.key, id.as_bytes()], read)?;
-    let mut line = Line { groups: turns, limits: limits::held_back_by(tx, queue, id.as_bytes())?, ..Line::default() };
+    let mut line = Line { groups: eligible_groups, limits: limits::held_back_by(tx, queue, id.as_bytes())?, ..Line::default() };
     line.ahead = ahead(tx, queue, id, place, most)?;
-    if let Some((group, in_turn)) = groups::allowed(tx, queue, id.as_bytes())? {
+    if let Some((group, eligible)) = groups::allowed(tx, queue, id.as_bytes())? {
         let plain: bool = tx.sql(PLAIN)?.query_row(params![queue.key, READY], |row| row.get(0))?;
         let plain = plain || limits::ahead(tx, queue, limits::NO_GROUP, i64::MAX)? > 0;
-        line.groups = turns.saturating_sub(u64::from(in_turn)) + u64::from(plain);
+        line.groups = eligible_groups.saturating_sub(u64::from(eligible)) + u64::from(plain);
         line.group = Some(group);
     }
     Ok(line)

@@ -46,7 +46,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
         tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((Unsigned::get(row, 0)?, Unsigned::get(row, 1)?)))?;
     stats.paused = queue.paused;
     stats.outboxes = history::outboxes(tx, queue.key)?;
-    stats.aging = AgingRecord::every_in(&aging::stored(tx, &queue)?);
+    stats.aging = AgingRecord::effective_interval(&aging::stored(tx, &queue)?);
     for rank in 0..=Priority::Low.number() {
         if let Some(since) = head_since(tx, &queue, (READY, rank.into()), (i64::MIN, i64::MAX))? {
             stats.note_ready_since(since, tx.now);

@@ -13,15 +13,15 @@ use crate::{
 };
 
 pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>, Failed> {
-    const LANES: &str = "SELECT process, deadline, term FROM queue_lanes WHERE queue = ?1 AND NOT fenced";
+    const LANES: &str = "SELECT process, deadline, duration FROM queue_lanes WHERE queue = ?1 AND NOT fenced";
     let Some(queue) = tx.queue(queue)? else { return Ok(Vec::new()) };
     const LOADS: &str = "SELECT process, load FROM queue_loads WHERE queue = ?1";
     const ASKED: &str = "SELECT process, asked FROM queue_loads WHERE queue = ?1 AND asked NOT NULL";
     let (records, loads, asked) = (worker_records(tx, &queue)?, by_process(tx, &queue, LOADS)?, by_process(tx, &queue, ASKED)?);
     let mut lanes = tx.sql(LANES)?;
     let lanes = lanes.query_map([queue.key], |row| {
-        let (Text(process), deadline_ms, term_ms): (Text, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(LaneLease { process, deadline_ms, term_ms })
+        let (Text(process), deadline_ms, lease_ms): (Text, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(LaneLease { process, deadline_ms, lease_ms })
     })?;
     let lanes = lanes.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(WorkerRecord::of_lanes(queue.name, tx.now, lanes, |id| {

@@ -15,7 +15,7 @@ use crate::{
         },
         doors::{
             end, ready,
-            row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
+            row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Receipt},
             settle,
         },
     },
@@ -175,7 +175,7 @@ fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed
         None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => Ok(()),
         Some((ACTIVE, lane, claim)) => {
             tx.sql(STOP)?.execute(params![queue.key, id])?;
-            Ok(settle::tell(tx, Tag { lane, claim }, id)?)
+            Ok(settle::tell(tx, Receipt { lane, claim }, id)?)
         }
         Some((state, ..)) => {
             let job = ready::leave(tx, queue, id, state)?;

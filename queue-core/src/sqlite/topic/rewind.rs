@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::{subscription_address, topic_address},
-    broker::{Begin, Mark, Rewind, RewindStep, Rewound, TRIM_STEP},
+    broker::{Begin, Rewind, RewindStep, RewindTarget, Rewound, TRIM_STEP},
     sqlite::{
         connection::{
             text::Text,
@@ -40,10 +40,10 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     // Whatever was read before an earlier rewind is let go of as well: it may not have been read again since.
     let upto = upto.unwrap_or(0).max(cursor).max(before);
     match &request.step {
-        RewindStep::Look(mark) => {
-            let (from, _, is_short) = find(tx, topic, mark)?;
+        RewindStep::Look(target) => {
+            let (from, _, is_short) = find(tx, topic, target)?;
             let token = under_way.or(ended).unwrap_or_default();
-            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token })
+            Ok(Rewound::Target { from: from.to_string(), upto: upto.to_string(), is_short, token })
         }
         // It comes late: the runner has sent it twice, and this rewind has ended, or another one has begun.
         RewindStep::Begin { token, after, .. }
@@ -51,10 +51,10 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         {
             Ok(Rewound::Other)
         }
-        RewindStep::Begin { mark, token, after } => {
-            let (from, begin, is_short) = find(tx, topic, mark)?;
+        RewindStep::Begin { target, token, after } => {
+            let (from, begin, is_short) = find(tx, topic, target)?;
             tx.sql(BEGIN)?.execute(params![topic, name, from, begin.stored(), token, upto])?;
-            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short, token: after.clone() })
+            Ok(Rewound::Target { from: from.to_string(), upto: upto.to_string(), is_short, token: after.clone() })
         }
         RewindStep::Count(after, upto) => {
             let (entries, more) = entries(tx, topic, number(after)?, number(upto)?)?;
@@ -94,8 +94,9 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     }
 }
 
-/// The cursor before a mark, where the subscription has begun then, and whether entries of it are gone.
-fn find(tx: &Tx<'_>, topic: i64, mark: &Mark) -> Result<(i64, Begin, bool), Failed> {
+/// The cursor before a target, where the subscription has begun then, and whether entries of it are
+/// gone.
+fn find(tx: &Tx<'_>, topic: i64, target: &RewindTarget) -> Result<(i64, Begin, bool), Failed> {
     const LOG: &str = "SELECT added, (SELECT min(seq) FROM queue_log WHERE topic = ?1), (SELECT at FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT 1) \
          FROM queue_topics WHERE topic = ?1";
     const BEFORE: &str = "SELECT max(seq) FROM queue_log WHERE topic = ?1 AND at < ?2";
@@ -106,15 +107,15 @@ fn find(tx: &Tx<'_>, topic: i64, mark: &Mark) -> Result<(i64, Begin, bool), Fail
         .optional()?
         .unwrap_or_default();
     let gone = first.map_or(added, |first| first - 1);
-    Ok(match mark {
-        Mark::At(Begin::Start) => (gone, Begin::Start, false),
-        Mark::At(Begin::Now) => (added, Begin::Now, false),
-        Mark::At(begin @ Begin::AtMs(at)) => {
+    Ok(match target {
+        RewindTarget::At(Begin::Start) => (gone, Begin::Start, false),
+        RewindTarget::At(Begin::Now) => (added, Begin::Now, false),
+        RewindTarget::At(begin @ Begin::AtMs(at)) => {
             let before = tx.sql(BEFORE)?.query_row(params![topic, at], |row| row.get::<_, Option<i64>>(0))?;
             let is_short = gone > 0 && first_at.is_none_or(|first| *at < first);
             (before.unwrap_or(gone), *begin, is_short)
         }
-        Mark::Event(position) => {
+        RewindTarget::Event(position) => {
             let seq = number(position)?;
             let at = tx.sql(AT)?.query_row([topic, seq], |row| row.get::<_, i64>(0)).optional()?;
             let begin = at.map_or(if seq > added { Begin::Now } else { Begin::Start }, Begin::AtMs);

@@ -9,9 +9,9 @@ use crate::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
             admit::Admission,
-            back, keys, limits, pauses, ready,
-            row::{READY, SUSPECT, Tag},
-            settle, transitions, turns,
+            back, keys, limits, pauses, ready, rotation,
+            row::{READY, Receipt, SUSPECT},
+            settle, transitions,
         },
     },
 };
@@ -34,12 +34,12 @@ pub(super) struct Claimed {
 
 /// A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks, is followed by another one: what it has passed over is out of the way
 /// of that. The rounds of a claim cost at most [`CLAIM_STEPS`] in all.
-pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -> Result<Claimed, Failed> {
+pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: &Turn) -> Result<Claimed, Failed> {
     let paused = pauses::tasks(tx, queue)?;
     let (mut claimed, mut spent) = (Claimed::default(), 0);
     let wanted = turn.claim.min(MAX_ITEMS);
     loop {
-        let mut admission = Admission::new(tag, wanted - claimed.deliveries.len());
+        let mut admission = Admission::new(receipt, wanted - claimed.deliveries.len());
         let may_suspect = turn.suspect && claimed.deliveries.iter().all(|delivery| delivery.crashes == 0);
         if admission.has_room() && spent == 0 {
             for task in turn.resume.iter().filter(|task| !paused.contains_key(*task)) {
@@ -50,7 +50,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
         let suspects = if queue.doubted.get() == Some(true) { LIMIT_STEP } else { 0 };
         let (is_full, examined) = (admission.is_full(), admission.examined() + suspects);
         let before = claimed.aside.len();
-        aside(tx, queue, tag, &paused, admission.into_deliveries(), &mut claimed)?;
+        aside(tx, queue, receipt, &paused, admission.into_deliveries(), &mut claimed)?;
         let parked = claimed.aside.len() - before;
         let has_found = !claimed.deliveries.is_empty();
         if claimed.deliveries.len() >= wanted || has_found && (is_full || parked == 0) {
@@ -83,12 +83,12 @@ fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspe
     if admission.has_room() && may_suspect && !admission.has_suspect() {
         admission.take(tx, queue, SUSPECT, 1)?;
         if !admission.has_suspect() && admission.has_room() {
-            turns::take_suspect(tx, queue, admission)?;
+            rotation::take_suspect(tx, queue, admission)?;
         }
     }
     if admission.has_room() && tx.limited() {
-        turns::take_limited(tx, queue, admission)?;
-    } else if !admission.has_room() || !turns::take(tx, queue, admission)? {
+        rotation::take_limited(tx, queue, admission)?;
+    } else if !admission.has_room() || !rotation::take(tx, queue, admission)? {
         admission.take(tx, queue, READY, MAX_ITEMS)?;
     }
     Ok(())
@@ -98,7 +98,7 @@ fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspe
 fn aside(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
-    tag: Tag,
+    receipt: Receipt,
     paused: &BTreeMap<Arc<str>, String>,
     deliveries: Vec<Delivery>,
     claimed: &mut Claimed,
@@ -113,7 +113,7 @@ fn aside(
             claimed.deliveries.push(delivery);
             continue;
         };
-        if let Some(job) = settle::holder(tx, queue, tag, delivery.id.as_bytes(), false)? {
+        if let Some(job) = settle::holder(tx, queue, receipt, delivery.id.as_bytes(), false)? {
             limits::refund(tx, queue, delivery.id.as_bytes())?;
             back::aside(tx, queue, job, &task)?;
             transitions::never_started(tx, queue, delivery.id.as_bytes())?;

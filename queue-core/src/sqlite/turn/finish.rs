@@ -8,7 +8,7 @@ use crate::{
             back,
             end::{self, Kept},
             limits,
-            row::Tag,
+            row::Receipt,
             settle, watched,
         },
         schedule,
@@ -16,17 +16,23 @@ use crate::{
 };
 
 /// Applies one finish. False: it is stale, and changed nothing.
-pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &Finish, limits: KeepLimits) -> Result<bool, Failed> {
+pub(super) fn finish(
+    tx: &mut Tx<'_>,
+    queue: &mut Queue<'_>,
+    receipt: Receipt,
+    finish: &Finish,
+    limits: KeepLimits,
+) -> Result<bool, Failed> {
     let id = finish.id.as_bytes();
     // Who waits for a job that is not kept reads its result for a while.
     let waits = matches!(finish.ending, Ending::Ack { .. }) && watched::is_watched(tx, queue, id)?;
     let used = finish.used();
     if let (Ending::Ack { keep: None, .. }, false, false, None) = (&finish.ending, finish.id.is_given(), waits, used) {
-        return end::acked(tx, queue, tag, id);
+        return end::acked(tx, queue, receipt, id);
     }
     let ran =
-        !matches!(finish.ending, Ending::Release | Ending::Stopped { .. } | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
-    let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
+        !matches!(finish.ending, Ending::Return | Ending::Stopped { .. } | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
+    let Some(job) = settle::holder(tx, queue, receipt, id, ran)? else { return Ok(false) };
     if !finish.ending.has_started() {
         limits::refund(tx, queue, id)?;
     } else if let Some(used) = used {
@@ -60,11 +66,11 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
         Ending::Expire => end::expired(tx, queue, job)?,
         Ending::Stopped { by_shutdown } => {
             if *by_shutdown {
-                back::count_release(tx, queue, &job)?;
+                back::count_return(tx, queue, &job)?;
             }
-            back::release(tx, queue, job, true)?;
+            back::return_to_head(tx, queue, job, true)?;
         }
-        Ending::Release | Ending::Void => back::release(tx, queue, job, true)?,
+        Ending::Return | Ending::Void => back::return_to_head(tx, queue, job, true)?,
         Ending::Park { task } => back::park(tx, queue, job, task)?,
         Ending::Unreadable { task, release, error, within } => {
             settle::unread(tx, queue, &job, error)?;

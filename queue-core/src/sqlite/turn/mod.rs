@@ -23,7 +23,7 @@ use crate::{
             tx::{Failed, Tx, after},
             unsigned::Unsigned,
         },
-        doors::{aging, pauses, ready, row::Tag},
+        doors::{aging, pauses, ready, row::Receipt},
         topic,
     },
 };
@@ -49,8 +49,8 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
 
     let mut stale = Vec::new();
     for (position, ending) in turn.finishes.iter().enumerate() {
-        let tag = Tag { lane, claim: ending.claim.cast_signed() };
-        if !finish(tx, &mut queue, tag, ending, turn.keep)? {
+        let receipt = Receipt { lane, claim: ending.claim.cast_signed() };
+        if !finish(tx, &mut queue, receipt, ending, turn.keep)? {
             stale.push(position);
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     } else {
         aging::rise(tx, &queue)?;
         ready::promote(tx, &mut queue)?;
-        claim(tx, &queue, Tag { lane, claim: queue.claim }, turn)?
+        claim(tx, &queue, Receipt { lane, claim: queue.claim }, turn)?
     };
     let kept = Kept::of(queue.claim, &deliveries, &stale)?;
     tx.sql(sql!("answered.sql"))?.execute(params![lane, Unsigned(turn.seq), kept, after(tx.now, turn.lease)])?;

@@ -78,7 +78,7 @@ impl Floors {
     }
 
     /// A take has seen `lowest` as the lowest number of the queue. Its transaction has the number `own`, and all transactions with lower numbers than `ended` have ended.
-    pub(super) fn saw(&mut self, queue: &str, lowest: i64, own: i64, ended: i64) {
+    pub(super) fn note_lowest(&mut self, queue: &str, lowest: i64, own: i64, ended: i64) {
         let floor = self.of.entry(queue.to_owned()).or_default();
         floor.proved = floor.proved.min(lowest);
         let (seen, bound) = match floor.seen {
@@ -109,30 +109,30 @@ mod tests {
     #[test]
     fn a_number_is_a_floor_when_the_transactions_of_its_moment_have_ended() {
         let mut floors = floors();
-        floors.saw("a", 10, 100, 90);
-        floors.saw("a", 20, 105, 90);
+        floors.note_lowest("a", 10, 100, 90);
+        floors.note_lowest("a", 20, 105, 90);
         assert_eq!(floors.of("a"), i64::MIN, "a transaction below 105 may insert a row below 10");
-        floors.saw("a", 30, 110, 104);
+        floors.note_lowest("a", 30, 110, 104);
         assert_eq!(floors.of("a"), i64::MIN);
-        floors.saw("a", 40, 115, 105);
+        floors.note_lowest("a", 40, 115, 105);
         assert_eq!((floors.of("a"), floors.of("b")), (10, i64::MIN));
-        floors.saw("a", 50, 120, 120);
+        floors.note_lowest("a", 50, 120, 120);
         assert_eq!(floors.of("a"), 40);
     }
 
     #[test]
     fn a_lower_number_lowers_the_floor() {
         let mut floors = floors();
-        (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
+        (1..5).for_each(|n| floors.note_lowest("a", 10 * n, 100 + n, 200));
         assert_eq!(floors.of("a"), 30);
-        floors.saw("a", 7, 110, 200);
+        floors.note_lowest("a", 7, 110, 200);
         assert_eq!(floors.of("a"), 7);
     }
 
     #[test]
     fn a_round_that_reads_from_the_start_forgets_no_floor() {
         let mut floors = floors();
-        (1..5).for_each(|n| floors.saw("a", 10 * n, 100 + n, 200));
+        (1..5).for_each(|n| floors.note_lowest("a", 10 * n, 100 + n, 200));
         floors.next = Some(Instant::now());
         floors.begin_round();
         assert_eq!((floors.of("a"), floors.all(), floors.known()), (i64::MIN, (vec![], vec![]), (vec!["a"], vec![30])));

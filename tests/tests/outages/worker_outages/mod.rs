@@ -67,7 +67,7 @@ async fn a_job_that_was_claimed_before_an_outage_does_not_start_in_it() {
     let running = scene.start(scene.worker());
     until("the first to have blocked its thread", async || scene.seen.of(1).len() + scene.seen.of(2).len() >= 2).await;
     let lost = scene.cut.failed();
-    until("beats to be lost", async || scene.cut.failed() >= lost + 2).await;
+    until("heartbeats to be lost", async || scene.cut.failed() >= lost + 2).await;
     assert_eq!(scene.seen.starts(), 1);
     scene.cut.fail(Fault::RequestLost, 0);
     until("the second to start", async || !scene.seen.of(1).is_empty() && !scene.seen.of(2).is_empty()).await;
@@ -104,12 +104,12 @@ async fn an_outage_between_two_looks_makes_nobody_a_suspect() {
 async fn an_outage_shorter_than_the_lease_costs_a_running_job_nothing() {
     let scene = Scene::new();
     let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
-    // A busy machine hears of the lost beat late.
+    // A busy machine hears of the lost heartbeat late.
     let running = scene.start(scene.worker().lease(LEASE * 5));
     scene.seen(1, "start").await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
-    // What is tried within the lease while a job runs is its beats.
-    until("a beat to be lost", async || scene.cut.failed() > 0).await;
+    // What is tried within the lease while a job runs is its heartbeats.
+    until("a heartbeat to be lost", async || scene.cut.failed() > 0).await;
     scene.cut.fail(Fault::RequestLost, 0);
     scene.seen.open.send_replace(true);
     until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::JobState::Done)).await;
@@ -196,7 +196,7 @@ async fn a_quiet_worker_that_was_forgotten_is_known_again_and_can_be_asked_to_go
     until("it to hear the request", async || ask(WorkerMode::Quiet).await).await;
     until("it to be quiet in both queues", is_quiet).await;
     let registered = scene.cut.registered();
-    // One beat of each queue.
+    // One heartbeat of each queue.
     scene.cut.fail(Fault::Forgotten, 2);
     until("it to register again in both queues", async || scene.cut.registered() >= registered + 2).await;
     quick::job(1).enqueue(&scene.sound).await.unwrap();

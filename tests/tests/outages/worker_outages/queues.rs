@@ -24,7 +24,7 @@ async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {
     scene.seen(3, "start").await;
     // The answer comes after all, and finds no slot.
     scene.cut.hold(None);
-    until("the job to go back", async || scene.released("slow").await == 1).await;
+    until("the job to go back", async || scene.returned("slow").await == 1).await;
     scene.seen.open.send_replace(true);
     until("its end", async || late.status().await.unwrap() == Some(JobState::Done)).await;
     assert_eq!(scene.seen.of(2), ["start", "end"]);
@@ -85,7 +85,7 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
     scene.seen(2, "start").await;
     // What the late answer brings must not run beside the other.
     scene.cut.hold(None);
-    until("it to be given back", async || scene.released("away").await == 1).await;
+    until("it to be given back", async || scene.returned("away").await == 1).await;
     assert_eq!(scene.seen.of(1), [""; 0]);
     scene.seen.open.send_replace(true);
     scene.seen(1, "start").await;

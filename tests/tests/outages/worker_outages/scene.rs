@@ -128,8 +128,8 @@ impl Scene {
         wait("the worker ends").end_of(running).await.unwrap()
     }
 
-    pub(crate) async fn released(&self, queue: &str) -> u64 {
-        self.sound.inspector().stats(queue).await.unwrap().total(Counter::Released)
+    pub(crate) async fn returned(&self, queue: &str) -> u64 {
+        self.sound.inspector().stats(queue).await.unwrap().total(Counter::Returned)
     }
 
     pub(crate) async fn seen(&self, job: u32, what: &str) {

@@ -99,7 +99,7 @@ impl Snapshot {
     pub(crate) async fn read(broker: &DynBroker, queue: &str, aging: bool) -> Snapshot {
         let mut snapshot = Snapshot { aging, ..Snapshot::default() };
         let pauses = broker.pauses(queue).await.expect("pauses can be read");
-        for pause in pauses.that_last() {
+        for pause in pauses.unexpired() {
             match pause.of {
                 PauseOf::Task(task) => drop(snapshot.tasks.insert(task.to_string())),
                 _ => snapshot.paused = true,

@@ -186,7 +186,7 @@ impl<'a> Story<'a> {
             for delivery in ended {
                 let ending = match self.rng.u8(..8) {
                     0 => nack(Duration::ZERO),
-                    1 => Ending::Release,
+                    1 => Ending::Return,
                     2 => Ending::Snooze { delay: Duration::ZERO },
                     _ => ack(),
                 };
@@ -210,7 +210,7 @@ impl<'a> Story<'a> {
         }
         let Worker { lane, held } = self.workers.remove(worker);
         self.tell_of(format!("worker {worker} dies with {} jobs", held.len()));
-        self.bed.broker.extend(&[lane.beat(OVER)]).await.remove(0).expect("the lane is known");
+        self.bed.broker.extend(&[lane.heartbeat(OVER)]).await.remove(0).expect("the lane is known");
         self.bed.reclaim(&[&lane], CRASHES).await;
         self.hire().await;
         Ok(())

@@ -67,7 +67,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
     let server = Server::start(kind);
     let broker = on(&server).await;
     let auditor = Auditor::on(&server, &broker).await;
-    for way in ["release", "repeat", "fail", "fail before", "snooze", "reclaim", "requeue", "promote", "enqueue", "repair"] {
+    for way in ["return", "repeat", "fail", "fail before", "snooze", "reclaim", "requeue", "promote", "enqueue", "repair"] {
         let queue = format!("lost-{}", way.replace(' ', "-"));
         let queue = queue.as_str();
         let process = ProcessId::random();
@@ -83,7 +83,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
         }
         let mark = auditor.mark(&server, queue);
         match way {
-            "release" => assert!(lane.end(&held, Ending::Release).await),
+            "return" => assert!(lane.end(&held, Ending::Return).await),
             "repeat" => assert!(lane.end(&held, Ending::Repeat { delay: Duration::ZERO }).await),
             "fail" => assert!(lane.end(&held, nack(Duration::ZERO)).await),
             "fail before" => {
@@ -99,7 +99,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
                     broker.fence(queue, &expired).await.unwrap().contains(&true)
                 })
                 .await;
-                assert_eq!(broker.reclaim(queue, &CrashRule::default()).await.unwrap().released, 1);
+                assert_eq!(broker.reclaim(queue, &CrashRule::default()).await.unwrap().returned, 1);
             }
             "requeue" => {
                 assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
@@ -133,7 +133,7 @@ async fn where_too_much_has_come_nobody_knows(kind: Kind) {
     let held = lane.claim(2).await;
     put(&broker, "long", 3 * LOOK).await;
     let mark = auditor.mark(&server, "long");
-    assert!(lane.end(&held[0], Ending::Release).await);
+    assert!(lane.end(&held[0], Ending::Return).await);
     server.command(&["HDEL", "queue:{long}:active", "=lost"]);
     put(&broker, "long", LOOK - 1).await;
     assert_eq!(auditor.lost(&server, "long", &mark, &["x", "lost"]), Some(vec!["=lost".to_owned()]), "it is put back");

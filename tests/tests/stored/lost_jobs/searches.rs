@@ -111,7 +111,7 @@ async fn comes_back(kind: Kind, ending: impl Fn() -> Ending + Send + Clone + 'st
 }
 
 async fn what_comes_back_to_the_head_during_the_search_is_met_there(kind: Kind) {
-    comes_back(kind, || Ending::Release).await;
+    comes_back(kind, || Ending::Return).await;
 }
 
 async fn what_comes_back_to_the_tail_during_the_search_is_met_there(kind: Kind) {
@@ -176,7 +176,7 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
                 let held = lane.claim(64).await;
                 let endings = held.iter().enumerate().map(|(at, delivery)| {
                     let ending = match at % 8 {
-                        0 | 1 => Ending::Release,
+                        0 | 1 => Ending::Return,
                         2 | 3 => Ending::Repeat { delay: Duration::ZERO },
                         4 | 5 => nack(Duration::ZERO),
                         6 => Ending::Snooze { delay: Duration::from_millis(1) },

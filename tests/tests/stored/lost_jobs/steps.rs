@@ -118,7 +118,7 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
         let mut lane = Lane::on(&broker, QUEUE).await;
         lane.claim(0).await;
         assert_eq!(server.ask::<usize>(&["LLEN", "queue:{lost}:suspect"]).unwrap(), 1);
-        // One that lies here by now would be found by its tomb.
+        // One that lies here by now would be found by its tombstone.
         broker.cancel(QUEUE, std::slice::from_ref(&id)).await.unwrap();
         assert_eq!(broker.stats(QUEUE).await.unwrap().count(JobState::Ready), 0);
     }

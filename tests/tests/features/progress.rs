@@ -6,7 +6,7 @@ use queue_conformance::conformance::Lane;
 use queue_core::{
     __private::{RedisBroker, SqliteBroker},
     Client, Error, JobResult, LogLevel, Registry,
-    broker::{DynBroker, JobRemarks, Remarks, SweepLimits},
+    broker::{DynBroker, JobProgress, ProgressReport, SweepLimits},
     observe::Calls,
     prelude::*,
 };
@@ -24,7 +24,7 @@ use tracing_subscriber::prelude::*;
 on_servers! {
     progress_is_seen_while_a_job_runs_and_kept_with_it
     a_full_server_refuses_what_is_told_and_takes_the_ending
-    a_lane_that_knows_no_remarks_keeps_them_out
+    a_lane_that_knows_no_progress_keeps_it_out
     what_was_told_of_jobs_that_are_gone_leaves_nothing
 }
 
@@ -175,9 +175,9 @@ async fn a_full_server_refuses_what_is_told_and_takes_the_ending(kind: Kind) {
     let job = hasty::job().enqueue(&client).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let mut request = Remarks::new(QUEUE, Lane::on(&broker, QUEUE).await.name);
-    request.jobs.push(JobRemarks::new(job.id().clone(), 1, 1));
-    let refused = broker.remark(&request).await;
+    let mut request = ProgressReport::new(QUEUE, Lane::on(&broker, QUEUE).await.name);
+    request.jobs.push(JobProgress::new(job.id().clone(), 1, 1));
+    let refused = broker.store_progress(&request).await;
     assert!(matches!(refused, Err(Error::BrokerFull { .. })), "{refused:?}");
     worker(&client).run(async { assert_eq!(job.wait(patience()).await.unwrap(), JobResult::Done(())) }).await.unwrap();
     assert!(job.log().await.unwrap().lines.is_empty());
@@ -189,14 +189,14 @@ async fn a_full_server_refuses_what_is_told_and_takes_the_ending(kind: Kind) {
 }
 
 /// An older library would leave behind what was told of jobs that end.
-async fn a_lane_that_knows_no_remarks_keeps_them_out(kind: Kind) {
+async fn a_lane_that_knows_no_progress_keeps_it_out(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
     let (job, old) = (hasty::job().enqueue(&client).await.unwrap(), Lane::on(&broker, QUEUE).await);
     server.command(&["HSET", &key("knows"), old.name.as_str(), "lfkpcztahusw"]);
-    let mut request = Remarks::new(QUEUE, old.name.clone());
-    request.jobs.push(JobRemarks::new(job.id().clone(), 1, 1));
-    let refused = broker.remark(&request).await;
+    let mut request = ProgressReport::new(QUEUE, old.name.clone());
+    request.jobs.push(JobProgress::new(job.id().clone(), 1, 1));
+    let refused = broker.store_progress(&request).await;
     assert!(matches!(refused, Err(Error::FeatureUnknown { .. })), "{refused:?}");
     worker(&client).run(async { assert_eq!(job.wait(patience()).await.unwrap(), JobResult::Done(())) }).await.unwrap();
     assert!(job.log().await.unwrap().lines.is_empty());
@@ -223,7 +223,7 @@ async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
     assert!(!bits().contains('j') && bits().contains('k'), "{}", bits());
 }
 
-/// A library that knows no remarks removes the row of a job, and what was told goes with it. Before anything was told there is no trigger.
+/// A library that knows no progress removes the row of a job, and what was told goes with it. Before anything was told there is no trigger.
 #[tokio::test]
 async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
     let folder = folder();
@@ -245,9 +245,9 @@ async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
         })
         .await
         .unwrap();
-    assert_eq!((triggers(), count("SELECT count(*) FROM queue_remarks")), (1, 2));
+    assert_eq!((triggers(), count("SELECT count(*) FROM queue_progress")), (1, 2));
     other.execute("DELETE FROM queue_jobs WHERE id = ?1", [jobs[0].id().as_bytes()]).unwrap();
-    assert_eq!(count("SELECT count(*) FROM queue_remarks"), 1);
+    assert_eq!(count("SELECT count(*) FROM queue_progress"), 1);
     assert_eq!(jobs[1].log().await.unwrap().lines.len(), 2);
 }
 
@@ -258,10 +258,10 @@ async fn what_is_told_is_stored_four_times_a_second_at_most() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().with_observer(calls.clone());
     let job = silent::job().enqueue(&client).await.unwrap();
     worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
-    assert!(!calls.snapshot().contains_key("remark"));
+    assert!(!calls.snapshot().contains_key("store_progress"));
     let job = chatty::job().enqueue(&client).await.unwrap();
     worker(&client).run(async { drop(job.wait(patience()).await.unwrap()) }).await.unwrap();
-    let stored = calls.snapshot()["remark"].calls;
+    let stored = calls.snapshot()["store_progress"].calls;
     assert!((1..=6).contains(&stored), "{stored} calls in 0.8 s");
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use crate::tuning::LAST_WORDS;
 
 /// It outlives a scribe that panics.
-pub(crate) struct PendingRemarks {
+pub(crate) struct PendingProgress {
     /// Jobs that have something to store.
     pub(crate) jobs: Mutex<mpsc::UnboundedReceiver<JobContext>>,
     send_last: mpsc::UnboundedSender<Last>,
@@ -19,12 +19,12 @@ pub(crate) struct Last {
     pub(crate) stored: oneshot::Sender<()>,
 }
 
-impl PendingRemarks {
-    /// No remarks, and the sender for jobs that have some.
+impl PendingProgress {
+    /// No progress, and the sender for jobs that have some.
     pub(crate) fn new() -> (Self, mpsc::UnboundedSender<JobContext>) {
         let (send, jobs) = mpsc::unbounded_channel();
         let (send_last, last) = mpsc::unbounded_channel();
-        (PendingRemarks { jobs: Mutex::new(jobs), send_last, last: Mutex::new(last) }, send)
+        (PendingProgress { jobs: Mutex::new(jobs), send_last, last: Mutex::new(last) }, send)
     }
 
     /// Stores the progress and log lines of an ended handler, if the broker answers in time. Its

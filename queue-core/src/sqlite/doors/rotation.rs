@@ -63,9 +63,9 @@ struct Picks {
 /// ?1 queue, ?2 id, ?3 state (in the line of a group).
 const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
 
-/// Takes jobs of the line and of groups in turn. False: no group has its turn, and nothing was done.
+/// Takes jobs of the line and of groups in turn. False: no group is eligible, and nothing was done.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
-    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)";
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(false);
     }
@@ -162,7 +162,7 @@ pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
             ledger.write(tx, queue)?;
         }
         groups::start(tx, queue, &name, &id, rule)?;
-        // It is no turn of its group, which pays for it: virtual time stands still.
+        // It is served out of order, and its group pays for it: virtual time stands still.
         charge(tx, row.line, start, cost(rule.weight.map_or(1, u64::from)))?;
         groups::review(tx, queue, &name)?;
     }
@@ -187,14 +187,14 @@ fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
 /// ?6 limit.
 pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.start, groups.front, job.pos FROM queue_groups AS groups \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?2 AND job.rank = groups.line \
-    WHERE groups.queue = ?1 AND groups.turn & 2 AND (groups.start, groups.name) >= (?3, ?4) \
+    WHERE groups.queue = ?1 AND groups.eligible & 2 AND (groups.start, groups.name) >= (?3, ?4) \
     AND (groups.start > ?3 OR groups.name > ?4 OR job.pos > ?5) \
     ORDER BY groups.start, groups.name, job.pos LIMIT ?6";
 
 /// The first suspect that no limit holds back, of the group with the least start. Only groups with a suspect that may start are looked at, and at most
 /// [`LIMIT_STEP`] suspects. Limits may hold back all of these: the next search that `resumes` goes on behind them; one that does not begins with the first group.
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
-    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 2)";
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2)";
     const PLACE: &str = ".doubted";
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(None);
@@ -244,22 +244,22 @@ pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Fail
 
 /// Whether a group waits of which a lane would get a job that runs no suspect.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
-    const TURNS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1)";
-    Ok(tx.grouped() && (tx.sql(TURNS)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
+    const ELIGIBLE_GROUPS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
+    Ok(tx.grouped() && (tx.sql(ELIGIBLE_GROUPS)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
     let mut last = (i64::MIN, Vec::new());
-    let turns = turns_behind(tx, queue, jobs, &mut last)?;
-    let (mut looked, mut others) = (turns.len(), VecDeque::new());
+    let groups_next = eligible_after(tx, queue, jobs, &mut last)?;
+    let (mut looked, mut others) = (groups_next.len(), VecDeque::new());
     let mut picks = Picks::default();
     // Those without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
     // The least start is first; of equal ones the name decides, and plain jobs have none.
     let mut order: BinaryHeap<Reverse<(i64, Vec<u8>, usize)>> = BinaryHeap::new();
-    let asked = jobs.div_ceil(turns.len().max(1));
+    let asked = jobs.div_ceil(groups_next.len().max(1));
     let mut limited = None;
-    for (name, start) in turns {
+    for (name, start) in groups_next {
         order.push(Reverse((start, name.clone(), picks.entries.len())));
         picks.entries.push(entry(tx, queue, name, asked)?);
     }
@@ -281,8 +281,8 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
         let Some(Reverse((start, name, at))) = order.pop() else { break };
         let Some(entry) = picks.entries.get_mut(at) else {
             if let Some(at) = limited {
-                let turn = chains::Turn { name: NO_GROUP, start, cost: picks.plain_cost };
-                match lists.next(tx, queue, &mut picks.entries[at].chains, &mut picks.ledger, turn)? {
+                let share = chains::Share { name: NO_GROUP, start, cost: picks.plain_cost };
+                match lists.next(tx, queue, &mut picks.entries[at].chains, &mut picks.ledger, share)? {
                     Some(chains::Plain::Limited(id)) => picks.grouped.push((at, id, start)),
                     Some(chains::Plain::Free) => picks.plain.push(start),
                     None => continue,
@@ -305,7 +305,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
             }
         } else if tx.limited() && looked < jobs + PASSED {
             if others.is_empty() {
-                others.extend(turns_behind(tx, queue, LIMIT_STEP, &mut last)?);
+                others.extend(eligible_after(tx, queue, LIMIT_STEP, &mut last)?);
             }
             if let Some((name, start)) = others.pop_front() {
                 looked += 1;
@@ -333,14 +333,14 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
     Ok(picks)
 }
 
-/// The next groups that have their turn, by start, and their starts. `last`: the start and the name of the last one that was read.
-fn turns_behind(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
-    const TURNS: &str = "SELECT name, start FROM queue_groups
-        WHERE queue = ?1 AND turn & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
+/// The next groups that are eligible, by start, and their starts. `last`: the start and the name of the last one that was read.
+fn eligible_after(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
+    const ELIGIBLE_GROUPS: &str = "SELECT name, start FROM queue_groups
+        WHERE queue = ?1 AND eligible & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?));
-    let mut turns = tx.sql(TURNS)?;
+    let mut groups_next = tx.sql(ELIGIBLE_GROUPS)?;
     let found =
-        turns.query_map(params![queue.key, Unsigned(most), last.0, last.1, NO_GROUP], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        groups_next.query_map(params![queue.key, Unsigned(most), last.0, last.1, NO_GROUP], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
     if let Some((name, start)) = found.last() {
         *last = (*start, name.clone());
     }
@@ -369,7 +369,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     Ok(Entry { name, line, rule, cost, room, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
 }
 
-/// The next job of a group that has its turn: of its chains that are open, and of its jobs without limits, in turn.
+/// The next job of a group that is eligible: of its chains that are open, and of its jobs without limits, in turn.
 fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledger, start: i64) -> Result<Option<Value>, Failed> {
     if !tx.limited() {
         return free(tx, queue, entry);
@@ -381,8 +381,8 @@ fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledg
     refill(tx, queue, entry)?;
     let priority = entry.heads.front().map(|(_, pos)| (pos >> 56) - 1);
     let holder = entry.holder.clone();
-    let turn = chains::Turn { name: &entry.name, start, cost: entry.cost };
-    let limited = entry.chains.next(tx, queue, ledger, turn, holder.as_deref(), priority)?;
+    let share = chains::Share { name: &entry.name, start, cost: entry.cost };
+    let limited = entry.chains.next(tx, queue, ledger, share, holder.as_deref(), priority)?;
     entry.room -= u64::from(limited.is_some());
     match limited {
         Some(id) => Ok(Some(id)),
@@ -418,7 +418,7 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
 
 /// The weight of plain jobs: their share of what waits, with limits and without.
 fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
-    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn & 1 AND name <> ?3 LIMIT ?2)";
+    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?3 LIMIT ?2)";
     let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, Unsigned(SHARE_COUNTED), NO_GROUP], |row| Unsigned::get(row, 0))?;
     let mut grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
     let mut plain = free;

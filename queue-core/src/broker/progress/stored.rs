@@ -1,11 +1,11 @@
-//! The stored form of remarks, which all brokers share: `docs/storage.md` describes it.
+//! The stored form of progress and logs, which all brokers share: `docs/storage.md` describes it.
 //!
 //! A progress is `CLAIM:SEQ:AT:` and a MessagePack array. A log is `CLAIM:NEXT:FIRST:MISSED:COUNT:`
 //! and its lines. Each line is two bytes of length, high byte first, and `AT:LEVEL:ATTEMPT:TEXT`.
 //! Data of another program is read as no progress, or as an empty log.
 
 #[cfg(feature = "sqlite")]
-use super::{JobRemarks, LOG_BYTES, LOG_LINES};
+use super::{JobProgress, LOG_BYTES, LOG_LINES};
 use super::{LogLevel, ProgressNow, StoredLine, StoredProgress};
 use crate::codec;
 
@@ -58,7 +58,7 @@ impl Log {
 
     /// Adds the lines of a delivery that it does not have yet.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn append(&mut self, told: &JobRemarks, now_ms: i64) {
+    pub(crate) fn append(&mut self, told: &JobProgress, now_ms: i64) {
         if self.claim != told.claim {
             (self.claim, self.expected) = (told.claim, 0);
         }
@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::{JobId, broker::LineNow};
 
-    fn told(claim: u64, first: u64, lines: &[&str]) -> JobRemarks {
-        let mut told = JobRemarks::new(JobId::make(), claim, 1);
+    fn told(claim: u64, first: u64, lines: &[&str]) -> JobProgress {
+        let mut told = JobProgress::new(JobId::make(), claim, 1);
         told.first = first;
         told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, *text)).collect();
         told

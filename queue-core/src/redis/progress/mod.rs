@@ -4,23 +4,23 @@ use redis::Value;
 
 use crate::{
     address::JobId,
-    broker::{Log, Remarks, StoredRemarks, progress_of, progress_stored},
+    broker::{Log, ProgressAndLog, ProgressReport, progress_of, progress_stored},
     error::Result,
     redis::{
         RedisBroker, bounded,
-        script::{REMARK, REMARKS},
+        script::{READ_PROGRESS, STORE_PROGRESS},
         values::{array, bytes, ms, next, number},
     },
 };
 
-pub(in crate::redis) async fn remark(broker: &RedisBroker, remarks: &Remarks) -> Result<Vec<bool>> {
-    bounded("jobs", remarks.jobs.len())?;
-    if remarks.jobs.is_empty() {
+pub(in crate::redis) async fn store(broker: &RedisBroker, reported: &ProgressReport) -> Result<Vec<bool>> {
+    bounded("jobs", reported.jobs.len())?;
+    if reported.jobs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut call = REMARK.call(&broker.keys, &remarks.queue);
-    call.arg(remarks.lane.as_str());
-    for job in &remarks.jobs {
+    let mut call = STORE_PROGRESS.call(&broker.keys, &reported.queue);
+    call.arg(reported.lane.as_str());
+    for job in &reported.jobs {
         call.arg(job.id.as_bytes()).arg(job.claim).arg(job.attempt);
         match &job.progress {
             Some(now) => call.arg(now.seq).arg(ms(now.age)).arg(progress_stored(job.attempt, now)),
@@ -31,19 +31,19 @@ pub(in crate::redis) async fn remark(broker: &RedisBroker, remarks: &Remarks) ->
             call.arg(ms(line.age)).arg(line.level.number()).arg(&line.text);
         }
     }
-    let answers = array(broker.script(&remarks.queue, &REMARK, call).await?)?;
+    let answers = array(broker.script(&reported.queue, &STORE_PROGRESS, call).await?)?;
     answers.into_iter().map(|stored| Ok(number::<i64>(stored)? == 1)).collect()
 }
 
-pub(in crate::redis) async fn remarks(broker: &RedisBroker, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
-    let mut call = REMARKS.call(&broker.keys, queue);
+pub(in crate::redis) async fn read(broker: &RedisBroker, queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>> {
+    let mut call = READ_PROGRESS.call(&broker.keys, queue);
     call.arg(id.as_bytes());
-    let answer = broker.script(queue, &REMARKS, call).await?;
+    let answer = broker.script(queue, &READ_PROGRESS, call).await?;
     if matches!(answer, Value::Nil) {
         return Ok(None);
     }
     let mut values = array(answer)?.into_iter();
     let progress = progress_of(&bytes(next(&mut values)?)?).map(|(_, progress)| progress);
     let log = Log::read(&bytes(next(&mut values)?)?);
-    Ok(Some(StoredRemarks::new(progress, log.lines_from(from), log.next(), log.dropped())))
+    Ok(Some(ProgressAndLog::new(progress, log.lines_from(from), log.next(), log.dropped())))
 }

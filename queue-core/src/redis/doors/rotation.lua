@@ -1,18 +1,18 @@
 -- Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual start. Plain jobs are one more group, whose name is empty.
 --- include doors/groups, doors/admit
 
--- Puts a group where it belongs among those that wait for their turn, from a place on. Mostly that is the last place.
+-- Puts a group where it belongs among those that wait until they are served, from a place on. Mostly that is the last place.
 local function insert(queue, at, entry)
-  local function goes_behind(other)
+  local function is_served_after(other)
     return other.start < entry.start or other.start == entry.start and is_before(other.group, entry.group)
   end
   local low, high = at, #queue + 1
-  if high > low and goes_behind(queue[#queue]) then
+  if high > low and is_served_after(queue[#queue]) then
     low = high
   end
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if goes_behind(queue[middle]) then
+    if is_served_after(queue[middle]) then
       low = middle + 1
     else
       high = middle
@@ -38,9 +38,9 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
--- Of jobs of equal priority those with limits come first in half of the turns of a group. Multiples of the golden ratio spread evenly, also those of every second or
--- third turn: a group that rests between its turns passes some over.
-local function is_turn_of_limited(entry)
+-- Of jobs of equal priority those with limits come first in half of the starts of a group. Multiples of the golden ratio spread evenly, also those of every second or
+-- third start: a group that rests between its starts passes some over.
+local function limited_come_first(entry)
   return math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5
 end
 
@@ -69,7 +69,7 @@ local function next_with_limits(entry, asked)
     elseif #chain == 1 then
       member, list = entry.only, { next = 1 }
     end
-    if not member or is_turn_of_limited(entry) and not only_digit then
+    if not member or limited_come_first(entry) and not only_digit then
       local limited = limits().next_of(entry, digit, asked, entry.only, chain)
       if limited then
         member, list = limited, nil
@@ -88,7 +88,7 @@ local function next_with_limits(entry, asked)
   end
 end
 
--- The next job of a group that has its turn, as a member of `line`. One more than is needed is read: who has none has nothing that is ready.
+-- The next job of a group that is eligible, as a member of `line`. One more than is needed is read: who has none has nothing that is ready.
 local function next_of(entry, asked)
   if has('m') then
     return next_with_limits(entry, asked)
@@ -122,7 +122,7 @@ end
 local function next_plain(entry, lists, may_list, asked)
   for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
     local list = may_list and (lists[digit] or 0) > 0 and digit or nil
-    if not list or is_turn_of_limited(entry) then
+    if not list or limited_come_first(entry) then
       local member = limits().next_of(entry, ms(digit), asked)
       if member then
         return member
@@ -137,11 +137,11 @@ end
 -- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones, and what each of them costs; and of groups their entries,
 -- members and starts.
 local function choose(n, plain)
-  turn_era(n + C.limit_step)
+  restart_era(n + C.limit_step)
   -- Jobs with limits and without a group are plain ones, too.
-  local limited = has('m') and call('ZSCORE', K.turns, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
-  local groups = call('ZCARD', K.turns) - (limited and 1 or 0)
-  local looked_at, lists = {}, {}
+  local limited = has('m') and call('ZSCORE', K.next, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
+  local groups = call('ZCARD', K.next) - (limited and 1 or 0)
+  local examined, lists = {}, {}
   local weight = tonumber(string.match(has_rules() and call('HGET', K.rules, '-') or '', '^(%d+):') or '')
   if not weight then
     local depth, waiting = call('ZCARD', K.line), plain
@@ -154,14 +154,14 @@ local function choose(n, plain)
   end
   local plain_cost, starts, picks = cost_of(math.max(math.min(weight, 1000), 1)), {}, {}
   local queue, at, looked = {}, 1, limited and n + 1 or n
-  local first = call('ZRANGE', K.turns, 0, looked - 1, 'WITHSCORES')
+  local first = call('ZRANGE', K.next, 0, looked - 1, 'WITHSCORES')
   for i = 1, #first, 2 do
     if first[i] ~= NO_GROUP then
       queue[#queue + 1] = { group = first[i], start = start_of(first[i + 1]) }
     end
   end
   if limited then
-    looked_at[1] = limited
+    examined[1] = limited
     for _, list in ipairs(ORDER) do
       lists[list] = call('LLEN', LISTS[list])
     end
@@ -187,13 +187,13 @@ local function choose(n, plain)
       entry.start, goes_on = entry.start + plain_cost, member or list
     else
       local member = next_of(entry, asked)
-      looked_at[#looked_at + 1] = entry
+      examined[#examined + 1] = entry
       if member then
         picks[#picks + 1] = { entry = entry, member = member, start = entry.start }
         entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and (not entry.heads or entry.heads[entry.next])
       elseif looked <= n + (has('m') and C.limit_step + 500 or 100) then
         -- Its chains are shut now: the next one is looked at instead.
-        local other = call('ZRANGE', K.turns, looked, looked, 'WITHSCORES')
+        local other = call('ZRANGE', K.next, looked, looked, 'WITHSCORES')
         looked = looked + 1
         if other[1] and other[1] ~= NO_GROUP then
           insert(queue, at, { group = other[1], start = start_of(other[2]) })
@@ -205,7 +205,7 @@ local function choose(n, plain)
     end
   end
   served_all = #starts + #picks < n
-  return starts, plain_cost, picks, has('m') and looked_at or {}
+  return starts, plain_cost, picks, has('m') and examined or {}
 end
 
 -- Virtual time goes on; what is behind it need not be remembered. More goes than one claim brings; a sweep removes what is left of a flood.
@@ -267,10 +267,10 @@ local function take_picks(picks)
     for at = 2, #go, 2 do
       names[at / 2] = go[at]
     end
-    call('ZREM', K.turns, unpack(names))
+    call('ZREM', K.next, unpack(names))
   end
   if #stay > 0 then
-    call('ZADD', K.turns, unpack(stay))
+    call('ZADD', K.next, unpack(stay))
     if may_have_suspects() or passed < #picks or rules then
       for at = 2, #stay, 2 do
         review(stay[at])

@@ -6,35 +6,35 @@ use futures_util::FutureExt;
 use queue_core::{
     Error, JobId, LogLevel,
     broker::{
-        Audit, BuryReason, Change, Delivery, Ending, Enqueued, JobRemarks, KeepLimits, LINE_MAX, LOG_BYTES, LOG_LINES, LineNow, PartyName,
-        ProgressNow, Remarks, StoredRemarks, SweepLimits,
+        Audit, BuryReason, Change, Delivery, Ending, Enqueued, JobProgress, KeepLimits, LINE_MAX, LOG_BYTES, LOG_LINES, LineNow, PartyName,
+        ProgressAndLog, ProgressNow, ProgressReport, SweepLimits,
     },
 };
 
 use super::bed::{Bed, LONG, ack, hears_of_nothing_yet, nack};
 use crate::patience::wait;
 
-fn told(delivery: &Delivery, first: u64, lines: &[&str]) -> JobRemarks {
-    let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
+fn told(delivery: &Delivery, first: u64, lines: &[&str]) -> JobProgress {
+    let mut told = JobProgress::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
     told.first = first;
     told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, *text)).collect();
     told
 }
 
-fn progress(delivery: &Delivery, seq: u64, fraction: f64, message: &str) -> JobRemarks {
+fn progress(delivery: &Delivery, seq: u64, fraction: f64, message: &str) -> JobProgress {
     let mut told = told(delivery, 0, &[]);
     told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(vec![0xa1, b'v'])));
     told
 }
 
-async fn tell(bed: &Bed, lane: &PartyName, jobs: Vec<JobRemarks>) -> Vec<bool> {
-    let mut request = Remarks::new(bed.queue.clone(), lane.clone());
+async fn tell(bed: &Bed, lane: &PartyName, jobs: Vec<JobProgress>) -> Vec<bool> {
+    let mut request = ProgressReport::new(bed.queue.clone(), lane.clone());
     request.jobs = jobs;
-    bed.broker.remark(&request).await.expect("remarks are taken")
+    bed.broker.store_progress(&request).await.expect("progress is taken")
 }
 
-async fn read(bed: &Bed, id: &JobId) -> StoredRemarks {
-    bed.broker.remarks(&bed.queue, id, 0).await.expect("remarks are answered").expect("the job is there")
+async fn read(bed: &Bed, id: &JobId) -> ProgressAndLog {
+    bed.broker.progress_and_log(&bed.queue, id, 0).await.expect("progress is answered").expect("the job is there")
 }
 
 async fn sound(bed: &Bed) {
@@ -42,8 +42,8 @@ async fn sound(bed: &Bed) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-fn texts(remarks: &StoredRemarks) -> Vec<&str> {
-    remarks.lines.iter().map(|line| &*line.text).collect()
+fn texts(reported: &ProgressAndLog) -> Vec<&str> {
+    reported.lines.iter().map(|line| &*line.text).collect()
 }
 
 /// What the holder of a job tells is stored, with the broker's time, and read back.
@@ -55,22 +55,22 @@ pub async fn what_a_handler_tells_is_stored(bed: Bed) {
     both.lines = vec![LineNow::new(LogLevel::Warn, "slow: really"), LineNow::new(LogLevel::Debug, "")];
     both.lines[0].age = Duration::from_secs(60);
     assert_eq!(tell(&bed, &lane.name, vec![both, told(&other, 0, &["alone"])]).await, [true, true]);
-    let remarks = read(&bed, &ids[0]).await;
-    let progress = remarks.progress.as_ref().expect("it has made progress");
+    let reported = read(&bed, &ids[0]).await;
+    let progress = reported.progress.as_ref().expect("it has made progress");
     assert_eq!((progress.fraction, &*progress.message, &progress.value), (Some(0.25), "a quarter", &Some(vec![0xa1, b'v'])));
-    assert_eq!((texts(&remarks), remarks.next, remarks.dropped), (vec!["slow: really", ""], 2, 0));
-    assert_eq!((remarks.lines[0].level, remarks.lines[1].level, progress.attempt), (LogLevel::Warn, LogLevel::Debug, 1));
-    let between = remarks.lines[1].at_ms - remarks.lines[0].at_ms;
-    assert!((60_000..61_000).contains(&between) && (progress.at_ms - remarks.lines[1].at_ms).abs() < 1000, "{remarks:?}");
-    let remarks = read(&bed, &ids[1]).await;
-    assert_eq!((texts(&remarks), &remarks.progress), (vec!["alone"], &None));
-    assert_eq!(bed.broker.remarks(&bed.queue, &JobId::make(), 0).await.expect("it is answered"), None, "a job that nobody knows");
+    assert_eq!((texts(&reported), reported.next, reported.dropped), (vec!["slow: really", ""], 2, 0));
+    assert_eq!((reported.lines[0].level, reported.lines[1].level, progress.attempt), (LogLevel::Warn, LogLevel::Debug, 1));
+    let between = reported.lines[1].at_ms - reported.lines[0].at_ms;
+    assert!((60_000..61_000).contains(&between) && (progress.at_ms - reported.lines[1].at_ms).abs() < 1000, "{reported:?}");
+    let reported = read(&bed, &ids[1]).await;
+    assert_eq!((texts(&reported), &reported.progress), (vec!["alone"], &None));
+    assert_eq!(bed.broker.progress_and_log(&bed.queue, &JobId::make(), 0).await.expect("it is answered"), None, "a job that nobody knows");
     assert!(tell(&bed, &lane.name, Vec::new()).await.is_empty());
     sound(&bed).await;
 }
 
 /// A request that comes again adds nothing, one that comes late puts nothing back, and lines that never came are counted.
-pub async fn remarks_that_come_again_or_late_change_nothing(bed: Bed) {
+pub async fn progress_that_comes_again_or_late_changes_nothing(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
     let job = lane.claim_one().await;
@@ -80,13 +80,13 @@ pub async fn remarks_that_come_again_or_late_change_nothing(bed: Bed) {
     tell(&bed, &lane.name, vec![told(&job, 0, &["a", "b"])]).await;
     tell(&bed, &lane.name, vec![told(&job, 1, &["b", "c"])]).await;
     tell(&bed, &lane.name, vec![told(&job, 5, &["f"])]).await;
-    let remarks = read(&bed, &id).await;
-    assert_eq!((texts(&remarks), remarks.dropped), (vec!["a", "b", "c", "f"], 2));
-    assert_eq!(remarks.progress.expect("it has made progress").message, "two");
+    let reported = read(&bed, &id).await;
+    assert_eq!((texts(&reported), reported.dropped), (vec!["a", "b", "c", "f"], 2));
+    assert_eq!(reported.progress.expect("it has made progress").message, "two");
     // From a line on.
-    let rest = bed.broker.remarks(&bed.queue, &id, 2).await.unwrap().unwrap();
+    let rest = bed.broker.progress_and_log(&bed.queue, &id, 2).await.unwrap().unwrap();
     assert_eq!((texts(&rest), rest.next), (vec!["c", "f"], 4));
-    assert!(bed.broker.remarks(&bed.queue, &id, 9).await.unwrap().unwrap().lines.is_empty());
+    assert!(bed.broker.progress_and_log(&bed.queue, &id, 9).await.unwrap().unwrap().lines.is_empty());
 }
 
 /// Whoever no longer holds a job tells nothing of it.
@@ -101,22 +101,22 @@ pub async fn only_the_holder_of_a_job_tells(bed: Bed) {
     assert_eq!(tell(&bed, &lane.name, vec![told(&first, 0, &["late"]), told(&second, 0, &["in time"])]).await, [false, true]);
     bed.broker.change(&bed.queue, Change::Cancel, None, std::slice::from_ref(&id)).await.unwrap();
     assert_eq!(tell(&bed, &lane.name, vec![told(&second, 1, &["cancelled"]), progress(&second, 1, 1.0, "")]).await, [false, false]);
-    let remarks = read(&bed, &id).await;
-    assert_eq!((texts(&remarks), &remarks.progress), (vec!["in time"], &None));
+    let reported = read(&bed, &id).await;
+    assert_eq!((texts(&reported), &reported.progress), (vec!["in time"], &None));
     // A lane that is fenced.
     bed.put(1).await;
     let mut short = bed.dying_lane().await;
     let job = short.claim_one().await;
     bed.fence(&[&short]).await;
-    let mut request = Remarks::new(bed.queue.clone(), short.name.clone());
+    let mut request = ProgressReport::new(bed.queue.clone(), short.name.clone());
     request.jobs = vec![told(&job, 0, &["fenced"])];
-    let refused = bed.broker.remark(&request).await;
+    let refused = bed.broker.store_progress(&request).await;
     assert!(matches!(refused, Err(Error::Forgotten(_))), "{refused:?}");
     assert!(texts(&read(&bed, &job.id).await).is_empty());
 }
 
 /// Progress and log stay over retries, and for as long as the job is kept.
-pub async fn remarks_stay_with_the_job(bed: Bed) {
+pub async fn progress_stays_with_the_job(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
     let [kept, dead, gone] = <[_; 3]>::try_from(lane.claim(3).await).expect("three jobs are ready");
@@ -130,19 +130,19 @@ pub async fn remarks_stay_with_the_job(bed: Bed) {
     assert!(lane.end(&kept, Ending::Ack { keep: Some(LONG), result: None }).await);
     assert!(lane.end(&dead, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
     assert!(lane.end(&gone, ack()).await);
-    let remarks = read(&bed, &ids[0]).await;
-    assert_eq!(texts(&remarks), ["first run", "second run"]);
-    assert_eq!((remarks.lines[0].attempt, remarks.lines[1].attempt, remarks.progress.unwrap().attempt), (1, 2, 1));
+    let reported = read(&bed, &ids[0]).await;
+    assert_eq!(texts(&reported), ["first run", "second run"]);
+    assert_eq!((reported.lines[0].attempt, reported.lines[1].attempt, reported.progress.unwrap().attempt), (1, 2, 1));
     assert_eq!(texts(&read(&bed, &ids[1]).await), ["first run"]);
-    assert_eq!(bed.broker.remarks(&bed.queue, &ids[2], 0).await.unwrap(), None);
+    assert_eq!(bed.broker.progress_and_log(&bed.queue, &ids[2], 0).await.unwrap(), None);
     bed.broker.change(&bed.queue, Change::Requeue, None, &ids[1..2]).await.unwrap();
     assert_eq!(texts(&read(&bed, &ids[1]).await), ["first run"], "a requeue takes nothing away");
     bed.broker.change(&bed.queue, Change::Delete, None, &ids[..2]).await.unwrap();
     sound(&bed).await;
 }
 
-/// A later job of the same id begins without remarks, whichever way the first has gone.
-pub async fn a_job_that_is_gone_leaves_no_remarks(bed: Bed) {
+/// A later job of the same id begins without progress, whichever way the first has gone.
+pub async fn a_job_that_is_gone_leaves_no_progress(bed: Bed) {
     for way in ["deleted", "done", "cancelled", "trimmed"] {
         let id = JobId::given(way).expect("it is a name");
         bed.put_given(way, "1").await;
@@ -166,8 +166,8 @@ pub async fn a_job_that_is_gone_leaves_no_remarks(bed: Bed) {
         }
         // A day later its id is free; a cancelled one gives way at once.
         assert_eq!(bed.put_given(way, "1").await, Enqueued::Stored, "{way}");
-        let remarks = read(&bed, &id).await;
-        assert_eq!((remarks.progress, remarks.lines.len(), remarks.next), (None, 0, 0), "{way}");
+        let reported = read(&bed, &id).await;
+        assert_eq!((reported.progress, reported.lines.len(), reported.next), (None, 0, 0), "{way}");
         let again = lane.claim_one().await;
         assert_eq!(tell(&bed, &lane.name, vec![told(&again, 0, &["anew"])]).await, [true]);
         assert_eq!(texts(&read(&bed, &id).await), ["anew"], "{way}");
@@ -186,18 +186,18 @@ pub async fn a_log_is_bounded(bed: Bed) {
         let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
         tell(&bed, &lane.name, vec![told(&many, 300 * part as u64, &numbers)]).await;
     }
-    let remarks = read(&bed, &ids[0]).await;
-    assert_eq!((remarks.lines.len(), remarks.dropped, remarks.next), (LOG_LINES, 20, LOG_LINES as u64 + 20));
-    assert_eq!((texts(&remarks)[0], texts(&remarks)[LOG_LINES - 1]), ("20", "1019"));
+    let reported = read(&bed, &ids[0]).await;
+    assert_eq!((reported.lines.len(), reported.dropped, reported.next), (LOG_LINES, 20, LOG_LINES as u64 + 20));
+    assert_eq!((texts(&reported)[0], texts(&reported)[LOG_LINES - 1]), ("20", "1019"));
     let line = "x".repeat(2 * LINE_MAX);
     for part in 0..50 {
         tell(&bed, &lane.name, vec![told(&long, part, &[&line])]).await;
     }
-    let remarks = read(&bed, &ids[1]).await;
-    let bytes: usize = remarks.lines.iter().map(|line| line.text.len()).sum();
-    assert!(remarks.lines[0].text.len() <= LINE_MAX && bytes <= LOG_BYTES && bytes > LOG_BYTES * 9 / 10, "{bytes} bytes");
-    assert_eq!((remarks.dropped + remarks.lines.len() as u64, remarks.next), (50, 50));
-    let from = bed.broker.remarks(&bed.queue, &ids[1], 48).await.unwrap().unwrap();
+    let reported = read(&bed, &ids[1]).await;
+    let bytes: usize = reported.lines.iter().map(|line| line.text.len()).sum();
+    assert!(reported.lines[0].text.len() <= LINE_MAX && bytes <= LOG_BYTES && bytes > LOG_BYTES * 9 / 10, "{bytes} bytes");
+    assert_eq!((reported.dropped + reported.lines.len() as u64, reported.next), (50, 50));
+    let from = bed.broker.progress_and_log(&bed.queue, &ids[1], 48).await.unwrap().unwrap();
     assert_eq!(from.lines.len(), 2);
 }
 
@@ -206,7 +206,7 @@ pub async fn who_watches_a_job_hears_what_is_told(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
     let jobs = lane.claim(2).await;
-    let listens = async |id: &JobId| hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.remark_hints(&bed.queue, id)).await;
+    let listens = async |id: &JobId| hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.progress_hints(&bed.queue, id)).await;
     let (mut watched, mut unwatched) = (listens(&ids[0]).await, listens(&ids[1]).await);
     bed.broker.watch(&bed.queue, &ids[0]).await.unwrap();
     let mut ending = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.ending_hints(&bed.queue, &ids[0])).await;

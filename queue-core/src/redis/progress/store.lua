@@ -5,7 +5,7 @@
 --   lane, then of each job id, claim, attempt, number of its progress or '', age and packed form of
 --   it, number of the first line, how many lines, and of each line age, level and text.
 -- Output
---   for each job: 1 stored, 0 its tag does not stand.
+--   for each job: 1 stored, 0 its receipt does not stand.
 -- Errors
 --   BEHIND: a lane does not know a feature bit
 --   FEATURE: a feature bit that this library does not know
@@ -25,7 +25,7 @@ if behind then
 end
 
 -- A change of the progress, unless a later one is there.
-local function tell_progress(id, claim, seq, age, packed)
+local function store_progress(id, claim, seq, age, packed)
   local known_claim, known_seq = string.match(call('HGET', K.progress, id) or '', '^(%d+):(%d+):')
   if whole(known_claim) < whole(claim) or known_claim == claim and whole(known_seq) < whole(seq) then
     call('HSET', K.progress, id, claim .. ':' .. seq .. ':' .. ms(now - whole(age)) .. ':' .. packed)
@@ -43,7 +43,7 @@ local function read_log(id, claim)
 end
 
 -- Adds lines that are not there yet; the oldest go. `at` is where ARGV has the age of the first.
-local function tell_lines(id, claim, attempt, number, n, at)
+local function append_log(id, claim, attempt, number, n, at)
   local log, from, expected, first, missed, lines = read_log(id, claim)
   missed = missed + math.max(0, number - expected)
   local new = {}
@@ -70,15 +70,15 @@ while at <= #ARGV do
   local id, claim, attempt, seq, number, n = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
   local stands = call('HGET', K.active, id) == lane .. ':' .. claim
   if stands then
-    mark('j')
+    set_bit('j')
     if seq ~= '' then
-      tell_progress(id, claim, seq, ARGV[at + 4], ARGV[at + 5])
+      store_progress(id, claim, seq, ARGV[at + 4], ARGV[at + 5])
     end
     if n > 0 then
-      tell_lines(id, claim, attempt, number, n, at + 8)
+      append_log(id, claim, attempt, number, n, at + 8)
     end
     if has('w') and call('ZSCORE', K.watched, id) then
-      hint_remark(id)
+      hint_progress(id)
     end
   end
   answers[#answers + 1] = stands and 1 or 0

@@ -1,13 +1,13 @@
 -- Claims jobs of a queue with groups or limits.
---- include doors/turns
+--- include doors/rotation
 
--- Plain jobs and groups in turn. Tombs of suspects hide no job of the lists: at most as many of them as suspects wait.
-local function claim_by_turns()
-  local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tomb), 0) or 0, wanted, #ids
+-- Plain jobs and groups in turn. Tombstones of suspects hide no job of the lists: at most as many of them as suspects wait.
+local function claim_in_rotation()
+  local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0) or 0, wanted, #ids
   for _, list in ipairs(ORDER) do
     plain = plain + call('LLEN', LISTS[list])
   end
-  local starts, cost, picks, looked_at = choose(wanted - #ids, math.max(plain, 0))
+  local starts, cost, picks, examined = choose(wanted - #ids, math.max(plain, 0))
   wanted = before + #starts
   for _, list in ipairs(ORDER) do
     claim_ready(list)
@@ -23,7 +23,7 @@ local function claim_by_turns()
   elseif #picks > 0 then
     limits().settle_picks(picks, 0, {}, parts_of)
   end
-  for _, entry in ipairs(looked_at) do
+  for _, entry in ipairs(examined) do
     review(entry.group)
   end
 end
@@ -40,8 +40,8 @@ local function claim_with_limits()
     for group in pairs(limits().open_some(wanted - #ids, may_serve)) do
       review(group)
     end
-    if call('EXISTS', K.turns) == 1 then
-      claim_by_turns()
+    if call('EXISTS', K.next) == 1 then
+      claim_in_rotation()
     else
       for _, list in ipairs(ORDER) do
         claim_ready(list)
@@ -57,5 +57,5 @@ end
 if has('m') then
   claim_with_limits()
 else
-  claim_by_turns()
+  claim_in_rotation()
 end

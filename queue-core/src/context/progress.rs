@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::JobContext;
 use crate::{
-    broker::{JobRemarks, LOG_BYTES, LOG_LINES, LineNow, LogLevel, PROGRESS_VALUE, PartyName, ProgressNow},
+    broker::{JobProgress, LOG_BYTES, LOG_LINES, LineNow, LogLevel, PROGRESS_VALUE, PartyName, ProgressNow},
     codec::{self, Form},
     error::{Error, Result},
 };
@@ -98,7 +98,7 @@ impl JobContext {
             let job = format!("of job `{}/{}` of task `{}` {problem}", self.queue(), self.id(), self.task());
             Error::invalid("progress value", what, job)
         };
-        let unfit = |problem: String| wrong(std::any::type_name::<T>(), &codec::in_few_words(format!("cannot be encoded: {problem}")));
+        let unfit = |problem: String| wrong(std::any::type_name::<T>(), &codec::shortened(format!("cannot be encoded: {problem}")));
         let mut encoded = Vec::new();
         codec::encode_readable(&mut encoded, value, Form::Array).map_err(|problem| unfit(problem.to_string()))?;
         if encoded.len() > PROGRESS_VALUE {
@@ -146,7 +146,7 @@ impl JobContext {
 
     /// What was taken is stored, put back, or given up.
     #[doc(hidden)]
-    pub fn told_has_arrived(&self) {
+    pub fn reported_was_sent(&self) {
         self.0.told.in_flight.store(false, Ordering::Release);
     }
 
@@ -158,13 +158,13 @@ impl JobContext {
 
     /// Takes what was told since the last time, at most about so many bytes.
     #[doc(hidden)]
-    pub fn take_told(&self, bytes: usize) -> JobRemarks {
+    pub fn take_reported(&self, bytes: usize) -> JobProgress {
         // In this order: there is no moment in which nothing seems to be left.
         self.0.told.in_flight.store(true, Ordering::Release);
         self.0.told.any.store(false, Ordering::Release);
         let mut stored = self.pending();
         let pending = stored.get_or_insert_default();
-        let mut told = JobRemarks::new(self.id().clone(), self.claim(), self.attempt());
+        let mut told = JobProgress::new(self.id().clone(), self.claim(), self.attempt());
         if std::mem::take(&mut pending.has_changed) {
             let age = |(now, at): (ProgressNow, Instant)| ProgressNow { age: at.elapsed(), ..now };
             told.progress = pending.progress.clone().map(age);
@@ -189,7 +189,7 @@ impl JobContext {
 
     /// Puts back what was taken and could not be stored.
     #[doc(hidden)]
-    pub fn put_back_told(&self, told: JobRemarks) {
+    pub fn put_back_reported(&self, told: JobProgress) {
         self.tell(|pending| {
             pending.has_changed |= told.progress.is_some();
             if told.first + told.lines.len() as u64 != pending.first {
@@ -227,19 +227,19 @@ mod tests {
         context.progress_value(&7).unwrap();
         context.log("a");
         context.log("b");
-        let told = context.take_told(1 << 20);
+        let told = context.take_reported(1 << 20);
         let progress = told.progress.clone().unwrap();
         assert_eq!((progress.seq, progress.fraction, &*progress.message, progress.value), (2, Some(0.25), "begins", Some(vec![7])));
         assert_eq!((told.first, told.lines.len(), context.has_told()), (0, 2, true), "it is on its way");
-        context.told_has_arrived();
+        context.reported_was_sent();
         assert!(!context.has_told());
         context.log("c");
-        context.put_back_told(told);
-        let again = context.take_told(1 << 20);
+        context.put_back_reported(told);
+        let again = context.take_reported(1 << 20);
         let texts: Vec<&str> = again.lines.iter().map(|line| &*line.text).collect();
         assert_eq!((again.first, texts, again.progress.unwrap().seq), (0, vec!["a", "b", "c"], 2));
         context.log("d");
-        let last = context.take_told(1 << 20);
+        let last = context.take_reported(1 << 20);
         assert_eq!((last.first, last.lines.len(), last.progress), (3, 1, None));
     }
 
@@ -249,16 +249,16 @@ mod tests {
         for n in 0..LOG_LINES + 7 {
             context.log(n.to_string());
         }
-        let told = context.take_told(1 << 20);
+        let told = context.take_reported(1 << 20);
         assert_eq!((told.first, told.lines.len(), &*told.lines[0].text), (7, LOG_LINES, "7"));
         // A part of it at a time.
         context.log("x".repeat(100));
         context.log("y".repeat(100));
-        assert_eq!(context.take_told(50).lines.len(), 1);
-        context.told_has_arrived();
+        assert_eq!(context.take_reported(50).lines.len(), 1);
+        context.reported_was_sent();
         assert!(context.has_told(), "one is left");
-        assert_eq!(context.take_told(50).first, LOG_LINES as u64 + 8);
-        context.told_has_arrived();
+        assert_eq!(context.take_reported(50).first, LOG_LINES as u64 + 8);
+        context.reported_was_sent();
         assert!(!context.has_told());
         let problem = context.progress_value(&"x".repeat(5000)).unwrap_err().to_string();
         let (job, task) = (format!("{}/{}", context.queue(), context.id()), context.task());
@@ -284,7 +284,7 @@ mod tests {
         let problem = context.progress_value(&[Wide::Size { bytes: 1 }]).unwrap_err().to_string();
         assert!(problem.contains("of task `") && problem.contains("cannot be encoded: `[0]`: it cannot be read back: "), "{problem}");
         context.progress(f64::NAN, "z".repeat(1000));
-        let progress = context.take_told(0).progress.unwrap();
+        let progress = context.take_reported(0).progress.unwrap();
         assert_eq!((progress.fraction, progress.message.len() <= 256), (None, true));
     }
 }

@@ -1,4 +1,4 @@
-//! Remarks: the progress and the log lines that a handler reports while it runs.
+//! The progress and the log lines that a handler reports while it runs.
 
 mod stored;
 
@@ -92,19 +92,19 @@ serde_as_text!(LogLevel);
 /// A request to store the progress and the log lines of a lane's jobs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Remarks {
+pub struct ProgressReport {
     /// The queue.
     pub queue: Arc<str>,
     /// The lane that holds the jobs.
     pub lane: PartyName,
     /// Progress and log lines by job, at most [`MAX_ITEMS`](super::MAX_ITEMS).
-    pub jobs: Vec<JobRemarks>,
+    pub jobs: Vec<JobProgress>,
 }
 
 /// The progress and the log lines of one job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct JobRemarks {
+pub struct JobProgress {
     /// The job.
     pub id: JobId,
     /// The claim number of its delivery.
@@ -148,23 +148,23 @@ pub struct LineNow {
     pub text: String,
 }
 
-impl Remarks {
+impl ProgressReport {
     /// A request without jobs yet.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName) -> Self {
-        Remarks { queue: queue.into(), lane, jobs: Vec::new() }
+        ProgressReport { queue: queue.into(), lane, jobs: Vec::new() }
     }
 
     /// About how many bytes it adds.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "for the broker that has to make room"))]
     pub(crate) fn bytes(&self) -> usize {
-        self.jobs.iter().map(JobRemarks::bytes).sum()
+        self.jobs.iter().map(JobProgress::bytes).sum()
     }
 }
 
-impl JobRemarks {
+impl JobProgress {
     /// This delivery has reported nothing yet.
     pub fn new(id: JobId, claim: u64, attempt: u32) -> Self {
-        JobRemarks { id, claim, attempt, progress: None, first: 0, lines: Vec::new() }
+        JobProgress { id, claim, attempt, progress: None, first: 0, lines: Vec::new() }
     }
 
     /// About how many bytes it has.
@@ -220,10 +220,10 @@ pub struct StoredLine {
     pub text: String,
 }
 
-/// What is stored of the remarks on a job.
+/// The stored progress of a job, and lines of its log.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct StoredRemarks {
+pub struct ProgressAndLog {
     /// Its progress.
     pub progress: Option<StoredProgress>,
     /// Lines of its log, oldest first, from the one that was asked for.
@@ -248,9 +248,9 @@ impl StoredLine {
     }
 }
 
-impl StoredRemarks {
+impl ProgressAndLog {
     /// What is stored.
     pub fn new(progress: Option<StoredProgress>, lines: Vec<StoredLine>, next: u64, dropped: u64) -> Self {
-        StoredRemarks { progress, lines, next, dropped }
+        ProgressAndLog { progress, lines, next, dropped }
     }
 }

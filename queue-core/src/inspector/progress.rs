@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Inspector, record::time};
 use crate::{
     address::JobAddress,
-    broker::{DynBroker, Hints, JobState, LogLevel, StoredLine, StoredProgress, StoredRemarks, WATCHED, on_broker},
+    broker::{DynBroker, Hints, JobState, LogLevel, ProgressAndLog, StoredLine, StoredProgress, WATCHED, on_broker},
     codec,
     error::{Error, Result},
     json, payload,
@@ -103,14 +103,14 @@ impl Progress {
 }
 
 impl JobLog {
-    fn new(stored: StoredRemarks) -> Self {
+    fn new(stored: ProgressAndLog) -> Self {
         let line = |StoredLine { at_ms, attempt, level, text }| LogLine {
             at: time(at_ms).unwrap_or(SystemTime::UNIX_EPOCH),
             attempt,
             level,
             text,
         };
-        let StoredRemarks { progress, lines, next, dropped } = stored;
+        let ProgressAndLog { progress, lines, next, dropped } = stored;
         JobLog { progress: progress.map(Progress::new), lines: lines.into_iter().map(line).collect(), next, dropped }
     }
 }
@@ -121,7 +121,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`].
     pub async fn log(&self, job: &JobAddress, from: u64) -> Result<JobLog> {
-        let log = self.remarks(self.until(), job, from).await?;
+        let log = self.progress_and_log(self.until(), job, from).await?;
         log.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
@@ -145,18 +145,18 @@ impl Inspector {
         Follow { from: None, ..self.follow(job, 0) }
     }
 
-    async fn remarks(&self, until: Instant, job: &JobAddress, from: u64) -> Result<Option<JobLog>> {
+    async fn progress_and_log(&self, until: Instant, job: &JobAddress, from: u64) -> Result<Option<JobLog>> {
         let job = job.clone();
         let ask = move |broker: DynBroker| {
             let job = job.clone();
-            async move { broker.remarks(&job.queue, &job.id, from).await }
+            async move { broker.progress_and_log(&job.queue, &job.id, from).await }
         };
         Ok(self.ask(until, ask).await?.map(JobLog::new))
     }
 
     /// How far a job is.
     pub(crate) async fn progress(&self, job: &JobAddress) -> Result<Option<Progress>> {
-        Ok(self.remarks(self.until(), job, u64::MAX).await?.and_then(|log| log.progress))
+        Ok(self.progress_and_log(self.until(), job, u64::MAX).await?.and_then(|log| log.progress))
     }
 
     /// The state of a job, and the mark that somebody wants to know what becomes of it.
@@ -205,7 +205,7 @@ impl Follow {
             // It subscribes before it reads, so reports in between are not missed.
             let (mut told, mut ended) = self.hints.take().unwrap_or_else(|| {
                 let broker = &self.inspector.broker;
-                (broker.remark_hints(&self.job.queue, &self.job.id), broker.ending_hints(&self.job.queue, &self.job.id))
+                (broker.progress_hints(&self.job.queue, &self.job.id), broker.ending_hints(&self.job.queue, &self.job.id))
             });
             if let Some(news) = self.look().await? {
                 self.hints = Some((told, ended));
@@ -239,7 +239,7 @@ impl Follow {
             self.inspector.stored(self.inspector.until(), &self.job).await?.map(|job| job.state)
         };
         let log = match state {
-            Some(_) => self.inspector.remarks(self.inspector.until(), &self.job, self.from.unwrap_or(u64::MAX)).await?,
+            Some(_) => self.inspector.progress_and_log(self.inspector.until(), &self.job, self.from.unwrap_or(u64::MAX)).await?,
             None => None,
         };
         let Some(log) = log else {
