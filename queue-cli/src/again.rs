@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, cut, with_captured_output, size, write},
+    output::{Place, Said, below, cut, size, with_captured_output, write},
     stop::asked_to_stop,
 };
 

@@ -363,9 +363,7 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
         None => job.due_at.or(job.ended_at).map_or_else(String::new, |time| relative(time, SystemTime::now())),
     }),
     // What runs says so in its column of times.
-    Made("waiting", |job| {
-        job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief())
-    }),
+    Made("waiting", |job| job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief())),
     Made("error", |job| {
         let reason = job.reason.map(|reason| reason.name());
         match (job.note.as_deref().or(reason), job.last_error()) {

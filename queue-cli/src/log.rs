@@ -215,9 +215,8 @@ mod tests {
 
     #[test]
     fn no_color_turns_colors_off() {
-        let colored = [(true, None), (true, Some("")), (true, Some("1")), (false, None)].map(|(is_terminal, no_color)| {
-            is_colored(is_terminal, no_color.map(OsStr::new))
-        });
+        let colored = [(true, None), (true, Some("")), (true, Some("1")), (false, None)]
+            .map(|(is_terminal, no_color)| is_colored(is_terminal, no_color.map(OsStr::new)));
         assert_eq!(colored, [true, true, false, false]);
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     Client,
-    topics::{RewindTarget, RewindPreview, Rewinding},
+    topics::{RewindPreview, RewindTarget, Rewinding},
 };
 use serde::Serialize;
 

@@ -33,7 +33,6 @@ mod walk;
 mod why;
 mod workers;
 
-pub(crate) use self::{seen::SeenQueues, waits::until_ended};
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
@@ -55,6 +54,7 @@ pub use self::{
     walk::Walk,
     why::waiting_in,
 };
+pub(crate) use self::{seen::SeenQueues, waits::until_ended};
 
 use std::{sync::Arc, time::Duration};
 

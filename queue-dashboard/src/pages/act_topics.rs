@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     Error,
-    topics::{Begin, RewindTarget, RewindPreview, Rewinding},
+    topics::{Begin, RewindPreview, RewindTarget, Rewinding},
 };
 
 use super::{

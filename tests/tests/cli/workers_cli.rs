@@ -4,7 +4,7 @@ use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
 use queue_core::{
     Client, JobId, RawJob,
-    broker::{Extend, JobProgress, ProcessId, ProgressNow, Register, ProgressReport, Turn, WorkerInfo, WorkerLoad, history::Report},
+    broker::{Extend, JobProgress, ProcessId, ProgressNow, ProgressReport, Register, Turn, WorkerInfo, WorkerLoad, history::Report},
     inspect::{OutboxDepth, OutboxRecord},
 };
 use queue_tests::{

@@ -219,6 +219,20 @@ fn the_reference_has_every_error() {
     assert!(missing.is_empty(), "docs/errors.md lacks these errors: {missing:?}");
 }
 
+/// A reader learns each term. Both tables define each of theirs once, and mark no other word.
+#[test]
+fn the_glossary_has_at_most_45_terms_and_defines_each_once() {
+    let page = read("docs/README.md");
+    let glossary = section(&page, "Glossary");
+    let rows = glossary.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---") && !line.starts_with("| term |"));
+    let terms: Vec<&str> = rows.map(|row| row.split('|').nth(1).expect("a row has a first cell").trim()).collect();
+    let names: BTreeSet<&str> = terms.iter().map(|term| term.trim_matches('*')).collect();
+    assert!(terms.iter().all(|term| term.starts_with("**") && term.ends_with("**")), "a row that defines no term: {terms:?}");
+    assert_eq!(glossary.matches("**").count(), 2 * terms.len(), "a term that has no row of its own");
+    assert_eq!(names.len(), terms.len(), "a term is defined twice: {terms:?}");
+    assert!((1..=45).contains(&terms.len()), "{} terms", terms.len());
+}
+
 #[test]
 fn every_page_is_in_the_index_and_in_the_book() {
     // The pages that are written by the checks.

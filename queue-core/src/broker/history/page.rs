@@ -260,7 +260,10 @@ mod tests {
         assert_eq!(names(&mail), ["v2", "v3"]);
         let both = History::merged([mail, of("orders", &[("v3", 90_000), ("v4", 0)])]).unwrap();
         assert_eq!(names(&both), ["v3", "v2", "v4"]);
-        assert_eq!(serde_json::to_value(&both.releases[2]).unwrap(), serde_json::json!({ "release": "v4", "at": "2023-11-14T22:13:50.000Z" }));
+        assert_eq!(
+            serde_json::to_value(&both.releases[2]).unwrap(),
+            serde_json::json!({ "release": "v4", "at": "2023-11-14T22:13:50.000Z" })
+        );
     }
 
     #[test]
