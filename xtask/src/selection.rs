@@ -83,11 +83,11 @@ impl Selection {
                 git(&["rev-list", "-1", &format!("--before={} seconds ago", AGE.as_secs()), "HEAD"]).filter(|commit| !commit.is_empty())
             }
         };
-        let changed = base.as_ref().and_then(|base| git(&["diff", "--name-only", base])).unwrap_or_default();
+        let changed = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base])).unwrap_or_default();
         let cases = base.as_ref().and_then(|base| git(&["diff", "--unified=0", base, "--", "queue-conformance/src/conformance"]));
         let cases = cases.map(|diff| cases_of(&diff)).filter(|cases| cases.len() <= MANY).unwrap_or_default();
         let added = git(&["ls-files", "--others", "--exclude-standard"]).unwrap_or_default();
-        let changed = changed.lines().chain(added.lines()).map(str::to_owned).collect();
+        let changed = files_of(&changed).into_iter().chain(added.lines().map(str::to_owned)).collect();
         Ok(Selection { date: date_of(day), day, base, changed, cases, everything })
     }
 
@@ -154,17 +154,45 @@ impl Selection {
     }
 }
 
-/// The cases that a diff without context names: `async fn` before the lines of a change and in lines that it adds.
+/// The files of a diff without context in which code has changed.
+fn files_of(diff: &str) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut file = "";
+    for line in diff.lines() {
+        if let Some(names) = line.strip_prefix("diff --git a/") {
+            file = names.split_once(" b/").map_or(names, |(before, _)| before);
+        } else if changes_code(line) {
+            files.insert(file.to_owned());
+        }
+    }
+    files
+}
+
+/// The cases that a diff without context names: `async fn` before the lines of a change and in lines
+/// that it adds.
 fn cases_of(diff: &str) -> BTreeSet<String> {
-    let named = |line: &str| {
-        let line = match line.strip_prefix("@@ ") {
-            Some(place) => place.split_once("@@")?.1,
-            None => line.strip_prefix('+')?,
-        };
-        let name = line.split_once("async fn ")?.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    let named = |text: &str| {
+        let name: String =
+            text.split_once("async fn ")?.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
         Some(name)
     };
-    diff.lines().filter_map(named).collect()
+    let mut cases = BTreeSet::new();
+    let mut case = None;
+    for line in diff.lines() {
+        if let Some((_, before)) = line.strip_prefix("@@ ").and_then(|place| place.split_once("@@")) {
+            case = named(before);
+        } else if changes_code(line) {
+            cases.extend(line.strip_prefix('+').and_then(named).or(case.clone()));
+        }
+    }
+    cases
+}
+
+/// Whether a line of a diff changes more than comments, imports and blank lines.
+fn changes_code(line: &str) -> bool {
+    let is_header = line.starts_with("+++ ") || line.starts_with("--- ");
+    let text = line.strip_prefix(['+', '-']).unwrap_or_default().trim_start();
+    !is_header && !text.is_empty() && !["//", "--", "use ", "pub use "].iter().any(|start| text.starts_with(start))
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
@@ -234,6 +262,16 @@ mod tests {
         assert!(touched.touches("tests/tests/features/main.rs".as_ref(), "groups::on_redis::a_test"));
         assert!(!touched.touches("tests/tests/features/main.rs".as_ref(), "limits::on_redis::a_test"));
         assert!(!touched.touches("tests/tests/cli/main.rs".as_ref(), "groups::a_test"));
+    }
+
+    #[test]
+    fn a_file_counts_as_changed_if_code_has_changed() {
+        let changed = |lines: &str| files_of(&format!("diff --git a/x.rs b/x.rs\n--- a/x.rs\n+++ b/x.rs\n@@ -1 +1 @@\n{lines}")).len();
+        for (lines, files) in
+            [("+    // a comment", 0), ("-use a;\n+pub use b;\n+", 0), ("--- of Lua", 0), ("-a();", 1), ("+    a(); // b", 1)]
+        {
+            assert_eq!(changed(lines), files, "{lines}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::run::{cargo, kill_group, own_group, root, without_our_package};
+use crate::run::{cargo, kill_group, own_group, root, with_lints, without_our_package};
 
 /// These programs take longest, so they start first.
 const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "property", "corrupt", "rows", "outbox"];
@@ -105,9 +105,10 @@ pub(crate) type Chosen = (Program, Option<Vec<String>>);
 /// Builds all test programs, the executables that they start, and the gate.
 pub(crate) const WORKSPACE: [&str; 7] = ["build", "--workspace", "--all-features", "--lib", "--tests", "--bin", "gate"];
 
-/// Builds with one call of cargo. `None`: something does not compile.
+/// Builds with one call of cargo, and lints what it compiles. `None`: something does not compile,
+/// or a lint has failed.
 pub(crate) fn build(arguments: &[&str]) -> Option<Built> {
-    built(cargo().args(arguments))
+    built(with_lints(cargo().args(arguments)))
 }
 
 /// What a build by this command produces.

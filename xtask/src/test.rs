@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     api, gate,
     load::Load,
-    run::{cargo, output, succeeds, target},
+    run::{cargo, output, succeeds, target, with_lints},
     selection::Selection,
     servers::{self, Server},
     suites::{self, Built, Chosen, Outcome, Program, Ran, Setting, Test},
@@ -174,11 +174,9 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let everything = arguments.only.is_empty();
     if everything {
         summary.time("format", || succeeds(cargo().args(["fmt", "--all", "--check"])));
-        summary
-            .time("lints", || succeeds(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])));
     }
     let mut built = None;
-    summary.time("build", || {
+    summary.time("lints and build", || {
         built = suites::build(&suites::WORKSPACE);
         built.is_some()
     });
@@ -260,7 +258,7 @@ fn document(setting: &Setting<'_>, summary: &mut Summary) {
     summary.time("public items", || api::agrees(true));
     summary.time("examples in the documentation", || {
         let mut examples = cargo();
-        examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
+        with_lints(&mut examples).args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
         succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
     });
 }

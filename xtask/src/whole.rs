@@ -230,7 +230,8 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
             steps.push(command("features", &format!("{package} with the feature `{feature}` alone"), arguments));
         }
     }
-    let msrv = words(&["clippy", "--workspace", "--all-features", "--", "-D", "clippy::incompatible_msrv"]);
+    let msrv =
+        words(&["clippy", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings", "-D", "clippy::incompatible_msrv"]);
     steps.push(command("packages", "the oldest supported Rust has all that is used", msrv));
     let documentation = || run(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
     steps.push(Step { group: "packages", name: "documentation of all packages".to_owned(), seed: None, run: Box::new(documentation) });
